@@ -1,0 +1,36 @@
+{
+  description = "A benchmark lab for ingress proxies: one tuning step, its baseline, and whether the step mattered";
+
+  inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-25.11";
+
+  outputs =
+    { self, nixpkgs }:
+    let
+      systems = [ "x86_64-linux" "aarch64-linux" "x86_64-darwin" "aarch64-darwin" ];
+      forAll = f: nixpkgs.lib.genAttrs systems (system: f nixpkgs.legacyPackages.${system});
+      inherit (nixpkgs.lib) optionals;
+      # What pyproject.toml pins, less what nix brings as a program; lab/tests/test_tools.py compares.
+      python = pkgs: pkgs.python3.withPackages (p: with p; [
+        crossplane hypothesis jupyterlab kubernetes-validate nbclient numpy plotly polars psutil
+        pydantic pyroute2 pytest pyyaml rich scipy types-pyyaml zstandard
+      ]);
+      tools = pkgs: with pkgs; [
+        (bats.withLibraries (p: [ p.bats-assert p.bats-support ]))
+        git haproxy hey just k6 kind kubeconform kubectl kustomize nginx oha pyright (python pkgs)
+        ruff shellcheck shfmt uv wrk
+      ]
+      # The local target is Linux's alone.
+      ++ optionals stdenv.hostPlatform.isLinux [ iproute2 procps util-linux ]
+      # wrk2 has never been built elsewhere.
+      ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
+    in
+    {
+      devShells = forAll (pkgs: { default = pkgs.mkShellNoCC { packages = tools pkgs; }; });
+      formatter = forAll (pkgs: pkgs.nixfmt-tree);
+      checks = forAll (pkgs: {
+        lint = pkgs.runCommand "lint" { nativeBuildInputs = tools pkgs; } ''
+          cp -r --no-preserve=mode ${self} lab && cd lab && HOME=$PWD just lint && touch $out
+        '';
+      });
+    };
+}

@@ -1,0 +1,75 @@
+# The lab's table of contents: `just` lists it. Run it as `scripts/shell just …`, which brings the tools.
+
+set positional-arguments := true
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+export PYTHONPATH := justfile_directory()
+
+[private]
+default:
+    @just --list --unsorted
+
+# Try every prerequisite of every target; what is missing, and how to get it
+[group('look')]
+[no-exit-message]
+doctor *ARGS:
+    @python -m lab doctor "$@"
+
+# The variants, and what each changes
+[group('look')]
+[no-exit-message]
+list *ARGS:
+    @python -m lab list "$@"
+
+# One variant: its manifests' difference from its baseline, knobs and read-back
+[group('look')]
+[no-exit-message]
+show VARIANT *ARGS:
+    @python -m lab show "$@"
+
+# Measure variants against their baselines: just bench keepalive [--sweep S] [--blocks N] [--resume RUN] …
+[group('measure')]
+[no-cd]
+[no-exit-message]
+bench *ARGS:
+    @python -m lab bench "$@"
+
+# The tables of a run, recomputed from its raw data
+[group('measure')]
+[no-cd]
+[no-exit-message]
+table RUN *ARGS:
+    @python -m lab table "$@"
+
+# Every test, bats and pytest; with arguments, pytest's (or one .bats file)
+[group('develop')]
+[no-exit-message]
+test *ARGS:
+    @scripts/test "$@"
+
+# Every linter and type checker; changes nothing
+[group('develop')]
+[no-exit-message]
+lint:
+    @scripts/lint
+
+# Format Python, bash, bats and this file
+[group('develop')]
+fmt:
+    @scripts/lint --fix
+
+# Every overlay against Kubernetes' schemas, offline
+[group('develop')]
+[no-exit-message]
+validate *ARGS:
+    @scripts/validate "$@"
+
+# Write README's generated parts again
+[group('develop')]
+readme:
+    @python -m lab readme --write
+
+# Write the documented schemas again
+[group('develop')]
+schema:
+    @python -m lab schema --write

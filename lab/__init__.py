@@ -1,0 +1,1 @@
+"""A benchmark lab for ingress proxies: one tuning step, its baseline, and whether the step mattered."""

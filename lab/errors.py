@@ -1,0 +1,41 @@
+"""Errors a user can act on: the place, the fault, the remedy, and the exit status that goes with them.
+
+Refuses to be a catch-all: a defect in the lab itself is not one of these and keeps its traceback
+(`LAB_DEBUG=1`) or becomes one line asking for a report.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class LabError(Exception):
+    """`place: fault`, then the remedy on a line of its own. `exit_status` is what the command ends with."""
+
+    exit_status = 2
+
+    def __init__(self, place: str, fault: str, remedy: str = "") -> None:
+        self.place, self.fault, self.remedy = place, fault, remedy
+        super().__init__(f"{place}: {fault}" + (f"\n  {remedy}" if remedy else ""))
+
+
+class UsageError(LabError):
+    """Wrong usage, bad input or a missing prerequisite: nothing was started (exit 2)."""
+
+
+class MeasuringError(LabError):
+    """Something failed once measuring had begun; what was recorded is kept (exit 1)."""
+
+    exit_status = 1
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A remedy that names the nearest known name, or lists them all when none is near.
+
+    >>> did_you_mean("keepalvie", ["keepalive", "direct"])
+    "did you mean 'keepalive'?"
+    """
+    choices = sorted(known)
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"known: {', '.join(choices)}" if choices else "none are known"

@@ -1,0 +1,241 @@
+"""The load generators: one file each, found by globbing this folder.
+
+A generator turns a `Load` into an argv and the verbatim output into a `Result`. It knows no paths
+beyond the file names it asks for in its scratch folder, no target, no variant, no cluster.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import pkgutil
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal, Protocol
+
+from lab.errors import UsageError, did_you_mean
+from lab.histogram import Histogram
+
+ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one generator process is told to do.
+
+    `rate_rps` None means closed loop. `requests` ends the run after so many requests instead of after
+    `duration_s` (hey, oha). `keepalive` False opens a new connection for every request. A response
+    later than `timeout_s` counts as an error of kind `timeout`, not as a latency.
+    """
+
+    url: str
+    host: str
+    connections: int
+    duration_s: float
+    rate_rps: float | None = None
+    threads: int = 1
+    requests: int | None = None
+    keepalive: bool = True
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a generator reported. Seconds and bytes.
+
+    `requests` were answered (with whatever status) in `duration_s`; `errors` counts what was not right
+    by kind (`status` = answered but not 2xx, part of `requests`; the others are not); `dropped` are
+    requests that were due and never sent. `latency` covers `recorded_s` of the run, counted from when
+    the request was due or sent, as the generator's `latency_from` says. `service` is the time since
+    sending where the generator gives both. `size_bytes` is what was read, headers included where
+    `size_includes_headers`.
+    """
+
+    requests: int
+    duration_s: float
+    latency: Histogram
+    recorded_s: float
+    errors: Mapping[ErrorKind, int] = field(default_factory=dict)
+    dropped: int = 0
+    size_bytes: int | None = None
+    size_includes_headers: bool = True
+    service: Histogram | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def achieved_rps(self) -> float:
+        return self.requests / self.duration_s if self.duration_s > 0 else 0.0
+
+
+class OutputError(Exception):
+    """The output is not what this generator prints: truncated, garbage, or a run that did not happen.
+
+    The message says what was expected and quotes what stood there instead.
+    """
+
+
+class Generator(Protocol):
+    """One load generator. Modules in this folder carry an instance named `GENERATOR`."""
+
+    name: str
+    """As in sweeps and tables: k6, wrk2, wrk, oha, hey."""
+    binary: str
+    """What is looked for on PATH, and argv[0]."""
+    aliases: tuple[str, ...]
+    """Other names it may be installed under, tried when `binary` is missing or another program (wrk2 as `wrk`)."""
+    models: frozenset[Literal["open", "closed"]]
+    latency_from: Literal["due", "sent"]
+    remedy: str
+    """How to get it when it is missing."""
+    stand_ins: tuple[str, ...]
+    """Generators that may take its open-loop loads when it is not installed, the best first (design.md §5)."""
+
+    def version_argv(self) -> list[str]: ...
+    def version(self, output: str) -> str | None:
+        """The version in the output (stdout and stderr) of `version_argv`, or None if that is another program."""
+        ...
+
+    def refusal(self, load: Load) -> str | None:
+        """Why this generator cannot make this load truthfully (place-less sentence), or None."""
+        ...
+
+    def calibration_s(self, load: Load) -> float:
+        """Seconds at the start of the run that its latencies leave out (wrk2: 10 s + 5 ms per connection and thread)."""
+        ...
+
+    def files(self, load: Load) -> Mapping[str, str]:
+        """Scripts it needs, file name → text, laid into the working directory before it starts."""
+        ...
+
+    def argv(self, load: Load) -> list[str]:
+        """The command; argv[0] is `binary`; file names relative to the working directory."""
+        ...
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        """Numbers from the verbatim output. Raises OutputError; never returns made-up zeros."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One generator as found on this machine: the run puts `path` in the place of argv[0]."""
+
+    name: str
+    path: str
+    version: str
+
+
+VERSION_TIMEOUT_S = 10.0
+
+
+@cache
+def generators() -> Mapping[str, Generator]:
+    """Every generator in this folder by name."""
+    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    return {module.GENERATOR.name: module.GENERATOR for module in modules}
+
+
+def generator(name: str) -> Generator:
+    """One generator by name; UsageError with the nearest known name otherwise."""
+    try:
+        return generators()[name]
+    except KeyError:
+        raise UsageError("generator", f"unknown generator '{name}'", did_you_mean(name, generators())) from None
+
+
+def find(wanted: Generator) -> Installed | None:
+    """Where a generator is installed, or None. Asks each program of that name for its version, once per PATH."""
+    return _find(wanted.name, os.environ.get("PATH", os.defpath))
+
+
+@cache
+def _find(name: str, search_path: str) -> Installed | None:
+    wanted = generator(name)
+    for binary in (wanted.binary, *wanted.aliases):
+        path = shutil.which(binary, path=search_path)
+        if path is None:
+            continue
+        argv = [path, *wanted.version_argv()[1:]]
+        try:
+            # stdin closed and a deadline: a program that only shares the name may wait for input.
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=VERSION_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        version = wanted.version((done.stdout + done.stderr).decode(errors="replace"))
+        if version is not None:
+            return Installed(name, path, version)
+    return None
+
+
+def choose(
+    name: str, load: Load, installed: Callable[[Generator], Installed | None] = find
+) -> tuple[Generator, str | None]:
+    """The generator that makes `load`, and why another stands in for the one that was asked for (None if none does).
+
+    Stand-ins take open-loop loads only: closed loops of different tools are not the same load. Raises
+    UsageError when the load is beyond the generator asked for (whether it is installed or not, so that a
+    sweep means the same everywhere), or when nothing on this machine fits.
+    """
+    wanted = generator(name)
+    refusal = wanted.refusal(load)
+    if refusal is not None:
+        raise UsageError(f"generator {name}", refusal)
+    if installed(wanted) is not None:
+        return wanted, None
+    tried = [generator(other) for other in wanted.stand_ins] if load.rate_rps is not None else []
+    for other in tried:
+        if other.refusal(load) is None and installed(other) is not None:
+            from_when = "" if other.latency_from == wanted.latency_from else f", latency from when {other.latency_from}"
+            return other, f"{name} is not installed: {other.name} stands in{from_when}"
+    nor = f", and none of its stand-ins fits ({', '.join(other.name for other in tried)})" if tried else ""
+    raise UsageError(f"generator {name}", f"`{wanted.binary}` is not on PATH{nor}", wanted.remedy)
+
+
+def common_refusal(load: Load) -> str | None:
+    """What no generator can do: loads that are not a load."""
+    if not load.url.startswith(("http://", "https://")):
+        return f"the URL must start with http:// or https://, got {load.url!r}"
+    if load.connections < 1 or load.threads < 1:
+        return f"needs at least one connection and one thread, got {load.connections} and {load.threads}"
+    if not (math.isfinite(load.duration_s) and load.duration_s > 0):
+        return f"the duration must be a positive number of seconds, got {load.duration_s:g}"
+    if load.rate_rps is not None and not (math.isfinite(load.rate_rps) and load.rate_rps > 0):
+        return f"the rate must be a positive number of requests per second, got {load.rate_rps:g}"
+    if load.requests is not None and load.requests < 1:
+        return f"the number of requests must be positive, got {load.requests}"
+    if not (math.isfinite(load.timeout_s) and load.timeout_s > 0):
+        return f"the timeout must be a positive number of seconds, got {load.timeout_s:g}"
+    return None
+
+
+def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
+    """The OutputError for output that lacks what was expected: quotes how it ended (and stderr's first line)."""
+    ended = " ".join(stdout.strip().splitlines()[-2:])[-160:]
+    said = next((line.strip() for line in stderr.splitlines() if line.strip()), "")[:160]
+    parts = [f"exit status {exit_status}"] if exit_status else []
+    parts.append(f"output ends {ended!r}" if ended else "no output")
+    if said:
+        parts.append(f"stderr begins {said!r}")
+    return OutputError(f"expected {expected}: {'; '.join(parts)}")
+
+
+def error_kind(text: str) -> ErrorKind:
+    """Kind of a failed request from a generator's message (hey and oha print what Go and hyper say)."""
+    said = re.sub(r"https?:\S+", "", text).lower()  # a page may be called /timeout
+    kinds: tuple[tuple[ErrorKind, tuple[str, ...]], ...] = (
+        ("timeout", ("timeout", "deadline exceeded", "timed out")),
+        ("connect", ("dial ", "connect: ", "connection refused", "tcp connect", "client error (connect)", "handshake")),
+        ("write", ("broken pipe", "write: ", "write tcp")),
+        ("read", ("eof", "reset by peer", "connection closed", "read: ", "read tcp", "incomplete")),
+    )
+    for kind, marks in kinds:
+        if any(mark in said for mark in marks):
+            return kind
+    return "other"

@@ -1,0 +1,135 @@
+"""hey (boom's successor): closed loop, n requests or a time. Latency from when a request was sent.
+
+One line that our template makes it print, and what it becomes:
+
+    0.000772     →  one request took 772 µs, connecting included where it had to
+
+hey facts this file respects (source of 0.1.4, and tried):
+
+- `-o csv` leaves failed requests out and rounds to 0.1 ms. `-o` takes any Go template as well, and its
+  data has every latency, the failures by message and the total time: so that is what is asked for.
+- it keeps the first million results: longer runs are refused where the number is known, noted otherwise.
+- n requests are n // connections for each worker; the remainder is never sent.
+- the size is the sum of Content-Length: bodies only, 0 for chunked ones, hence none is given then.
+- a body that breaks off, or is cut by `-t`, counts as answered (0.1.4 ignores the error): latencies at or over the
+  timeout are therefore taken out and counted as `timeout`; a broken body under it goes unseen.
+- Go sends a GET again when a kept connection closes before it answers: that failure shows as latency only.
+- it follows redirects and asks for gzip unless told otherwise; certificates are never verified.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, error_kind, unreadable
+from lab.histogram import Histogram
+
+TEMPLATE = (
+    r'{{printf "LAB summary %d %d %d\n" .Total.Nanoseconds .NumRes .SizeTotal}}'
+    r'{{range $code, $count := .StatusCodeDist}}{{printf "LAB status %d %d\n" $code $count}}{{end}}'
+    r'{{range $what, $count := .ErrorDist}}{{printf "LAB error %d %q\n" $count $what}}{{end}}'
+    r'{{printf "LAB latency %d\n" (len .Lats)}}{{range .Lats}}{{printf "%.6f\n" .}}{{end}}LAB end'
+)
+BLOCK = re.compile(
+    r"^LAB summary (\d+) (\d+) (\d+)\n((?:LAB status \d+ \d+\n)*)((?:LAB error .*\n)*)"
+    r"LAB latency (\d+)\n((?:\d+\.\d{6}\n)*)LAB end$",
+    re.MULTILINE,
+)
+KEPT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hey:
+    name: str = "hey"
+    binary: str = "hey"
+    aliases: tuple[str, ...] = ()
+    models: frozenset[Literal["open", "closed"]] = frozenset({"closed"})
+    latency_from: Literal["due", "sent"] = "sent"
+    remedy: str = "apt-get install hey, or start the lab with scripts/shell"
+    stand_ins: tuple[str, ...] = ()
+
+    def version_argv(self) -> list[str]:
+        return [self.binary, "-h"]
+
+    def version(self, output: str) -> str | None:
+        """`unknown`: hey has no way to tell it, so a flag of its usage must do."""
+        return "unknown" if "Usage: hey " in output and "-disable-redirects" in output else None
+
+    def refusal(self, load: Load) -> str | None:
+        if (common := common_refusal(load)) is not None:
+            return common
+        if load.rate_rps is not None:
+            return "hey is used as a closed loop: its rate is per worker and not kept"
+        if load.requests is not None and load.requests < load.connections:
+            return f"hey needs a request for every connection, got {load.requests} and {load.connections} connections"
+        if load.requests is not None and load.requests > KEPT:
+            return f"hey keeps {KEPT} results, got {load.requests} requests"
+        return None
+
+    def calibration_s(self, load: Load) -> float:
+        return 0.0
+
+    def files(self, load: Load) -> Mapping[str, str]:
+        return {}
+
+    def argv(self, load: Load) -> list[str]:
+        length = ["-z", f"{load.duration_s:g}s"] if load.requests is None else ["-n", str(load.requests)]
+        argv = [self.binary, *length, "-c", str(load.connections), "-cpus", str(load.threads)]
+        argv += ["-t", str(math.ceil(load.timeout_s)), "-disable-redirects", "-disable-compression"]
+        argv += ["-host", load.host] if load.host else []
+        argv += [] if load.keepalive else ["-disable-keepalive"]
+        return [*argv, "-o", TEMPLATE, load.url]
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        block = BLOCK.search(stdout)
+        if exit_status != 0 or block is None:
+            raise unreadable("the template's block up to 'LAB end'", stdout, stderr, exit_status)
+        total_ns, made, size_bytes, kept = int(block[1]), int(block[2]), int(block[3]), int(block[6])
+        errors: dict[ErrorKind, int] = {}
+        failed = 0
+        for count, message in re.findall(r'^LAB error (\d+) (".*)$', block[5], re.MULTILINE):
+            errors[kind] = errors.get(kind := error_kind(message), 0) + int(count)
+            failed += int(count)
+        answered = made - failed
+        if answered <= 0:
+            raise OutputError(f"no request was answered: {block[5].strip()[:160] or block[0][:60]}")
+        latencies_s = np.array(block[7].split(), dtype=np.float64)
+        if len(latencies_s) != kept or kept != min(answered, KEPT):
+            raise OutputError(f"expected {min(answered, KEPT)} latencies, got {len(latencies_s)}")
+        in_time_s = latencies_s[latencies_s < load.timeout_s]
+        if late := kept - len(in_time_s):
+            errors["timeout"] = errors.get("timeout", 0) + late
+            answered -= late
+        if not len(in_time_s):
+            raise OutputError(f"no request was answered within {load.timeout_s:g} s: {late} were not, and {errors}")
+        codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status (\d+) (\d+)", block[4])]
+        not_2xx = sum(count for code, count in codes if not 200 <= code < 300)
+        duration_s = total_ns * 1e-9
+        notes = (
+            [f"latency of the first {len(in_time_s)} of {answered} responses: hey keeps no more"]
+            if len(in_time_s) < answered
+            else []
+        )
+        if load.requests is not None and made != load.requests:
+            notes.append(f"{made} requests made, not {load.requests}: as many for every connection")
+        if not_2xx:
+            errors["status"] = not_2xx
+        return Result(
+            requests=answered,
+            duration_s=duration_s,
+            latency=Histogram.of_values(in_time_s),
+            recorded_s=duration_s * len(in_time_s) / answered,
+            errors=errors,
+            size_bytes=size_bytes or None,
+            size_includes_headers=False,
+            notes=tuple(notes),
+        )
+
+
+GENERATOR = Hey()

@@ -1,0 +1,155 @@
+"""oha: a fixed rate with correction (latency from when a request was due), or a closed loop.
+
+One row of its CSV (start, DNS, DNS and dial-up, first byte, duration in s, bytes, status), and what it becomes:
+
+    0.010749292,0.000006527,0.000050832,0.000176214,0.000183152,1024,200   →  one request took 183 µs
+
+oha facts this file respects (source of 1.15, tried with 1.16):
+
+- the CSV has every answered request, but no failed one, and no end mark. With a rate or a number of
+  requests the number due is known, so what is missing is counted: as failed where all were sent
+  (`requests`), as dropped under a rate, where unsent and failed ones look the same. A closed loop by time is
+  read from the JSON summary instead, which has the failures by message and nine percentiles.
+- with `-w` requests under way at the end are awaited; those due and not begun by then are dropped.
+- "due" is when oha's own ticker released the request: a stall of the server is corrected for, one of oha's is not.
+- it asks for compression unless told otherwise, times nothing out unless told so, has no thread option
+  (TOKIO_WORKER_THREADS; else one for every core), and counts body bytes only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, error_kind, unreadable
+from lab.histogram import Histogram
+
+HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
+START, FIRST_BYTE, DURATION, BYTES, STATUS = 0, 3, 4, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Oha:
+    name: str = "oha"
+    binary: str = "oha"
+    aliases: tuple[str, ...] = ()
+    models: frozenset[Literal["open", "closed"]] = frozenset({"open", "closed"})
+    latency_from: Literal["due", "sent"] = "due"
+    remedy: str = "scripts/shell --with oha (built by cargo, which takes minutes)"
+    stand_ins: tuple[str, ...] = ("k6",)
+
+    def version_argv(self) -> list[str]:
+        return [self.binary, "--version"]
+
+    def version(self, output: str) -> str | None:
+        found = re.search(r"^oha (\d+\.\d+\S*)", output, re.MULTILINE)
+        return found[1] if found else None
+
+    def refusal(self, load: Load) -> str | None:
+        return common_refusal(load)
+
+    def calibration_s(self, load: Load) -> float:
+        return 0.0
+
+    def files(self, load: Load) -> Mapping[str, str]:
+        return {}
+
+    def argv(self, load: Load) -> list[str]:
+        argv = [self.binary, "--no-tui", "--output-format", "json" if _by_summary(load) else "csv"]
+        if load.requests is None:
+            argv += ["-z", f"{round(load.duration_s * 1000)}ms", "-w"]
+        else:
+            argv += ["-n", str(load.requests)]
+        if load.rate_rps is not None:
+            argv += ["-q", f"{load.rate_rps:.12g}", "--latency-correction"]
+        argv += ["-c", str(load.connections), "-t", f"{round(load.timeout_s * 1000)}ms"]
+        argv += ["--redirect", "0", "--disable-compression", "--insecure"]
+        argv += ["--host", load.host] if load.host else []
+        return [*argv, *([] if load.keepalive else ["--disable-keepalive"]), load.url]
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        if exit_status != 0:
+            raise unreadable("exit status 0", stdout, stderr, exit_status)
+        return _of_summary(stdout, stderr, load) if _by_summary(load) else _of_rows(stdout, stderr, load)
+
+
+def _by_summary(load: Load) -> bool:
+    return load.rate_rps is None and load.requests is None
+
+
+def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
+    lines = stdout.splitlines()
+    if not lines or lines[0] != HEADER or not stdout.endswith("\n"):
+        raise unreadable(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
+    if len(lines) == 1:
+        raise unreadable("a row for every answered request (none was answered)", stdout, stderr)
+    try:
+        rows = np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
+    except ValueError:
+        raise unreadable("seven numbers in every row", stdout, stderr) from None
+    due = load.requests if load.requests is not None else math.ceil(load.duration_s * (load.rate_rps or 0) - 1e-6)
+    missing = max(0, due - len(rows))
+    errors: dict[ErrorKind, int] = {}
+    if not_2xx := int(np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300))):
+        errors["status"] = not_2xx
+    if missing and load.requests is not None:
+        errors["other"] = missing
+    dropped = missing if load.requests is None else 0
+    notes = (f"{missing} requests have no row: oha's CSV does not tell failed from unsent",) if missing else ()
+    # A corrected duration counts from when the row was due, which the CSV does not tell: the schedule does.
+    began_s = rows[:, START]
+    if load.rate_rps is not None:
+        began_s = np.minimum(began_s, np.arange(len(rows)) / load.rate_rps)
+    ended_s = np.maximum(began_s + rows[:, DURATION], rows[:, START] + rows[:, FIRST_BYTE])
+    duration_s = max(float(ended_s.max()), load.duration_s if load.requests is None else 0.0)
+    return Result(
+        requests=len(rows),
+        duration_s=duration_s,
+        latency=Histogram.of_values(rows[:, DURATION]),
+        recorded_s=duration_s,
+        errors=errors,
+        dropped=dropped,
+        size_bytes=int(rows[:, BYTES].sum()),
+        size_includes_headers=False,
+        notes=notes,
+    )
+
+
+def _of_summary(stdout: str, stderr: str, load: Load) -> Result:
+    try:
+        told: dict[str, Any] = json.loads(stdout)
+        summary, percentiles = told["summary"], told["latencyPercentiles"]
+        codes = {int(code): int(count) for code, count in told["statusCodeDistribution"].items()}
+        failures = {str(what): int(count) for what, count in told["errorDistribution"].items()}
+        answered = sum(codes.values())
+        if answered == 0:
+            raise OutputError(f"no request was answered: {failures}")
+        points = [(float(name[1:]) / 100, float(value)) for name, value in percentiles.items()]
+        points.append((1.0, float(summary["slowest"])))
+        duration_s, size_bytes = float(summary["total"]), int(summary["totalData"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise unreadable("oha's JSON summary", stdout, stderr) from None
+    errors: dict[ErrorKind, int] = {}
+    for what, count in failures.items():
+        errors[kind] = errors.get(kind := error_kind(what), 0) + count
+    if not_2xx := sum(count for code, count in codes.items() if not 200 <= code < 300):
+        errors["status"] = not_2xx
+    return Result(
+        requests=answered,
+        duration_s=duration_s,
+        latency=Histogram.of_quantiles(points, answered),
+        recorded_s=duration_s,
+        errors=errors,
+        size_bytes=size_bytes,
+        size_includes_headers=False,
+        notes=("latency from when sent, by nine percentiles",) if load.rate_rps is None else (),
+    )
+
+
+GENERATOR = Oha()

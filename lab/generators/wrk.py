@@ -1,0 +1,195 @@
+"""wrk: closed loop, as fast as the connections answer. Latency from when a request was sent.
+
+One line of the block that the Lua `done` hook prints, and what it becomes:
+
+    185 3        →  three requests took 185 µs
+
+wrk facts this file respects (source of 4.1.0, and tried):
+
+- wrk adds made-up counts to its latencies before it prints them (`stats_correct`: for every latency
+  beyond twice the mean interval also the shorter ones a fixed schedule would have seen). The sums are
+  integers and the interval is known, so they are taken out again; what remains must add up to the
+  number of responses, else the output is refused.
+- `--timeout` stops nothing: later responses are left out of the latencies and counted as `timeout`,
+  and a connection that never answers is not counted anywhere.
+- `status` counts 400 and above. A `response` hook that saw redirects would copy every header and body,
+  so a redirect is left to the checks of bytes per response and of the body.
+- connect time is not in the latency, threads get connections/threads each and the remainder is dropped,
+  durations are whole seconds, SNI comes from the URL.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unreadable
+from lab.histogram import UNIT_S, Histogram
+
+SCRIPT = """\
+-- Prints wrk's exact counts: µs and count, one line for every latency that occurred.
+function done(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format("\\nLAB summary %.0f %.0f %.0f\\n", summary.duration, summary.requests, summary.bytes))
+  io.write(string.format("LAB errors %.0f %.0f %.0f %.0f %.0f\\n", e.connect, e.read, e.write, e.status, e.timeout))
+  local lines = #latency
+  io.write(string.format("LAB latency %d\\n", lines))
+  -- latency(i) walks the table from its start for every i, which takes minutes for slow answers: read the
+  -- table itself where LuaJIT lets us and it is what we think it is.
+  local counts
+  local ok, ffi = pcall(require, "ffi")
+  if ok and lines > 0 then
+    ffi.cdef("typedef struct { uint64_t count, limit, min, max; uint64_t data[]; } lab_stats;")
+    local stats = ffi.cast("lab_stats **", latency)[0]
+    if tonumber(stats.min) == latency.min and tonumber(stats.max) == latency.max then counts = stats.data end
+  end
+  if counts then
+    for value = latency.min, latency.max do
+      local count = tonumber(counts[value])
+      if count > 0 then io.write(string.format("%.0f %.0f\\n", value, count)) end
+    end
+  else
+    for i = 1, lines do io.write(string.format("%.0f %.0f\\n", latency(i))) end
+  end
+  io.write("LAB end\\n")
+end
+"""
+BLOCK = re.compile(
+    r"^LAB summary (\d+) (\d+) (\d+)\nLAB errors (\d+) (\d+) (\d+) (\d+) (\d+)\n"
+    r"LAB latency (\d+)\n((?:\d+ \d+\n)*)LAB end$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrk:
+    name: str = "wrk"
+    binary: str = "wrk"
+    aliases: tuple[str, ...] = ()
+    models: frozenset[Literal["open", "closed"]] = frozenset({"closed"})
+    latency_from: Literal["due", "sent"] = "sent"
+    remedy: str = "apt-get install wrk, or start the lab with scripts/shell"
+    stand_ins: tuple[str, ...] = ()
+
+    def version_argv(self) -> list[str]:
+        return [self.binary, "-v"]
+
+    def version(self, output: str) -> str | None:
+        found = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
+        return found[1] if found and "--rate" not in output else None  # wrk2 calls itself wrk, too
+
+    def refusal(self, load: Load) -> str | None:
+        if (common := common_refusal(load)) is not None:
+            return common
+        if load.rate_rps is not None:
+            return "wrk has no rate: it is closed loop"
+        if load.requests is not None:
+            return "wrk runs for a time, not for a number of requests"
+        return thread_refusal(load)
+
+    def calibration_s(self, load: Load) -> float:
+        return 0.0
+
+    def files(self, load: Load) -> Mapping[str, str]:
+        return {"wrk.lua": SCRIPT}
+
+    def argv(self, load: Load) -> list[str]:
+        return [self.binary, *common_arguments(load), "-s", "wrk.lua", load.url]
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        block = read_block(stdout)
+        if exit_status != 0 or block is None:
+            raise unreadable("the block of counts up to 'LAB end'", stdout, stderr, exit_status)
+        late = block.errors.get("timeout", 0)
+        answered = block.complete - late
+        if answered <= 0:
+            raise OutputError(f"no request was answered within {load.timeout_s:g} s: {dict(block.errors)}")
+        interval_us = block.duration_us // max(1, block.complete // load.connections)
+        table = measured_only(block.table, answered, interval_us)
+        return Result(
+            requests=answered,
+            duration_s=block.duration_us * UNIT_S,
+            latency=histogram_of(table),
+            recorded_s=block.duration_us * UNIT_S,
+            errors=block.errors,
+            size_bytes=block.size_bytes,
+            notes=connect_note(load),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What the `done` hook printed. `table`: int64 rows of (µs, count), shape (n, 2); `announced`: what it says of them."""
+
+    duration_us: int
+    complete: int
+    size_bytes: int
+    errors: Mapping[ErrorKind, int]
+    announced: int
+    table: npt.NDArray[np.int64]
+
+
+def read_block(stdout: str) -> Block | None:
+    found = BLOCK.search(stdout)
+    if found is None:
+        return None
+    duration_us, complete, size_bytes, connect, read, write, status, timeout, announced = map(int, found.groups()[:9])
+    kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "status", "timeout")
+    counted = zip(kinds, (connect, read, write, status, timeout), strict=True)
+    errors: dict[ErrorKind, int] = {kind: count for kind, count in counted if count}
+    table = np.array(found[10].split(), dtype=np.int64).reshape(-1, 2)
+    return Block(duration_us, complete, size_bytes, errors, announced, table)
+
+
+def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:
+    return Histogram.of_counts(((value * UNIT_S, count) for value, count in table.tolist()), "exact")
+
+
+def measured_only(table: npt.NDArray[np.int64], answered: int, interval_us: int) -> npt.NDArray[np.int64]:
+    """The (µs, count) rows without those that wrk's `stats_correct` made up, shape (n, 2).
+
+    wrk walks up from 2 × interval and adds the count at n to n - interval, n - 2 × interval … down to above
+    the interval. What it adds at n comes from above n only, so walking down takes all of it out again.
+    """
+    if int(table[:, 1].sum()) == answered:
+        return table  # nothing was made up (or a wrk that does not)
+    counts = np.zeros(int(table[:, 0].max()) + 1, dtype=np.int64)
+    counts[table[:, 0]] = table[:, 1]
+    for value in np.sort(table[table[:, 0] >= 2 * interval_us, 0])[::-1].tolist():
+        counts[value - interval_us : interval_us : -interval_us] -= counts[value]
+    if int(counts.sum()) != answered or (counts < 0).any():
+        raise OutputError(f"expected latencies of {answered} responses, got {counts.sum()} once corrections are out")
+    kept = np.flatnonzero(counts)
+    return np.column_stack((kept, counts[kept]))
+
+
+def thread_refusal(load: Load) -> str | None:
+    """What wrk and wrk2 share: whole seconds, and as many connections in each thread."""
+    if load.duration_s != int(load.duration_s):
+        return f"wrk takes whole seconds, got {load.duration_s:g} s"
+    if load.connections < load.threads:
+        return f"needs a connection for every thread, got {load.connections} and {load.threads} threads"
+    if load.connections % load.threads:
+        return f"{load.connections} connections are not a multiple of {load.threads} threads: it would drop the rest"
+    return None
+
+
+def common_arguments(load: Load) -> list[str]:
+    """Arguments that wrk and wrk2 share."""
+    argv = [f"-t{load.threads}", f"-c{load.connections}", f"-d{int(load.duration_s)}s"]
+    argv.append(f"--timeout={math.ceil(load.timeout_s)}s")
+    argv += ["-H", f"Host: {load.host}"] if load.host else []
+    return argv + ([] if load.keepalive else ["-H", "Connection: close"])
+
+
+def connect_note(load: Load) -> tuple[str, ...]:
+    return () if load.keepalive else ("the latency leaves out the connect time",)
+
+
+GENERATOR = Wrk()

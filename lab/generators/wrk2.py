@@ -1,0 +1,174 @@
+"""wrk2: a fixed rate over fixed connections. Latency from when a request was due, and beside it from when it was sent.
+
+One line of its percentile spectrum (ms, cumulative share, cumulative count), one of the block that the Lua
+`done` hook prints, and what they become:
+
+       1.211     0.500000         9753         2.00   →  9753 requests took up to 1.211 ms (`service`, by `-U`)
+    1211 7                                            →  seven requests took 1211 µs (`latency`, exact)
+
+wrk2 facts this file respects (source of 44a94c1, the same for nixpkgs' e0109df; tried):
+
+- the hook sees the corrected latencies only; the uncorrected ones come from the spectrum that `-U` prints,
+  so they are `quantiles`. Without the hook's block (a Lua fault, or output from elsewhere) both do, with a note.
+- latencies start again after 10 s + 5 ms × connections/thread of calibration; requests and rate span the whole
+  run. A shorter run keeps the start-up in its latencies and prints -nan rates: noted here, refused beforehand.
+- `timeout` counts, every 2 s, the connections whose last request began longer ago; nothing is given up.
+- `status` counts 400 and above, and those responses are in the latencies. In close mode the next connection
+  opens right after a response, before it is due: connect time is hardly in the latency.
+- the clock is gettimeofday: a step of it prints a warning about a negative latency, and the run is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unreadable
+from lab.generators.wrk import common_arguments, connect_note, histogram_of, read_block, thread_refusal
+from lab.histogram import UNIT_S, Histogram
+
+SCRIPT = """\
+-- Prints wrk2's exact counts of corrected latencies: µs (top of its bucket) and count.
+-- latency[i] is the i-th shortest; steps that double find where a value ends in few calls.
+function done(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format("\\nLAB summary %.0f %.0f %.0f\\n", summary.duration, summary.requests, summary.bytes))
+  io.write(string.format("LAB errors %.0f %.0f %.0f %.0f %.0f\\n", e.connect, e.read, e.write, e.status, e.timeout))
+  local total, first = #latency, 1
+  io.write(string.format("LAB latency %.0f\\n", total))
+  while first <= total do
+    local value, last, step = latency[first], first, 1
+    while last + step <= total and latency[last + step] == value do
+      last, step = last + step, step * 2
+    end
+    local beyond = math.min(last + step, total + 1)
+    while beyond - last > 1 do
+      local middle = math.floor((last + beyond) / 2)
+      if latency[middle] == value then last = middle else beyond = middle end
+    end
+    io.write(string.format("%.0f %.0f\\n", value, last - first + 1))
+    first = last + 1
+  end
+  io.write("LAB end\\n")
+end
+"""
+SPECTRUM = re.compile(
+    r"\(HdrHistogram - (Recorded|Uncorrected) Latency.*?\n#\[Mean.*?Total count\s*=\s*(\d+)\]", re.DOTALL
+)
+POINT = re.compile(r"^ *(\d+\.\d{3}) +[\d.]+ +(\d+) +(?:[\d.]+|inf)$", re.MULTILINE)
+TOTALS = re.compile(r"^ +(\d+) requests in ([\d.]+)(us|ms|s|m|h), .*B read$", re.MULTILINE)
+STATUS_ERRORS = re.compile(r"Non-2xx or 3xx responses: (\d+)")
+SOCKET_ERRORS = re.compile(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)")
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+MINIMUM_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Wrk2:
+    name: str = "wrk2"
+    binary: str = "wrk2"
+    aliases: tuple[str, ...] = ("wrk",)  # its own Makefile builds it under this name
+    models: frozenset[Literal["open", "closed"]] = frozenset({"open"})
+    latency_from: Literal["due", "sent"] = "due"
+    remedy: str = "start the lab from its flake (nix, Linux x86-64), or put a wrk2 on PATH"
+    stand_ins: tuple[str, ...] = ("oha", "k6")
+
+    def version_argv(self) -> list[str]:
+        return [self.binary, "-v"]
+
+    def version(self, output: str) -> str | None:
+        found = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
+        return found[1] if found and "--rate" in output and "--u_latency" in output else None
+
+    def refusal(self, load: Load) -> str | None:
+        if (common := common_refusal(load)) is not None:
+            return common
+        if load.rate_rps is None:
+            return "wrk2 needs a rate: it is open loop"
+        if load.requests is not None:
+            return "wrk2 runs for a time, not for a number of requests"
+        if load.rate_rps != int(load.rate_rps):
+            return f"wrk2 takes whole requests per second, got {load.rate_rps:g}"
+        if load.rate_rps < load.connections:
+            return f"wrk2 needs a request per second for every connection, got {load.rate_rps:g} and {load.connections}"
+        if load.duration_s < MINIMUM_S:
+            return f"wrk2 needs {MINIMUM_S} s or more: it calibrates for {self.calibration_s(load):g} s, got {load.duration_s:g} s"
+        if load.duration_s < 2 * self.calibration_s(load):
+            return f"wrk2 calibrates for {self.calibration_s(load):g} s here: half of {load.duration_s:g} s or less would count"
+        return thread_refusal(load)
+
+    def calibration_s(self, load: Load) -> float:
+        return 10 + 0.005 * (load.connections // load.threads)
+
+    def files(self, load: Load) -> Mapping[str, str]:
+        return {"wrk2.lua": SCRIPT}
+
+    def argv(self, load: Load) -> list[str]:
+        rate = int(load.rate_rps or 0)
+        return [self.binary, *common_arguments(load), f"-R{rate}", "-U", "-s", "wrk2.lua", load.url]
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        totals = TOTALS.search(stdout)
+        if exit_status != 0 or totals is None or "\nTransfer/sec:" not in stdout:
+            raise unreadable("a summary up to 'Transfer/sec'", stdout, stderr, exit_status)
+        if "recoridng a negative #" in stdout:
+            raise OutputError("wrk2 saw a negative latency: the clock was stepped during the run")
+        requests = int(totals[1])
+        if requests == 0:
+            raise OutputError(f"no request was answered: {totals[0].strip()!r}")
+        block = read_block(stdout)
+        if block is None and "\nLAB " in stdout:
+            raise unreadable("the block of counts up to 'LAB end'", stdout, stderr)
+        spectra = {found[1]: spectrum(found[0], int(found[2])) for found in SPECTRUM.finditer(stdout)}
+        notes = list(connect_note(load))
+        if block is not None:
+            if int(block.table[:, 1].sum()) != block.announced:
+                raise OutputError(f"expected {block.announced} counts, got {block.table[:, 1].sum()}")
+            latency, duration_s = histogram_of(block.table), block.duration_us * UNIT_S
+        elif "Recorded" in spectra:
+            latency, duration_s = spectra["Recorded"], float(totals[2]) * SECONDS[totals[3]]
+            notes.append("latency from the printed spectrum: the script's exact counts are missing")
+        else:
+            raise unreadable("a percentile spectrum of recorded latency", stdout, stderr)
+        if latency.total == 0:
+            raise OutputError(f"no latency was recorded after calibration: {totals[0].strip()!r}")
+        calibrated = stdout.count("  Thread calibration: ")
+        if calibrated < load.threads:
+            notes.append(
+                f"{load.threads - calibrated} of {load.threads} threads never calibrated: start-up is in the latency"
+            )
+        return Result(
+            requests=requests,
+            duration_s=duration_s,
+            latency=latency,
+            recorded_s=duration_s - (self.calibration_s(load) if calibrated else 0.0),
+            errors=block.errors if block is not None else printed_errors(stdout),
+            size_bytes=block.size_bytes if block is not None else None,
+            service=spectra.get("Uncorrected"),
+            notes=tuple(notes),
+        )
+
+
+def spectrum(text: str, total: int) -> Histogram:
+    """From the cumulative counts at the printed values; the last must be `total`."""
+    points = [(float(value_ms) * 1e-3, int(count)) for value_ms, count in POINT.findall(text)]
+    below = [0, *(count for _, count in points)]
+    if below[-1] != total:
+        raise OutputError(f"expected a spectrum of {total} latencies, its last line counts {below[-1]}")
+    steps = zip(points, below, strict=False)
+    return Histogram.of_counts(((value_s, count - before) for (value_s, count), before in steps), "quantiles")
+
+
+def printed_errors(stdout: str) -> dict[ErrorKind, int]:
+    """From the lines that wrk2 prints for people, which it leaves out when there is none."""
+    kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "timeout")
+    socket, status = SOCKET_ERRORS.search(stdout), STATUS_ERRORS.search(stdout)
+    errors: dict[ErrorKind, int] = {"status": int(status[1])} if status else {}
+    if socket:
+        errors |= {kind: int(count) for kind, count in zip(kinds, socket.groups(), strict=True) if int(count)}
+    return errors
+
+
+GENERATOR = Wrk2()

@@ -1,0 +1,295 @@
+"""The prerequisites of every target, each found out by trying it: what is there, and how to get what is not.
+
+Trusts no version string where it can try the thing itself: namespaces are made, sysctls written inside them, a
+cgroup folder created and removed. Refuses to repair anything, and to judge: `doctor` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from lab import generators, store
+
+Need = Literal["local", "kind", "remote", "optional"]
+LOCAL: tuple[Need, ...] = ("local",)
+KIND: tuple[Need, ...] = ("kind",)
+REMOTE: tuple[Need, ...] = ("remote",)
+OPTIONAL: tuple[Need, ...] = ("optional",)
+TARGETS: tuple[Need, ...] = ("local", "kind", "remote")
+SHELL = "start it by scripts/shell, which brings it"
+ROOT = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
+FREE_BYTES = 2 * 1024**3
+OPEN_FILES = 4096
+STEAL_PERCENT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One prerequisite. `missing` is something a target cannot do without, `optional` what only narrows it."""
+
+    check: str
+    needed_by: tuple[Need, ...]
+    ok: bool
+    found: str
+    remedy: str = ""
+
+    @property
+    def status(self) -> Literal["ok", "missing", "optional"]:
+        if self.ok:
+            return "ok"
+        return "optional" if self.needed_by == OPTIONAL else "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program, how it tells its version, and the oldest that will do, with the reason."""
+
+    name: str
+    version: Sequence[str]
+    minimum: tuple[int, ...]
+    needed_by: tuple[Need, ...]
+    why: str
+    remedy: str = SHELL
+
+
+TOOLS = (
+    Tool("nginx", ["-v"], (1, 19, 10), LOCAL, "upstream keepalive_time", "apt-get install nginx, or scripts/shell"),
+    Tool("kustomize", ["version"], (5, 0), TARGETS, "components"),
+    Tool("ip", ["-V"], (5, 0), LOCAL, "network namespaces", "apt-get install iproute2"),
+    Tool("ss", ["-V"], (5, 0), LOCAL, "reads the accept queues back", "apt-get install iproute2"),
+    Tool("unshare", ["--version"], (2, 36), LOCAL, "--map-user", "apt-get install util-linux"),
+    Tool("setpriv", ["--version"], (2, 33), LOCAL, "--pdeathsig", "apt-get install util-linux"),
+    Tool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
+    Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), "", "nix, or Kubernetes' own packages"),
+    Tool("kind", ["version"], (0, 27), KIND, ""),
+    Tool("haproxy", ["-v"], (2, 4), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
+    Tool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
+    Tool("kubeconform", ["-v"], (0, 6), OPTIONAL, "just validate"),
+)
+
+# Everything the local target does to a kernel, in the order it does it; each line printed is one thing that worked.
+NAMESPACES = """
+set -e
+mount -t tmpfs lab /run && echo namespaces
+ip link set lo up && ip netns add a && ip netns add b
+ip link add v0 netns a type veth peer name v1 netns b && echo veth
+ip netns exec a sh -ec 'cd /proc/sys/net
+  set_and_read() { printf "%s" "$2" >"$1"; [ "$(tr "\\t" " " <"$1")" = "$2" ]; }
+  set_and_read core/somaxconn 32768
+  set_and_read ipv4/ip_local_port_range "1024 65000"
+  set_and_read ipv4/tcp_max_syn_backlog 8192' && echo sysctls
+ip netns exec a tc qdisc add dev v0 root tbf rate 1mbit burst 32kbit latency 400ms && echo tbf
+"""
+
+
+def checks() -> list[Finding]:
+    """Every check, tried side by side, in the order of the table. Changes nothing that outlives it."""
+    every: list[Callable[[], Iterable[Finding]]] = [
+        _machine,
+        _steal,
+        _namespaces,
+        _cgroup,
+        _disk,
+        *(lambda tool=tool: [_tool(tool)] for tool in TOOLS[:7]),
+        _generators,
+        *(lambda tool=tool: [_tool(tool)] for tool in TOOLS[7:9]),
+        _docker,
+        _context,
+        *(lambda tool=tool: [_tool(tool)] for tool in TOOLS[9:]),
+    ]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return list(chain.from_iterable(pool.map(lambda check: check(), every)))
+
+
+def _machine() -> list[Finding]:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    unlimited = files == resource.RLIM_INFINITY
+    python = ".".join(map(str, sys.version_info[:3]))
+    linux = sys.platform == "linux"
+    return [
+        Finding("Linux", LOCAL, linux, f"{os.uname().sysname} {os.uname().release}", "use --target kind or remote"),
+        Finding("Python", TARGETS, sys.version_info >= (3, 11), python, "Python 3.11 or newer"),
+        Finding("CPUs", LOCAL, cpus >= 2, str(cpus), "two at least: one for the proxy, one for the load"),
+        Finding(
+            "open files (hard limit)",
+            LOCAL,
+            unlimited or files >= OPEN_FILES,
+            "unlimited" if unlimited else str(files),
+            f"at least {OPEN_FILES}: raise nofile in /etc/security/limits.conf, then log in again",
+        ),
+    ]
+
+
+def _steal() -> list[Finding]:
+    """What the hypervisor takes from this machine, over half a second of the other checks' own work."""
+    try:
+        before = _cpu_ticks()
+        time.sleep(0.5)  # a rate needs time to pass; nothing is being waited for
+        after = _cpu_ticks()
+    except OSError as error:
+        return [Finding("hypervisor steal", OPTIONAL, False, str(error), "none: it stays unknown")]
+    share = 100 * (after[1] - before[1]) / max(1, after[0] - before[0])
+    remedy = f"samples with {STEAL_PERCENT:.0f} % and more are invalid: a quieter hour, or a dedicated machine"
+    return [Finding("hypervisor steal", OPTIONAL, share < STEAL_PERCENT, f"{share:.1f} %", remedy)]
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """All ticks and the stolen ones since boot, from the first line of /proc/stat."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(ticks), ticks[7]
+
+
+def _namespaces() -> list[Finding]:
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    rest = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
+    output, status = _run(["unshare", *user, *rest, "sh", "-c", NAMESPACES])
+    done = [line for line in output.splitlines() if line in {"namespaces", "veth", "sysctls", "tbf"}]
+    complaint = _last_line(line for line in output.splitlines() if line not in done) or f"exit status {status}"
+    kinds = "rootless: user, pid, mount, network" if user else "as root: pid, mount, network"
+
+    def finding(name: str, step: str, need: Need, good: str, remedy: str) -> Finding:
+        ok = step in done
+        return Finding(name, (need,), ok, good if ok else complaint, remedy)
+
+    return [
+        finding(
+            "namespaces", "namespaces", "local", f"{kinds}; /run covered", _userns_remedy()
+        ),
+        finding("network namespaces, veth", "veth", "local", "made inside", f"modprobe veth; or {ROOT}"),
+        finding(
+            "sysctls of a namespace",
+            "sysctls",
+            "local",
+            "somaxconn, port range, SYN backlog",
+            f"a newer kernel; or {ROOT}",
+        ),
+        finding(
+            "slow link (tc tbf)",
+            "tbf",
+            "optional",
+            "works on a veth",
+            "modprobe sch_tbf; only the sweep slow-link needs it",
+        ),
+    ]
+
+
+def _userns_remedy() -> str:
+    """Which of the kernel's ways to forbid user namespaces is in force, and how to lift it."""
+    for setting, forbids, command in (
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+    ):
+        try:
+            if Path("/proc/sys", setting).read_text().strip() == forbids:
+                return f"sudo sysctl -w {command}; or {ROOT}"
+        except OSError:
+            continue  # this kernel has no such setting
+    return f"in a container: it needs --privileged; otherwise {ROOT}"
+
+
+def _cgroup() -> list[Finding]:
+    check, need = "cgroup", OPTIONAL
+    remedy = "limits of CPU and memory count as not applied; systemd-run --user --scope -p Delegate=yes, or root on cgroup v2"
+    try:
+        own = next(
+            (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), None
+        )
+        if own is None or not Path("/sys/fs/cgroup/cgroup.controllers").exists():
+            return [Finding(check, need, False, "version 1", remedy)]
+        folder = Path("/sys/fs/cgroup", own.lstrip("/"), f"lab-doctor-{os.getpid()}")
+        folder.mkdir()
+        folder.rmdir()
+    except OSError as error:
+        return [Finding(check, need, False, f"version 2, not writable: {error.strerror}", remedy)]
+    return [Finding(check, need, True, "version 2, writable")]
+
+
+def _disk() -> list[Finding]:
+    """Free space where runs go; the nearest folder that exists decides, since the first run makes the rest."""
+    runs = store.runs_folder()
+    there = next(folder for folder in (runs, *runs.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    found = f"{free / 1024**3:.1f} GB free in {there}"
+    if not os.access(there, os.W_OK):
+        return [
+            Finding("disk for data/runs", LOCAL, False, f"{there} is not writable", "set LAB_RUNS to a folder of yours")
+        ]
+    remedy = f"free {FREE_BYTES // 1024**3} GB, or set LAB_RUNS to a folder with room"
+    return [Finding("disk for data/runs", LOCAL, free >= FREE_BYTES, found, remedy)]
+
+
+def _tool(tool: Tool) -> Finding:
+    path = shutil.which(tool.name)
+    if path is None:
+        return Finding(tool.name, tool.needed_by, False, "not on PATH", tool.remedy)
+    output, _ = _run([path, *tool.version])
+    at_least = ".".join(map(str, tool.minimum)) + (f" ({tool.why})" if tool.why else "")
+    version = re.search(r"\d+(\.\d+)+", output)
+    if version is None:
+        return Finding(
+            tool.name, tool.needed_by, False, f"{path} tells no version: {_last_line([output])}", tool.remedy
+        )
+    new_enough = tuple(map(int, version[0].split("."))) >= tool.minimum
+    found = version[0] if new_enough else f"{version[0]}, at least {at_least} wanted"
+    return Finding(tool.name, tool.needed_by, new_enough, found, tool.remedy)
+
+
+def _generators() -> list[Finding]:
+    """As the lab itself finds them. The default sweep is made by wrk and k6; the others widen the choice."""
+    needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
+    findings: list[Finding] = []
+    for name, generator in sorted(generators.generators().items(), key=lambda item: item[0] not in needs):
+        installed = generators.find(generator)
+        found = installed.version if installed else f"no working {generator.binary} on PATH"
+        findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, found, generator.remedy))
+    return findings
+
+
+def _docker() -> list[Finding]:
+    output, status = _run(["docker", "info", "--format", "{{.ServerVersion}}"])
+    ok = status == 0 and bool(output.strip())
+    found = f"engine {output.strip()}" if ok else _last_line([output])
+    return [Finding("Docker", KIND, ok, found, "install and start Docker, and be in its group")]
+
+
+def _context() -> list[Finding]:
+    output, status = _run(["kubectl", "config", "current-context"])
+    remedy = "a kubeconfig with a context for the cluster (kubectl config get-contexts)"
+    return [Finding("kubectl context", REMOTE, status == 0, _last_line([output]), remedy)]
+
+
+def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
+    """Both outputs of a command and its exit status; a failure to run it reads like its own complaint."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{argv[0]}: no answer in {timeout_s:.0f} s", 124
+    except OSError as error:
+        return f"{argv[0]}: {error.strerror}", 127
+    return done.stdout.decode(errors="replace"), done.returncode
+
+
+def _last_line(lines: Iterable[str]) -> str:
+    """The last line that says something, where programs put what went wrong."""
+    return next((line.strip() for line in reversed("\n".join(lines).splitlines()) if line.strip()), "")

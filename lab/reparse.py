@@ -1,0 +1,64 @@
+"""A run's numbers recomputed from the generators' verbatim output, instead of the numbers stored beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from lab.errors import UsageError
+from lab.generators import OutputError, Result, generator
+from lab.histogram import Histogram
+from lab.measurement import load_of, reported
+from lab.samples import Sample
+from lab.store import RunRecord, RunStore
+from lab.targets.base import Endpoint
+
+NOWHERE = Endpoint("http://192.0.2.1", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Reparsed:
+    """Reads like a `RunStore`; what the generators reported comes from `raw.zst` through today's parsers.
+
+    Verdicts stay: they rest on what was seen while measuring, which the output cannot tell.
+    """
+
+    store: RunStore
+    _histograms: dict[str, Histogram] = field(default_factory=dict)
+
+    @property
+    def record(self) -> RunRecord:
+        return self.store.record
+
+    @property
+    def folder(self) -> Path:
+        return self.store.folder
+
+    def samples(self) -> list[Sample]:
+        return [self._again(sample) for sample in self.store.samples()]
+
+    def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
+        return self._histograms.get(f"{sample.id}/{series}")
+
+    def _again(self, sample: Sample) -> Sample:
+        if sample.requests is None:
+            return sample  # nothing was reported then either
+        result = self._parse(sample)
+        self._histograms[f"{sample.id}/latency"] = result.latency
+        if result.service is not None:
+            self._histograms[f"{sample.id}/service"] = result.service
+        return sample.model_copy(update=reported(result))
+
+    def _parse(self, sample: Sample) -> Result:
+        stdout, stderr = self.store.raw(sample)
+        load = load_of(sample.point, NOWHERE)
+        try:
+            return generator(sample.generator).parse(stdout, stderr, 0, load)
+        except OutputError as error:
+            place = f"{self.folder}/samples/{sample.id}/raw.zst"
+            raise UsageError(place, f"cannot be parsed any more: {error}", "restore it from a copy") from None
+
+
+def from_raw(store: RunStore) -> Reparsed:
+    return Reparsed(store)

@@ -1,0 +1,287 @@
+"""CPU, memory and kernel counters while a sample is measured, from /proc, at 1 Hz and at both ends.
+
+Process times come from the scheduler's nanosecond clock (/proc/PID/task/*/schedstat) where the kernel keeps it,
+else from clock ticks. Other people's processes are read from the host's /proc, which the lab hands
+into its namespaces as an open folder (`host_proc`); kernel threads are not counted as theirs,
+because they carry the packets of the load itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field
+
+import polars as pl
+
+from lab.samples import Usage
+from lab.store import USAGE_SCHEMA
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+KTHREADD = 2
+COUNTED = {
+    ("TcpExt", "ListenOverflows"),
+    ("TcpExt", "ListenDrops"),
+    ("TcpExt", "TCPTimeouts"),
+    ("Tcp", "RetransSegs"),
+}
+HOST_PROC = "LAB_HOST_PROC"
+OUTER_PID = "LAB_OUTER_PID"
+
+Processes = Callable[[], Mapping[str, list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTimes:
+    """One process at one moment; seconds and counts since it began, bytes now."""
+
+    title: str
+    threads: int
+    user_s: float
+    system_s: float
+    cpu_s: float
+    minflt: int
+    majflt: int
+    vsz_bytes: int
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    busy_s: float
+    steal_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible)."""
+
+    elapsed_s: float
+    usage: Mapping[str, Usage]
+    rows: pl.DataFrame
+    busy: Mapping[int, float]
+    steal: float
+    others: float | None
+    counters: Mapping[str, int]
+    clock_step_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    wall_s: float
+    monotonic_s: float
+    cpus: Mapping[int, CpuTimes]
+    others: Mapping[int, float] | None
+    counters: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Sampler:
+    """A context manager around the measuring; `observation()` afterwards.
+
+    `processes` gives role → process ids and is asked anew every second. A role's CPU is the sum over
+    all its processes, each from its first to its last sight; one that appears later counts from zero.
+    """
+
+    processes: Processes
+    interval_s: float = 1.0
+    _first: dict[tuple[str, int], float] = field(default_factory=dict)
+    _last: dict[tuple[str, int], ProcessTimes] = field(default_factory=dict)
+    _rows: list[tuple[object, ...]] = field(default_factory=list)
+    _ends: list[_Snapshot] = field(default_factory=list)
+    _done: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Sampler:
+        self._ends.append(self._snapshot())
+        self._look()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        if self._thread:
+            self._thread.join()
+        self._look()
+        self._ends.append(self._snapshot())
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._done.wait(self.interval_s - (time.monotonic() - began) % self.interval_s):
+            self._look()
+
+    def _look(self) -> None:
+        at = time.monotonic() - self._ends[0].monotonic_s
+        first = not self._first
+        for role, pids in self.processes().items():
+            for pid in pids:
+                seen = process_times(pid)
+                if seen is not None:
+                    self._first.setdefault((role, pid), seen.cpu_s if first else 0.0)
+                    self._last[role, pid] = seen
+                    self._rows.append((at, role, pid, *astuple(seen)))
+
+    def _snapshot(self) -> _Snapshot:
+        counters = {
+            f"{role}/{name}": value
+            for role, pids in self.processes().items()
+            if role in ("proxy", "backend") and pids
+            for name, value in network_counters(pids[0]).items()
+        }
+        counters |= conntrack_counters()
+        return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes(), counters)
+
+    def observation(self) -> Observation:
+        start, end = self._ends
+        elapsed_s = end.monotonic_s - start.monotonic_s
+        usage = {}
+        for role in dict.fromkeys(role for role, _ in self._last):
+            mine = [key for key in self._last if key[0] == role]
+            usage[role] = Usage(
+                cpu_s=sum(self._last[key].cpu_s - self._first[key] for key in mine),
+                rss_bytes=sum(self._last[key].rss_bytes for key in mine),
+                processes=len(mine),
+            )
+        spans = {
+            cpu: CpuTimes(
+                now.busy_s - was.busy_s,
+                now.steal_s - was.steal_s,
+                now.total_s - was.total_s,
+            )
+            for cpu, now in end.cpus.items()
+            if (was := start.cpus.get(cpu))
+        }
+        others = None
+        if start.others is not None and end.others is not None:
+            used = sum(max(0.0, cpu_s - start.others.get(pid, 0.0)) for pid, cpu_s in end.others.items())
+            others = used / elapsed_s
+        return Observation(
+            elapsed_s=elapsed_s,
+            usage=usage,
+            rows=pl.DataFrame(self._rows, schema=USAGE_SCHEMA, orient="row"),
+            busy={cpu: span.busy_s / span.total_s if span.total_s else 0.0 for cpu, span in spans.items()},
+            steal=sum(span.steal_s for span in spans.values()) / (sum(span.total_s for span in spans.values()) or 1.0),
+            others=others,
+            counters={name: value - start.counters.get(name, value) for name, value in end.counters.items()},
+            clock_step_s=end.wall_s - start.wall_s - elapsed_s,
+        )
+
+
+def process_times(pid: int, proc: str = "/proc") -> ProcessTimes | None:
+    """What /proc tells of a process (proc(5)), or None when it has gone."""
+    try:
+        with open(f"{proc}/{pid}/stat", "rb") as handle:
+            title, fields = _parse_stat(handle.read())
+        user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
+        return ProcessTimes(
+            title=title,
+            threads=int(fields[17]),
+            user_s=user_s,
+            system_s=system_s,
+            cpu_s=_scheduled_s(f"{proc}/{pid}") or user_s + system_s,
+            minflt=int(fields[7]),
+            majflt=int(fields[9]),
+            vsz_bytes=int(fields[20]),
+            rss_bytes=int(fields[21]) * PAGE_BYTES,
+        )
+    except (OSError, IndexError, ValueError):
+        return None  # it ended while we looked
+
+
+def _parse_stat(text: bytes) -> tuple[str, list[bytes]]:
+    """(command name, fields from `state` on): the name may hold spaces and parentheses."""
+    name, _, rest = text.partition(b"(")[2].rpartition(b")")
+    return name.decode("utf-8", "replace"), rest.split()
+
+
+def _scheduled_s(folder: str) -> float:
+    total = 0
+    try:
+        for thread in os.listdir(f"{folder}/task"):
+            with open(f"{folder}/task/{thread}/schedstat", "rb") as handle:
+                total += int(handle.read().split()[0])
+    except OSError:
+        return 0.0
+    return total * 1e-9
+
+
+def cpu_times() -> Mapping[int, CpuTimes]:
+    """Per CPU, from /proc/stat: busy (all but idle, iowait and steal), steal, all."""
+    found = {}
+    with open("/proc/stat") as handle:
+        for line in handle:
+            name, *values = line.split()
+            if name.startswith("cpu") and name != "cpu":
+                user, nice, system, idle, iowait, irq, softirq, steal = (int(value) * TICK_S for value in values[:8])
+                busy = user + nice + system + irq + softirq
+                found[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal)
+    return found
+
+
+def other_processes() -> Mapping[int, float] | None:
+    """CPU seconds of every process on the host that is neither the lab's nor a kernel thread; None if hidden.
+
+    The lab's own are the descendants of the process that `LAB_OUTER_PID` names.
+    """
+    handle = os.environ.get(HOST_PROC)
+    proc, own = (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
+    parents, cpu_s = {}, {}
+    for pid in _pids(proc):
+        try:
+            with open(f"{proc}/{pid}/stat", "rb") as stat:
+                _, fields = _parse_stat(stat.read())
+        except OSError:
+            continue
+        parents[pid] = int(fields[1])
+        cpu_s[pid] = (int(fields[11]) + int(fields[12])) * TICK_S
+    if own not in parents:
+        return None
+
+    def ours(pid: int) -> bool:
+        while pid > 1:
+            if pid in (own, KTHREADD):
+                return True
+            pid = parents.get(pid, 0)
+        return False
+
+    return {pid: used for pid, used in cpu_s.items() if not ours(pid)}
+
+
+def _pids(proc: str) -> Iterator[int]:
+    return (int(name) for name in os.listdir(proc) if name.isdigit())
+
+
+def network_counters(pid: int) -> Mapping[str, int]:
+    """TCP counters of the network namespace that a process lives in."""
+    found = {}
+    for name in ("netstat", "snmp"):
+        try:
+            with open(f"/proc/{pid}/net/{name}") as handle:
+                lines = handle.read().splitlines()
+        except OSError:
+            continue
+        for head, values in zip(lines[::2], lines[1::2], strict=False):
+            group, *names = head.split()
+            counts = dict(zip(names, values.split()[1:], strict=False))
+            found |= {key: int(counts[key]) for table, key in COUNTED if table == group.rstrip(":") and key in counts}
+    return found
+
+
+def conntrack_counters() -> Mapping[str, int]:
+    """Packets that connection tracking dropped, where it is loaded."""
+    try:
+        with open("/proc/net/stat/nf_conntrack") as handle:
+            head, *rows = handle.read().splitlines()
+    except OSError:
+        return {}
+    columns = head.split()
+    return {
+        f"conntrack/{name}": sum(int(row.split()[columns.index(name)], 16) for row in rows)
+        for name in ("drop", "early_drop")
+        if name in columns
+    }

@@ -1,0 +1,118 @@
+"""The record of one measurement (`sample.json`) and the fixed list of reasons that make one invalid."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.sweeps import Point
+
+SCHEMA = 1
+
+ArmRole = Literal["variant", "baseline", "again", "reference"]
+
+
+class Reason(StrEnum):
+    """Why a sample does not count. The first that applies, in this order, is the sample's reason.
+
+    The machine's doing stands before what it may have caused (a rate that was not reached).
+    """
+
+    BRING_UP_FAILED = "bring-up-failed"  # the system never answered; nothing was measured
+    KNOB_NOT_APPLIED = "knob-not-applied"  # a read-back found another value than the variant sets
+    LIMIT_NOT_APPLIED = "limit-not-applied"  # the manifests ask for something this target did not apply
+    WRONG_BACKEND = "wrong-backend"  # the canary did not get the backend's own bytes back
+    PROXY_DIED = "proxy-died"  # a container ended or was restarted during the sample
+    GENERATOR_FAILED = "generator-failed"  # it crashed or refused
+    GENERATOR_HUNG = "generator-hung"  # it did not end in time and was killed
+    GENERATOR_OUTPUT = "generator-output"  # it printed something that is not its output
+    TOO_SHORT = "too-short"  # no longer than the generator's calibration, or nothing recorded
+    NON_2XX = "non-2xx"
+    ERRORS = "errors"  # refused, reset or timed-out requests
+    WRONG_SIZE = "wrong-size"  # bytes per response are not those of the page
+    CLOCK_STEP = "clock-step"  # the wall clock jumped during the sample
+    STEAL = "steal"  # the hypervisor took 1 % or more of the CPU time
+    OTHER_PROCESSES = "other-processes"  # processes that are not the lab's used 5 % of a core or more
+    DROPPED = "dropped"  # requests were due and never sent
+    RATE_NOT_ACHIEVED = "rate-not-achieved"  # below 0.99 of the offered rate
+    GENERATOR_SATURATED = "generator-saturated"  # open loop with the generator at 80 % of its core or more
+    LISTEN_OVERFLOW = "listen-overflow"  # the kernel dropped connections at a full accept queue
+    CONNTRACK_OVERFLOW = "conntrack-overflow"
+    BLOCK_INTERRUPTED = "block-interrupted"  # its block was measured again whole after an interruption
+
+    @property
+    def environmental(self) -> bool:
+        """The machine's doing, not the system's: worth measuring again."""
+        return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES}
+
+
+class Usage(BaseModel):
+    """CPU seconds and peak memory (bytes) of one role over the sample."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_s: float
+    rss_bytes: int
+    processes: int
+
+
+class Sample(BaseModel):
+    """One measurement of one variant at one point; the columns of `sample.json`. Seconds and bytes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA
+    id: str
+    order: int = Field(description="position in the plan, counted over the whole run")
+    block: int = Field(description="1…N; 0 is the direct reference, measured once per run")
+    generation: int = Field(default=0, description="how often this block was begun anew after an interruption")
+    attempt: int = Field(description="1, or 2 and 3 for re-measurements after an environmental reason")
+    arm: str = Field(description="name within the run: a variant, or a baseline's second name (A/A)")
+    role: ArmRole
+    variant: str
+    baseline: str | None = Field(description="the arm this arm is compared with")
+    target: str
+    point: Point
+    generator: str = Field(description="the generator that was used")
+    generator_version: str | None
+    stand_in_for: str | None = Field(
+        default=None, description="the generator the sweep asked for, where another stood in"
+    )
+    argv: tuple[str, ...]
+    started_at: str = Field(description="UTC, ISO 8601")
+    bring_up_s: float | None = Field(description="how long this arm took to come up in this block")
+    offered_rps: float | None = Field(description="null = closed loop")
+    achieved_rps: float | None
+    requests: int | None
+    duration_s: float | None = Field(description="the generator's own measure of its run")
+    recorded_s: float | None = Field(description="the part its latencies cover")
+    errors: dict[str, int] = Field(default_factory=dict, description="by kind; empty = none")
+    dropped: int | None = None
+    size_bytes: int | None = None
+    histogram: Literal["exact", "quantiles"] | None = None
+    usage: dict[str, Usage] = Field(default_factory=dict, description="by role: proxy, backend, generator, lab")
+    busy: dict[str, float] = Field(default_factory=dict, description="CPU number → busy fraction over the sample")
+    generator_core: float | None = Field(default=None, description="busiest CPU of the generator: busy fraction")
+    proxy_core: float | None = Field(default=None, description="least busy CPU of the proxy: busy fraction")
+    steal: float | None = Field(default=None, description="fraction of all CPU time taken by the hypervisor")
+    others: float | None = Field(default=None, description="cores used by processes that are not the lab's")
+    counters: dict[str, int] = Field(default_factory=dict, description="kernel counters' increase, by role/name")
+    limited_by: Literal["proxy", "generator"] | None = Field(
+        None,
+        description="closed loop: who was the limit (proxy: its CPUs >= 95 % busy and the generator's < 95 %)",
+    )
+    verdict: Literal["valid", "invalid"]
+    reason: Reason | None
+    detail: str = Field(default="", description="every fault found, for people")
+
+    @property
+    def valid(self) -> bool:
+        return self.verdict == "valid"
+
+    @property
+    def cpu_per_request_s(self) -> float | None:
+        """CPU seconds of the proxy (of the backend where there is no proxy) per answered request."""
+        usage = self.usage.get("proxy") or self.usage.get("backend")
+        return usage.cpu_s / self.requests if usage and self.requests else None

@@ -1,0 +1,178 @@
+"""Sweeps: one TOML file → a named list of points (loads). Refuses unknown keys and impossible numbers.
+
+`connections`, `rate_rps` and `page` may be lists: they are crossed, except that `rate_rps = "connections"`
+offers as many requests per second as there are connections.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lab.errors import UsageError, did_you_mean
+
+FOLDER = Path(__file__).parent / "sweeps"
+PAGES = {
+    f"{size}{suffix}": bytes_
+    for size, bytes_ in [(f"{n}kB", n * 1024) for n in (1, 2, 4, 8, 16, 64)]
+    + [(f"{n}MB", n * 1024 * 1024) for n in (1, 10, 100)]
+    for suffix in (".bin", ".txt")
+}
+"""Page → size in bytes. `.bin` does not compress, `.txt` does. The backend base serves exactly these."""
+
+Connections = Annotated[int, Field(ge=1, le=100_000)]
+Rate = Annotated[float, Field(gt=0, le=10_000_000)]
+
+
+class Point(BaseModel):
+    """One load: what the generator is asked for, for how long, and which page."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="unique in the sweep; part of sample ids")
+    generator: str = Field(description="the generator asked for; a stand-in is recorded in the sample")
+    connections: int
+    rate_rps: float | None = Field(description="offered requests per second; null = closed loop")
+    duration_s: float
+    warmup_s: float
+    threads: int
+    page: str
+    requests: int | None = None
+    keepalive: bool = True
+    tls: Literal["none", "edge", "passthrough", "reencrypt"] = "none"
+    routes: int = 1
+
+
+class PointSpec(BaseModel):
+    """One `[[points]]` table as written in the file: expands to one or more `Point`s."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$",
+        description="lower-case name; a list appends its value",
+    )
+    generator: str
+    connections: Connections | Annotated[list[Connections], Field(min_length=1)]
+    rate_rps: Rate | Annotated[list[Rate], Field(min_length=1)] | Literal["connections"] | None = None
+    duration_s: Annotated[float, Field(ge=1, le=86_400)]
+    warmup_s: Annotated[float, Field(ge=0, le=600)] = 1.0
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
+    requests: Annotated[int, Field(ge=1)] | None = None
+    keepalive: bool = True
+    tls: Literal["none", "edge", "passthrough", "reencrypt"] = "none"
+    routes: Annotated[int, Field(ge=1, le=10_000)] = 1
+
+    def expand(self) -> list[Point]:
+        connections = self.connections if isinstance(self.connections, list) else [self.connections]
+        pages = self.page if isinstance(self.page, list) else [self.page]
+        rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
+        fixed = self.model_dump(
+            include={
+                "generator",
+                "duration_s",
+                "warmup_s",
+                "threads",
+                "requests",
+                "keepalive",
+                "tls",
+                "routes",
+            }
+        )
+        points = []
+        for clients, rate, page in product(connections, rates, pages):
+            labels = [self.name]
+            labels += [f"c{clients}"] if len(connections) > 1 else []
+            labels += [f"r{rate:g}"] if len(rates) > 1 and isinstance(rate, float) else []
+            labels += [page.lower()] if len(pages) > 1 else []
+            offered = float(clients) if isinstance(rate, str) else rate
+            points.append(
+                Point(
+                    name="-".join(labels),
+                    connections=clients,
+                    rate_rps=offered,
+                    page=page,
+                    **fixed,
+                )
+            )
+        return points
+
+
+class Sweep(BaseModel):
+    """A sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str
+    question: str
+    blocks: Annotated[int, Field(ge=1, le=1000)]
+    study: str | None = None
+    points: list[PointSpec] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Sweep:
+        names = [point.name for point in self.expanded()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"points: two points are called {twice[0]!r}")
+        for spec in self.points:
+            for page in spec.page if isinstance(spec.page, list) else [spec.page]:
+                if page not in PAGES:
+                    raise ValueError(f"points.{spec.name}.page: unknown page {page!r}: {did_you_mean(page, PAGES)}")
+        return self
+
+    def expanded(self) -> list[Point]:
+        return [point for spec in self.points for point in spec.expand()]
+
+
+def sweep_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
+    """(name, sweep) of a sweep in `lab/sweeps/`, or of a file given by its path (ends in .toml)."""
+    path = Path(name_or_path) if name_or_path.endswith(".toml") else FOLDER / f"{name_or_path}.toml"
+    if not path.exists():
+        raise UsageError(
+            "--sweep",
+            f"unknown sweep '{name_or_path}'",
+            did_you_mean(name_or_path, sweep_names()),
+        )
+    place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    try:
+        return path.stem, Sweep.model_validate(tomllib.loads(path.read_text()))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(place, f"not TOML: {error}", "see lab/sweeps/quick.toml for the form") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
+    except ValidationError as error:
+        raise UsageError(
+            place,
+            "; ".join(faults(error, PointSpec, Sweep)),
+            "lab/schema/sweep.json lists every key",
+        ) from None
+
+
+def faults(error: ValidationError, *models: type[BaseModel]) -> list[str]:
+    """pydantic's errors as `key.path: expected …, got …`, unknown keys with the nearest key of `models`."""
+    known = {name for model in models for name in model.model_fields}
+    found = []
+    for item in error.errors():
+        where = ".".join(
+            str(part)
+            for part in item["loc"]
+            if not str(part).startswith(("constrained", "list[", "literal", "float", "int"))
+        )
+        if item["type"] == "extra_forbidden":
+            key = str(item["loc"][-1])
+            found.append(f"{where}: unknown key: {did_you_mean(key, known)}")
+        elif item["type"] == "value_error":
+            found.append(item["msg"].removeprefix("Value error, "))
+        else:
+            found.append(f"{where}: {item['msg'][0].lower()}{item['msg'][1:]}, got {item['input']!r}")
+    return list(dict.fromkeys(found))

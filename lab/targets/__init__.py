@@ -1,0 +1,20 @@
+"""Where a system runs: one module or package per target, found by globbing; `base` holds the protocol they keep."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+
+from lab.targets.base import Target
+
+DEFAULT = "local"
+
+
+@cache
+def targets() -> Mapping[str, Target]:
+    """Every target by name. Each module but `base` carries an instance named `TARGET`."""
+    names = [found.name for found in pkgutil.iter_modules(__path__) if found.name != "base"]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return {module.TARGET.name: module.TARGET for module in modules}

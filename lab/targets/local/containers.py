@@ -1,0 +1,274 @@
+"""One container as a process: its private folders, mounts, user and CPUs; start, enter, stop, read its output.
+
+A container sees its own processes and the machine's files, save that these folders are its own and empty: `PRIVATE`.
+Its volumes are bound over that, /etc/hosts names the Services, and it sees only its role's CPUs. Its main process is the
+first of a process namespace and runs under an unprivileged id in a user namespace of its own, without capabilities,
+whether the lab is root or not; `privileged: true` makes it the pod's root. Refuses to interpret commands: what is asked for is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from lab.errors import UsageError
+from lab.targets.local import cpus
+from lab.targets.local.network import Place
+from lab.targets.local.pods import Container
+
+PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib/nginx", "/run")
+"""Folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
+
+ONLINE = "/sys/devices/system/cpu/online"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a container is started with, beyond its own description."""
+
+    hostname: str
+    place: Place
+    cpus: frozenset[int]
+    hosts: str
+    volumes: Mapping[str, Path]
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    files: Mapping[str, str]
+    stop_signal: signal.Signals
+
+
+class Process:
+    """A container's process, or the one it will be. `start` may be called again after it ended."""
+
+    def __init__(self, container: Container, setting: Setting, folder: Path) -> None:
+        self.container, self.setting, self.folder = container, setting, folder
+        self.stdout, self.stderr = folder / "stdout", folder / "stderr"
+        self.popen: subprocess.Popen[bytes] | None = None
+        """The parent that made the main process's namespaces; ends as the main process ends."""
+        self._main: int | None = None
+        self._stopping = threading.Lock()
+        folder.mkdir(parents=True)
+        private = self._private()
+        self._binds = [*self._volumes(), *self._covers(), *private]
+        for path, text in setting.files.items():
+            file = self._inside(path)
+            if file is None:
+                raise UsageError(container.place, f"{path} is not in a folder of the container's own", f"one of: {', '.join(PRIVATE)}")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if text.startswith("-> "):
+                file.symlink_to(text.removeprefix("-> "))
+            else:
+                file.write_text(text)
+
+    @property
+    def pid(self) -> int | None:
+        """The main process, as the lab sees it, while it runs."""
+        return self._main if self.popen is not None and self.popen.returncode is None else None
+
+    def start(self) -> None:
+        setting, container = self.setting, self.container
+        binds = "\n".join(
+            f"mount --rbind {shlex.quote(str(source))} {shlex.quote(target)}"
+            + (f"\nmount -o remount,bind,ro {shlex.quote(target)}" if read_only else "")
+            for source, target, read_only in self._binds
+        )
+        identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", "--user", f"--map-user={container.uid}", f"--map-group={container.gid}", "--"]
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": setting.hostname, **setting.env}
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, "env", "-i", *variables, *setting.command]
+        script = f"hostname {shlex.quote(setting.hostname)}\n{binds}\ncd /\nexec {shlex.join(command)}"
+        apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+        # Appending, so that a log can be cut while it is being written.
+        with self.stdout.open("ab") as stdout, self.stderr.open("ab") as stderr:
+            self.popen = subprocess.Popen(
+                [*setting.place.enter, *apart, "sh", "-euc", script],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self._main = _only_child(self.popen)
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """The command that runs `argv` inside: its network, mounts, /proc, hostname and user. ProcessLookupError if it ended."""
+        if self.pid is None:
+            raise ProcessLookupError(errno.ESRCH, f"{self.container.place} is not running")
+        user = [] if self.container.privileged else ["--user", "--preserve-credentials"]
+        return ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *user, "--", *argv]
+
+    def processes(self) -> list[int]:
+        """The main process and all its descendants that run; empty when it ended."""
+        return tree(self.pid) if self.pid is not None else []
+
+    def confine(self) -> list[int]:
+        """Cut CPU affinities back to the role's CPUs, as a cpuset would. Returns the threads that had others."""
+        strays = []
+        for pid in self.processes():
+            for thread in _threads(pid):
+                try:
+                    mask = os.sched_getaffinity(thread)
+                    if not mask <= self.setting.cpus:
+                        os.sched_setaffinity(thread, (mask & self.setting.cpus) or self.setting.cpus)
+                        strays.append(thread)
+                except ProcessLookupError:
+                    continue
+        return strays
+
+    def stop(self, grace_s: float) -> bool:
+        """preStop, the stop signal, then SIGKILL when the grace period is over. True if it ended by itself."""
+        with self._stopping:
+            deadline = time.monotonic() + grace_s
+            if self.popen is None or self.popen.poll() is not None:
+                return True
+            try:
+                if self.container.pre_stop:
+                    argv = self.enter(self.container.pre_stop)
+                    subprocess.run(argv, timeout=grace_s, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+                if self._main is not None:
+                    os.kill(self._main, self.setting.stop_signal)
+                self.popen.wait(max(0.0, deadline - time.monotonic()))
+            except (subprocess.TimeoutExpired, ProcessLookupError):
+                pass
+            gracefully = self.popen.poll() is not None
+            self.kill()
+            return gracefully
+
+    def kill(self) -> None:
+        """SIGKILL. The main process is the first of its process namespace: with it everything in there ends."""
+        if self.popen is None or self.popen.poll() is not None:
+            return
+        for pid in (self._main, self.popen.pid):
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.popen.wait()
+
+    def tail(self, lines: int = 20, output_too: bool = True) -> str:
+        """The last lines of its error output, or (unless told not to) of its output where that is empty."""
+        for file in (self.stderr, self.stdout)[: 1 + output_too]:
+            if file.exists() and (text := _end(file)):
+                return "\n".join(text.splitlines()[-lines:])
+        return ""
+
+    def truncate(self, larger_than: int = 0) -> None:
+        """Cut the output files that are larger (bytes) to nothing, as a kubelet rotates them."""
+        for file in (self.stdout, self.stderr):
+            if file.exists() and file.stat().st_size > larger_than:
+                os.truncate(file, 0)
+
+    def _private(self) -> list[tuple[Path, str, bool]]:
+        found = []
+        for path in PRIVATE:
+            if Path(path).is_dir():
+                own = self.folder / "private" / path.strip("/").replace("/", "-")
+                own.mkdir(parents=True)
+                found.append((own, path, False))
+        (self.folder / "private/var-log/nginx").mkdir()  # where nginx opens its first log, whatever its config says
+        for link in Path("/run").iterdir():
+            if link.is_symlink():
+                (self.folder / "private/run" / link.name).symlink_to(link.readlink())
+        return found
+
+    def _volumes(self) -> list[tuple[Path, str, bool]]:
+        found = []
+        for mount in self.container.mounts:
+            source = self.setting.volumes[mount.volume] / mount.sub_path
+            if not source.exists():
+                raise UsageError(self.container.place, f"volume {mount.volume} has no {mount.sub_path!r}", "correct the mount's subPath")
+            target = self._inside(mount.path)
+            if target is None and not Path(mount.path).exists():
+                raise UsageError(self.container.place, f"there is no {mount.path} on this machine to mount over", f"mount it below one of {', '.join(PRIVATE)}")
+            if target is not None and source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            elif target is not None:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+            found.append((source, str(target or mount.path), mount.read_only))  # below a folder of its own: there first
+        return found
+
+    def _covers(self) -> list[tuple[Path, str, bool]]:
+        texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.as_list(self.setting.cpus) + "\n"}
+        found = []
+        for path, text in texts.items():
+            if Path(path).exists():
+                own = self.folder / path.strip("/").replace("/", "-")
+                own.write_text(text)
+                found.append((own, path, False))
+        return found
+
+    def _inside(self, path: str) -> Path | None:
+        """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
+        for prefix in PRIVATE:
+            if path.startswith(prefix + "/") and Path(prefix).is_dir():
+                return self.folder / "private" / prefix.strip("/").replace("/", "-") / path.removeprefix(prefix + "/")
+        return None
+
+
+def find_program(place: str, program: str) -> None:
+    """UsageError when a container's program is not on this machine (a path of its own volumes is not looked at)."""
+    hidden = any(program.startswith(prefix + "/") for prefix in PRIVATE)
+    if not hidden and shutil.which(program) is None:
+        raise UsageError(place, f"the program {program!r} is not on this machine", "install it (`just doctor` lists what is missing), or use --target kind")
+
+
+def tree(root: int) -> list[int]:
+    """A process and its descendants."""
+    try:
+        process = psutil.Process(root)
+        return [root, *(child.pid for child in process.children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def reap_orphans() -> None:
+    """Collect dead processes that were handed to us as PID 1: those that lead no session and are not of ours."""
+    own = os.getsid(0)
+    for pid in psutil.pids():
+        try:
+            parent, state = _stat(pid)
+            if state == "Z" and parent == os.getpid() and os.getsid(pid) not in (pid, own):
+                os.waitpid(pid, os.WNOHANG)
+        except (OSError, ValueError, IndexError):
+            continue
+
+
+def _stat(pid: int) -> tuple[int, str]:
+    """(parent, state)"""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1]), fields[0]
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(entry) for entry in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def _only_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | None:
+    """The one child of a process, as soon as it is there; None if the process ended without."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline and popen.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if children := psutil.Process(popen.pid).children():
+                return children[0].pid
+        time.sleep(0.001)
+    return None
+
+
+def _end(file: Path, size: int = 8192) -> str:
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - size))
+        return stream.read().decode(errors="replace").strip()

@@ -1,0 +1,49 @@
+"""Which CPU belongs to whom. Pure, but for `available`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.errors import UsageError
+from lab.targets.base import Role
+
+
+def available() -> list[int]:
+    """The CPUs this process may use, siblings of one core next to each other."""
+    return sorted(os.sched_getaffinity(0), key=_place)
+
+
+def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
+    """The CPUs of each role, in the order given: the proxy's first, so that its CPUs are whole cores.
+
+    2 CPUs   proxy 1, generator + backend + lab 1
+    3 CPUs   proxy 1, generator 1, backend + lab 1
+    n >= 4   proxy n/2, generator n/4 (a generator in C drives several proxy cores), backend + lab the rest
+    """
+    n = len(cpus)
+    if n < 2:
+        raise UsageError("local target", f"needs two CPUs, one of them for the proxy alone; this process may use {n}", "give the lab another CPU (see taskset -p $$)")
+    proxy = max(1, n // 2) if n > 3 else 1
+    generator = max(1, n // 4)
+    rest = frozenset(cpus[proxy + generator :]) or frozenset(cpus[proxy:])
+    return {"proxy": frozenset(cpus[:proxy]), "generator": frozenset(cpus[proxy : proxy + generator]), "backend": rest, "lab": rest}
+
+
+def as_list(cpus: frozenset[int]) -> str:
+    """The kernel's list form.
+
+    >>> as_list(frozenset({0, 2}))
+    '0,2'
+    """
+    return ",".join(str(cpu) for cpu in sorted(cpus))
+
+
+def _place(cpu: int) -> tuple[int, int, int]:
+    """(socket, core, CPU); zeros where the kernel does not tell."""
+    topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+    try:
+        return int((topology / "physical_package_id").read_text()), int((topology / "core_id").read_text()), cpu
+    except (OSError, ValueError):
+        return 0, 0, cpu

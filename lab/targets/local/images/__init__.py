@@ -1,0 +1,59 @@
+"""What an image stands for on this machine. One file per image that needs more than its command executed.
+
+Such a file has IMAGE (the repository's last parts, without registry and tag), STOP_SIGNAL (the image's STOPSIGNAL)
+and `realise`. It is found by its presence in this folder; nothing lists it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from lab.targets.local.objects import Objects
+from lab.targets.local.pods import Container, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a realisation may know. `addresses`: pod → IP; `somaxconn`, `open_files`: as its own process finds them."""
+
+    container: Container
+    pod: Pod
+    objects: Objects
+    addresses: Mapping[str, str]
+    cpus: int
+    somaxconn: int
+    open_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Realisation:
+    """What to start instead of the image. `files`: path → text, or `-> target` for a symbolic link."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    pre_stop: tuple[str, ...] | None = None
+    """Instead of the manifest's preStop; None = as the manifest says."""
+
+
+class Image(Protocol):
+    IMAGE: str
+    STOP_SIGNAL: signal.Signals
+
+    def realise(self, context: Context) -> Realisation:
+        """UsageError for anything asked of the image that cannot be honoured here."""
+        ...
+
+
+def find(repository: str) -> Image | None:
+    """The file for an image, whatever registry it comes from; None if it needs nothing special."""
+    for module in pkgutil.iter_modules(__path__):
+        image = cast(Image, importlib.import_module(f"{__name__}.{module.name}"))
+        if f"/{repository}".endswith(f"/{image.IMAGE}"):
+            return image
+    return None

@@ -1,0 +1,165 @@
+"""The lab's own namespaces: `enter` re-executes the lab inside them, `attach` is its first act there.
+
+outer python ── unshare ── inner python, PID 1 of its own pid, mount and network namespaces.
+Whatever ends the outer process ends everything: the inner one is told through a socket (end of file), the
+kernel's parent-death signals do the same should it be stuck, and the death of a PID 1 takes every process,
+mount and interface with it. Refuses to touch anything outside: the host's /run is covered, not written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from lab.errors import UsageError
+from lab.sampler import HOST_PROC, OUTER_PID
+from lab.sampler import HOST_PROC, OUTER_PID
+
+INSIDE = "LAB_INSIDE"
+"""Environment variable: the number of the socket to the outer process. Set = we are inside."""
+
+STATE = Path("/run/lab")
+"""Everything the local target writes, on the private tmpfs over /run."""
+
+KILL_AFTER = 3
+"""The third interrupt does not ask any more."""
+
+_FORWARDED = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T"}
+_PR_SET_PDEATHSIG = 1
+
+
+def enter(argv: Sequence[str]) -> int:
+    """Run `python -m lab ARGV` inside fresh namespaces; return its exit status (128 + n if signal n ended it).
+
+    SIGINT and SIGTERM are passed on, once each, whether they came from a terminal or from `kill`.
+    UsageError when the machine does not allow the namespaces.
+    """
+    ours, theirs = socket.socketpair()
+    host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    _end_with_just()
+    interrupts = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        try:
+            ours.send(_FORWARDED[signal.Signals(number)], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError:
+            interrupts = KILL_AFTER  # nobody listens
+        if interrupts >= KILL_AFTER and process is not None:
+            process.kill()
+
+    host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
+        process = subprocess.Popen(
+            [*_unshare(), sys.executable, "-m", "lab", *argv],
+            env={
+                **os.environ,
+                INSIDE: str(theirs.fileno()),
+                HOST_PROC: str(host_proc),
+                OUTER_PID: str(os.getpid()),
+            },
+            pass_fds=[theirs.fileno(), host_proc],
+            start_new_session=True,
+        )
+        theirs.close()
+        status = process.wait()
+        if not _arrived(ours):
+            raise UsageError(
+                "local target",
+                "this machine does not let the lab make its namespaces (the line above says which)",
+                "`just doctor` tells why; as root (sudo) it works everywhere, and --target kind needs none",
+            )
+        return status if status >= 0 else 128 - status
+    finally:
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait()
+        ours.close()
+        os.close(host_proc)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def attach() -> None:
+    """First act inside: watch the outer process, cover /run, bring the loopback up, raise the file limit."""
+    outer = socket.socket(fileno=int(os.environ.pop(INSIDE)))
+    outer.set_inheritable(False)
+    outer.sendall(b"+")
+    threading.Thread(target=_watch, args=(outer,), name="outer", daemon=True).start()
+    cover_run()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # as a container runtime does
+
+
+def cover_run() -> None:
+    """A private tmpfs over /run, keeping only its symbolic links (NixOS finds its tools through one)."""
+    links = [(path, path.readlink()) for path in Path("/run").iterdir() if path.is_symlink()]
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab", "/run"], check=True)
+    for path, destination in links:
+        path.symlink_to(destination)
+    STATE.mkdir(mode=0o755)
+
+
+def set_namespace(path: Path, kind: int = 0x40000000) -> None:
+    """setns(2) for the calling thread only; the default kind is CLONE_NEWNET. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.setns(descriptor, kind) != 0:
+            raise OSError(ctypes.get_errno(), "setns", str(path))
+    finally:
+        os.close(descriptor)
+
+
+def _unshare() -> list[str]:
+    """The user namespace comes first, and alone: making one would clear the parent-death signal set before."""
+    user = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--"]
+    rest = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--"]
+    return [*user, "setpriv", "--pdeathsig", "KILL", "--", *rest]
+
+
+def _arrived(ours: socket.socket) -> bool:
+    ours.setblocking(False)
+    try:
+        return ours.recv(1) == b"+"
+    except OSError:
+        return False
+
+
+def _watch(outer: socket.socket) -> None:
+    """Passes the outer's signals to the main thread; ends PID 1, and so everything, when the outer is gone."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while message := outer.recv(1):
+        number = signal.SIGINT if message == b"I" else signal.SIGTERM
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, None):
+            os._exit(128 + number)  # PID 1 without a handler would never see it
+        signal.pthread_kill(main, number)
+    os._exit(128 + signal.SIGKILL)
+
+
+def _end_with_just() -> None:
+    """`just`, killed, would leave its recipe running: ask the kernel for SIGTERM when that parent goes."""
+    parent = os.getppid()
+    try:
+        if Path(f"/proc/{parent}/comm").read_text().strip() != "just":
+            return
+    except OSError:
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it went before the kernel was asked
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,84 @@
+"""The sampler against processes whose use of the CPU is known."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lab import sampler
+from lab.sampler import Sampler, process_times
+
+BUSY = "import time; e = time.process_time() + {0}\nwhile time.process_time() < e: pass\nprint('done', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def busy() -> "subprocess.Popen[str]":
+    process = subprocess.Popen([sys.executable, "-c", BUSY.format(0.5)], stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_cpu_seconds_are_those_the_process_used(busy: "subprocess.Popen[str]") -> None:
+    """A process that burns half a second of CPU is seen to have used about that, whatever wall time it took."""
+    with Sampler(lambda: {"proxy": [busy.pid]}, interval_s=0.1) as watching:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+    seen = watching.observation()
+    assert 0.35 <= seen.usage["proxy"].cpu_s <= 0.65
+    assert seen.usage["proxy"].rss_bytes > 1_000_000
+    assert seen.rows["role"].unique().to_list() == ["proxy"]
+
+
+def test_a_process_that_ends_keeps_what_it_used(busy: "subprocess.Popen[str]") -> None:
+    """What a process used until its last sight stays in the sum after it has ended."""
+    alive = [busy.pid]
+    with Sampler(lambda: {"proxy": alive}, interval_s=0.05) as watching:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        time.sleep(0.15)
+        busy.kill()
+        busy.wait()
+    assert watching.observation().usage["proxy"].cpu_s > 0.3
+
+
+def test_other_people_are_those_who_do_not_descend_from_the_lab(busy: "subprocess.Popen[str]") -> None:
+    """Our own children are not other people's processes; process 1 is (unless it is ours)."""
+    others = sampler.other_processes()
+    assert others is not None
+    assert busy.pid not in others
+    assert os.getpid() not in others
+    assert 1 in others
+
+
+def test_a_process_that_has_gone_is_none() -> None:
+    """Looking at a process that has ended is no error."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert process_times(ended.pid) is None
+
+
+def test_times_of_this_process() -> None:
+    """Title, threads and memory of this very process."""
+    mine = process_times(os.getpid())
+    assert mine is not None
+    assert mine.threads >= 1
+    assert mine.rss_bytes > 1_000_000
+    assert mine.cpu_s > 0
+
+
+def test_network_counters_are_there() -> None:
+    """The kernel counts listen overflows for every network namespace."""
+    assert "ListenOverflows" in sampler.network_counters(os.getpid())
+
+
+def test_busy_steal_and_clock_are_fractions() -> None:
+    """Over a short stretch every fraction lies between 0 and 1 and the clock does not step."""
+    with Sampler(dict) as watching:
+        time.sleep(0.1)
+    seen = watching.observation()
+    assert all(0 <= share <= 1 for share in seen.busy.values())
+    assert 0 <= seen.steal <= 1
+    assert abs(seen.clock_step_s) < 0.05
