@@ -34,7 +34,14 @@ show VARIANT *ARGS:
 bench *ARGS:
     @python -m lab bench "$@"
 
-# The tables of a run, recomputed from its raw data
+# Bring a variant up and run a command in the client's place: just with baseline sh -c 'wrk -c64 $LAB_URL/1kB.bin'
+[group('measure')]
+[no-cd]
+[no-exit-message]
+with VARIANT *CMD:
+    @python -m lab with "$@"
+
+# A run's table again (--from-raw recomputes it from the verbatim output)
 [group('measure')]
 [no-cd]
 [no-exit-message]

@@ -10,13 +10,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
 from lab.errors import LabError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from lab.bench import Prepared
+    from lab.reparse import Reparsed
+    from lab.store import RunStore
+    from lab.targets.base import Target
 
 BLOCKS_MOST = 1000
 
@@ -43,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return error.exit_status
     except KeyboardInterrupt:
-        talk.print("interrupted before anything was measured", highlight=False)
+        talk.print("interrupted before anything was measured", highlight=False, soft_wrap=True)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader (`| head`) has gone
@@ -89,6 +95,13 @@ def parser() -> Parser:
     bench.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
     bench.add_argument("--json", action="store_true", help="print the result as JSON")
     bench.add_argument("--plan", action="store_true", help="print the plan and stop")
+
+    beside = verb("with", _with, "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)")
+    beside.add_argument("--target", default=None, help="where it runs (default: local)")
+    beside.add_argument("variant", metavar="VARIANT")
+    beside.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="CMD", help="e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'"
+    )
 
     table = verb("table", _table, "print a run's table again")
     table.add_argument("run", metavar="RUN")
@@ -140,7 +153,7 @@ def _number(place: str, least: int, most: int) -> Callable[[str], int]:
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
-    from lab.targets import DEFAULT, targets
+    from lab.targets import DEFAULT
 
     if options.resume and (options.variants or options.sweep or options.blocks or options.seed is not None):
         fault = "--resume goes on with the run's own variants, sweep, blocks and seed"
@@ -151,15 +164,33 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
             "no variant named",
             "`just list` shows them; try `just bench baseline`",
         )
-    if options.target is not None and options.target not in targets():
-        raise UsageError(
-            "--target",
-            f"unknown target '{options.target}'",
-            did_you_mean(options.target, targets()),
-        )
-    target = targets()[_target_of(options) or DEFAULT]
+    if options.target is not None:
+        _known_target(options.target)
+    target = _known_target(_target_of(options) or DEFAULT)
     inside = target.enter(["bench", *_rebuilt(options)])
     return _bench_here(options, talk) if inside is None else inside
+
+
+def _with(options: argparse.Namespace, talk: Console) -> int:
+    from lab.process import run_beside
+    from lab.targets import DEFAULT
+    from lab.variants import load_variant
+
+    if not options.command:
+        raise UsageError("with", "no command given", "for example: just with baseline sh -c 'curl -i $LAB_URL/healthz'")
+    variant = load_variant(options.variant)
+    target = _known_target(options.target or DEFAULT)
+    arguments = ["with", f"--target={target.name}", options.variant, *options.command]
+    inside = target.enter(arguments)
+    return run_beside(target, variant, options.command) if inside is None else inside
+
+
+def _known_target(name: str) -> Target:
+    from lab.targets import targets
+
+    if name not in targets():
+        raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, targets()))
+    return targets()[name]
 
 
 def _target_of(options: argparse.Namespace) -> str | None:
@@ -204,7 +235,7 @@ def _bench_here(options: argparse.Namespace, talk: Console) -> int:
         return 0
     begun = False
     try:
-        with Terminal(talk, prepared.plan, prepared.duration_s, len(done)) as watching:
+        with Terminal(talk, prepared.plan, prepared.forecast.duration_s, len(done)) as watching:
             loop = (
                 bench.go_on(prepared, run, target, watching)
                 if run is not None
@@ -230,17 +261,15 @@ def _say_resume(talk: Console, run: str, what: str) -> None:
     )
 
 
-def _print_plan(talk: Console, prepared: object, done: int) -> None:
-    from lab.bench import Prepared
-    from lab.tables import format_duration
+def _print_plan(talk: Console, prepared: Prepared, done: int) -> None:
+    from lab.units import format_duration
 
-    assert isinstance(prepared, Prepared)
     record, planned = prepared.record, prepared.plan
     measured = [arm for arm in planned.arms if arm.role != "reference"]
     references = [arm.name for arm in planned.arms if arm.role == "reference"]
-    talk.print(f"[bold]run[/]        {record.id}", highlight=False)
+    talk.print(f"[bold]run[/]        {record.id}", highlight=False, soft_wrap=True)
     talk.print(
-        f"[bold]target[/]     {record.target}: {record.facts.get('roles', '')}",
+        f"[bold]target[/]     {record.target}: {_roles(record.facts)}",
         highlight=False,
     )
     talk.print(
@@ -248,37 +277,46 @@ def _print_plan(talk: Console, prepared: object, done: int) -> None:
         highlight=False,
         end="",
     )
-    talk.print(f"; once: {', '.join(references)}" if references else "", highlight=False)
+    talk.print(f"; once: {', '.join(references)}" if references else "", highlight=False, soft_wrap=True)
     for point in planned.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
         load = f"{point.rate_rps:g} req/s" if point.rate_rps is not None else "closed loop"
         text = f"{point.name}: {name}, {point.connections} connections, {load}, {point.duration_s:g} s of /{point.page}"
-        talk.print(f"[bold]point[/]      {text}", highlight=False)
+        talk.print(f"[bold]point[/]      {text}", highlight=False, soft_wrap=True)
     samples = f"{len(planned.slots)} samples in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
     left = f", {done} of them done" if done else ""
-    talk.print(f"[bold]plan[/]       {samples}{left}, seed {planned.seed}", highlight=False)
+    talk.print(f"[bold]plan[/]       {samples}{left}, seed {planned.seed}", highlight=False, soft_wrap=True)
     share = 1 - done / len(planned.slots) if planned.slots else 0
     talk.print(
-        f"[bold]duration[/]   about {format_duration(prepared.duration_s * share)}",
+        f"[bold]duration[/]   about {format_duration(prepared.forecast.duration_s * share)}",
         highlight=False,
     )
-    resolution = prepared.resolution
-    effect = f"effects of about {resolution.effect:.0%} in CPU per request" if resolution.effect else "no effect"
-    talk.print(f"[bold]resolves[/]   {effect} ({resolution.source})\n", highlight=False)
+    known = prepared.forecast
+    effects = ", ".join(f"{effect:.1%} in {label}" for label, effect in known.resolves)
+    told = f"effects from {effects}" if effects else "nothing"
+    talk.print(f"[bold]resolves[/]   {told} ({known.source})\n", highlight=False, soft_wrap=True)
 
 
-def _print_result(options: argparse.Namespace, run: object) -> int:
+def _roles(facts: Mapping[str, str]) -> str:
+    """`proxy on CPU 0; generator, backend, lab on CPU 1`."""
+    found: dict[str, list[str]] = {}
+    for key, cpus in facts.items():
+        if key.startswith("cpus_"):
+            found.setdefault(cpus, []).append(key.removeprefix("cpus_"))
+    return "; ".join(f"{', '.join(roles)} on CPU {cpus}" for cpus, roles in found.items())
+
+
+def _print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     from lab import tables
-    from lab.store import RunStore
+    from lab.summary import summarise_run
 
-    assert isinstance(run, RunStore)
-    summary = tables.summarise_run(run.record, run.samples(), run.histogram)
+    summary = summarise_run(run.record, run.samples(), run.histogram)
     out = Console(soft_wrap=False)
     if options.json:
         print(json.dumps(tables.as_json(summary), indent=1))
     elif getattr(options, "markdown", False):
-        print(tables.as_markdown(summary))
+        print(tables.as_markdown(summary), end="")
     else:
         tables.print_table(out, summary)
         out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)

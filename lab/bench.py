@@ -10,24 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import numpy as np
-
-from lab import facts, generators, stats, store
+from lab import facts, generators, store
 from lab.errors import UsageError
+from lab.forecast import Forecast, forecast
 from lab.measurement import Chosen, load_of
 from lab.plan import Plan, arms_for, plan
-from lab.run import Bench, Observer, counts, stale_blocks
-from lab.samples import Sample
+from lab.run import Bench, Observer, stale_blocks
 from lab.store import RunRecord, RunStore, VariantRecord
 from lab.sweeps import Point, load_sweep
 from lab.targets.base import Endpoint, Target
 from lab.variants import Variant, config_snippet, load_variant, reference_name
 
-BRING_UP_S = 2.0  # first guess; an earlier run on this machine replaces it
-SAMPLE_OVERHEAD_S = 0.5  # canaries, generator start, storing
 SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
-PRIOR_CV = 0.055
-"""Coefficient of variation of ten 5 s wrk samples on a shared 2-core machine (design.md §6): the guess before any A/A run here."""
 PLACEHOLDER = Endpoint("http://192.0.2.1:80", "bench.lab.test")
 
 
@@ -49,16 +43,7 @@ class Prepared:
     plan: Plan
     variants: Mapping[str, Variant]
     chosen: Mapping[str, Chosen]
-    duration_s: float
-    resolution: Resolution
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """The smallest effect (as a ratio minus one) that the run can be expected to claim, and where the guess comes from."""
-
-    effect: float | None
-    source: str
+    forecast: Forecast
 
 
 def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepared:
@@ -77,15 +62,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     planned = plan(arms, points, blocks, seed)
     store.check_writable(store.runs_folder(), len(planned.slots) * SAMPLE_BYTES)
     record = _record(request, target, command, sweep_name, planned, variants, chosen)
-    past = _past_samples(record)
-    return Prepared(
-        record,
-        planned,
-        variants,
-        chosen,
-        _duration_s(planned, past),
-        _resolution(planned, past),
-    )
+    return Prepared(record, planned, variants, chosen, forecast(record))
 
 
 def resume(name: str, target_named: str | None, targets: Mapping[str, Target]) -> tuple[Prepared, RunStore]:
@@ -113,15 +90,7 @@ def resume(name: str, target_named: str | None, targets: Mapping[str, Target]) -
             fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
     store.check_writable(run.folder, SAMPLE_BYTES)
-    planned, past = record.plan(), _past_samples(record)
-    return Prepared(
-        record,
-        planned,
-        variants,
-        chosen,
-        _duration_s(planned, past),
-        _resolution(planned, past),
-    ), run
+    return Prepared(record, record.plan(), variants, chosen, forecast(record)), run
 
 
 def begin(prepared: Prepared, target: Target, observer: Observer) -> Bench:
@@ -207,56 +176,3 @@ def _generator_record(used: Chosen) -> dict[str, str | None]:
         "version": used.version,
         "stand_in_for": used.stand_in_for,
     }
-
-
-def _past_samples(record: RunRecord) -> list[Sample]:
-    """Samples of this machine's latest run with a comparable plan: same target, facts, points and generators."""
-    for name in reversed(store.run_names()):
-        try:
-            run = RunStore.open(name)
-            comparable = (
-                run.record.target,
-                run.record.points,
-                run.record.generators,
-            ) == (
-                record.target,
-                record.points,
-                record.generators,
-            )
-            same = all(run.record.facts.get(key) == value for key, value in record.facts.items() if key != "boot_id")
-            if comparable and same and run.record.blocks >= stats.MIN_BLOCKS and run.record.id != record.id:
-                return [sample for sample in run.samples() if counts(sample)]
-        except UsageError:
-            continue  # a damaged run is no guide; it is reported when it is asked for
-    return []
-
-
-def _duration_s(planned: Plan, past: Sequence[Sample]) -> float:
-    bring_ups = [sample.bring_up_s for sample in past if sample.bring_up_s is not None]
-    bring_up_s = float(np.median(bring_ups)) if bring_ups else BRING_UP_S
-    return planned.measuring_s + planned.bring_ups * bring_up_s + len(planned.slots) * SAMPLE_OVERHEAD_S
-
-
-def _resolution(planned: Plan, past: Sequence[Sample]) -> Resolution:
-    """From the A/A pairs of an earlier run here, else from the lab's prior: for the rate of the first point, or CPU per request."""
-    if planned.blocks < stats.MIN_BLOCKS:
-        return Resolution(None, f"fewer than {stats.MIN_BLOCKS} blocks give no interval")
-    spreads = [spread for point in planned.points if (spread := _spread(past, point)) is not None]
-    if spreads:
-        return Resolution(
-            stats.resolvable(min(spreads), planned.blocks),
-            "from the A/A pairs of an earlier run here",
-        )
-    prior = PRIOR_CV * float(np.sqrt(2))
-    return Resolution(
-        stats.resolvable(prior, planned.blocks),
-        "a guess until this machine has an A/A run of its own",
-    )
-
-
-def _spread(past: Sequence[Sample], point: Point) -> float | None:
-    """Standard deviation of the A/A log-ratios of CPU per request at a point."""
-    cost = {(s.block, s.role): s.cpu_per_request_s for s in past if s.valid and s.point == point}
-    pairs = [(a, cost.get((block, "again"))) for (block, role), a in cost.items() if role == "baseline"]
-    ratios = [float(np.log(b / a)) for a, b in pairs if a and b]
-    return float(np.std(ratios, ddof=1)) if len(ratios) >= stats.MIN_BLOCKS else None

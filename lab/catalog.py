@@ -149,5 +149,6 @@ def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence
     table.add_column(heads[-1])
     for row in rows:
         table.add_row(*map(escape, row))
-    console.print(table, width=max(console.width, width), crop=False)
+    table.width = max(console.width, width)
+    console.print(table, crop=False)
     console.print()

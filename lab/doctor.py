@@ -14,7 +14,7 @@ from rich.table import Table
 
 from lab.prerequisites import TARGETS, Finding, Need, checks
 
-WIDTH = 180
+WIDTH = 240
 
 
 def doctor(console: Console, as_json: bool = False) -> int:

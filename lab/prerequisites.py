@@ -80,6 +80,7 @@ TOOLS = (
 )
 
 # Everything the local target does to a kernel, in the order it does it; each line printed is one thing that worked.
+STEPS = ("namespaces", "veth", "sysctls", "tbf")
 NAMESPACES = """
 set -e
 mount -t tmpfs lab /run && echo namespaces
@@ -102,12 +103,12 @@ def checks() -> list[Finding]:
         _namespaces,
         _cgroup,
         _disk,
-        *(lambda tool=tool: [_tool(tool)] for tool in TOOLS[:7]),
+        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[:7]),
         _generators,
-        *(lambda tool=tool: [_tool(tool)] for tool in TOOLS[7:9]),
+        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[7:9]),
         _docker,
         _context,
-        *(lambda tool=tool: [_tool(tool)] for tool in TOOLS[9:]),
+        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[9:]),
     ]
     with ThreadPoolExecutor(max_workers=4) as pool:
         return list(chain.from_iterable(pool.map(lambda check: check(), every)))
@@ -156,18 +157,21 @@ def _namespaces() -> list[Finding]:
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     rest = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
     output, status = _run(["unshare", *user, *rest, "sh", "-c", NAMESPACES])
-    done = [line for line in output.splitlines() if line in {"namespaces", "veth", "sysctls", "tbf"}]
+    done = [line for line in output.splitlines() if line in STEPS]
     complaint = _last_line(line for line in output.splitlines() if line not in done) or f"exit status {status}"
     kinds = "rootless: user, pid, mount, network" if user else "as root: pid, mount, network"
 
     def finding(name: str, step: str, need: Need, good: str, remedy: str) -> Finding:
-        ok = step in done
-        return Finding(name, (need,), ok, good if ok else complaint, remedy)
+        if step in done:
+            return Finding(name, (need,), True, good)
+        # The steps follow each other: the first that fails has the complaint, the others were not reached.
+        reached = len(done) == STEPS.index(step)
+        return Finding(
+            name, (need,), False, complaint if reached else "not tried", remedy if reached else "the above first"
+        )
 
     return [
-        finding(
-            "namespaces", "namespaces", "local", f"{kinds}; /run covered", _userns_remedy()
-        ),
+        finding("namespaces", "namespaces", "local", f"{kinds}; /run covered", _userns_remedy()),
         finding("network namespaces, veth", "veth", "local", "made inside", f"modprobe veth; or {ROOT}"),
         finding(
             "sysctls of a namespace",
@@ -198,7 +202,8 @@ def _userns_remedy() -> str:
                 return f"sudo sysctl -w {command}; or {ROOT}"
         except OSError:
             continue  # this kernel has no such setting
-    return f"in a container: it needs --privileged; otherwise {ROOT}"
+    in_container = "in a container: start it with --privileged"
+    return f"{in_container}, or use --target kind" if os.geteuid() == 0 else f"{in_container}; otherwise {ROOT}"
 
 
 def _cgroup() -> list[Finding]:
@@ -232,7 +237,7 @@ def _disk() -> list[Finding]:
     return [Finding("disk for data/runs", LOCAL, free >= FREE_BYTES, found, remedy)]
 
 
-def _tool(tool: Tool) -> Finding:
+def check_tool(tool: Tool) -> Finding:
     path = shutil.which(tool.name)
     if path is None:
         return Finding(tool.name, tool.needed_by, False, "not on PATH", tool.remedy)

@@ -6,14 +6,17 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.generators import Generator, Load
 from lab.store import writing
-from lab.targets.base import System
+from lab.targets.base import System, Target
+from lab.variants import Variant
 
 GRACE_S = 15.0  # what a generator may take beyond its planned time before it counts as hung
 POLL_S = 0.02
@@ -91,3 +94,18 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _signal(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):  # it may have ended by itself in the meantime
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def run_beside(target: Target, variant: Variant, argv: Sequence[str]) -> int:
+    """Bring a variant up, run a command in the client's place with LAB_URL and LAB_HOST set; its exit status."""
+    target.check()
+    target.check_variant(variant, [])
+    with target.up(variant) as system:
+        entry = system.entry()
+        named = ["env", f"LAB_URL={entry.base_url}", f"LAB_HOST={entry.host}", *argv]
+        process = system.popen(named, Path.cwd(), sys.stdout.buffer, sys.stderr.buffer)
+        try:
+            return process.wait()
+        except BaseException:
+            _kill(process)
+            raise

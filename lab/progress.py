@@ -13,7 +13,7 @@ from lab.histogram import Histogram
 from lab.plan import Plan, Slot
 from lab.readback import Reading
 from lab.samples import Sample
-from lab.tables import format_rate, format_seconds
+from lab.units import format_rate, format_seconds
 
 
 class Terminal:

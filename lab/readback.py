@@ -40,17 +40,20 @@ class Reading:
     detail: str = ""
 
     def __str__(self) -> str:
-        asked = f"{self.check.kind} {self.check.name or self.check.process or self.check.port or ''}".strip()
+        check = self.check
+        words = [check.role, check.kind, check.process, check.name, f"port {check.port}" if check.port else None]
+        asked = " ".join([word for word in words if word] + ([f"in {check.context}"] if check.context else []))
         found = f"asked for {self.check.value}, found {self.observed}"
         return f"{asked}: {found}" + (f" ({self.detail})" if self.detail else "")
 
-    def __str__(self) -> str:
-        asked = " ".join(filter(None, [self.check.kind, self.check.process, self.check.name, self.check.port and str(self.check.port), self.check.context and f"in {self.check.context}"]))
-        return f"{self.check.role} {asked}: " + (self.observed if self.ok else self.detail)
-
     def as_json(self) -> dict[str, Any]:
         """For `readback/`: the check's own keys without empty ones, `observed`, `ok` and `detail`."""
-        return {**self.check.model_dump(exclude_none=True), "observed": self.observed, "ok": self.ok, "detail": self.detail}
+        return {
+            **self.check.model_dump(exclude_none=True),
+            "observed": self.observed,
+            "ok": self.ok,
+            "detail": self.detail,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Process:
     title: str
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """The system did not answer the question."""
 
 
@@ -69,9 +72,9 @@ def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:
     for check in checks:
         try:
             readings.append(_READERS[check.kind](system, check))
-        except Unreadable as error:
+        except UnreadableError as error:
             readings.append(Reading(check, "unreadable", ok=False, detail=str(error)))
-        except Exception as error:  # garbage in the answer: a reading, not a crash of the run
+        except (ValueError, LookupError, StopIteration, OSError) as error:  # garbage in the answer
             readings.append(Reading(check, "unreadable", ok=False, detail=f"{type(error).__name__}: {error}"))
     return readings
 
@@ -88,7 +91,7 @@ def _backlog(system: System, check: Check) -> Reading:
     rows = [line.split() for line in _run(system, check, ["ss", "-lntH"]).splitlines()]
     found = [row[2] for row in rows if len(row) > 3 and row[3].rpartition(":")[2] == port]
     if not found:
-        raise Unreadable(f"nothing listens on port {port}")
+        raise UnreadableError(f"nothing listens on port {port}")
     return _compared(check, _joined(found))
 
 
@@ -108,14 +111,27 @@ def _nginx(system: System, check: Check) -> Reading:
     masters = [process for process in running if process.title.startswith("nginx: master process")]
     workers = [process for process in running if process.title == "nginx: worker process"]
     if len(masters) != 1 or not workers:
-        raise Unreadable(f"expected one nginx master with workers, found {len(masters)} and {len(workers)} workers")
+        raise UnreadableError(
+            f"expected one nginx master with workers, found {len(masters)} and {len(workers)} workers"
+        )
     options = re.findall(r"(?:^| )-([cp]) (\S+)", masters[0].title)
-    files = dump(_run(system, check, ["nginx", *(word for option, value in options for word in (f"-{option}", value)), "-T"]))
+    files = dump(
+        _run(system, check, ["nginx", *(word for option, value in options for word in (f"-{option}", value)), "-T"])
+    )
     main = next(iter(files))
-    found = [" ".join(args) for where, directive, args in directives(files) if directive == name and check.context in (None, where)]
+    found = [
+        " ".join(args)
+        for where, directive, args in directives(files)
+        if directive == name and check.context in (None, where)
+    ]
     reading = _compared(check, _joined(found) if found else ABSENT)
     if len(set(found)) > 1 and check.context is None:
-        reading = Reading(check, reading.observed, ok=False, detail=f"{name} stands in several places with several values: the check needs a context")
+        reading = Reading(
+            check,
+            reading.observed,
+            ok=False,
+            detail=f"{name} stands in several places with several values: the check needs a context",
+        )
     return _loaded(system, reading, main, workers) if reading.ok else reading
 
 
@@ -125,15 +141,30 @@ def _loaded(system: System, reading: Reading, main: str, workers: Sequence[Proce
     written = int(_run(system, check, ["stat", "-c", "%Y", main]))
     oldest = min(_started(system, check, [worker.pid for worker in workers]))
     if oldest + _CLOCK_S < written:
-        return Reading(check, reading.observed, ok=False, detail=f"{main} was written after the workers had started: it is not what they run")
+        return Reading(
+            check,
+            reading.observed,
+            ok=False,
+            detail=f"{main} was written after the workers had started: it is not what they run",
+        )
     if emergency := next((line for line in system.log_tail().splitlines() if "[emerg]" in line), None):
         return Reading(check, reading.observed, ok=False, detail=f"nginx logged: {emergency.strip()}")
     if check.name == "worker_processes" and check.value.isdigit() and len(workers) != int(check.value):
-        return Reading(check, f"{reading.observed}, and {len(workers)} running", ok=False, detail=f"asked for {check.value} workers, {len(workers)} run")
+        return Reading(
+            check,
+            f"{reading.observed}, and {len(workers)} running",
+            ok=False,
+            detail=f"asked for {check.value} workers, {len(workers)} run",
+        )
     if check.name == "worker_rlimit_nofile":
         limits = _joined([_soft_limit(system, check, worker.pid, "Max open files") for worker in workers])
         if limits != check.value:
-            return Reading(check, limits, ok=False, detail=f"asked for {check.value} open files, the workers have {limits}: the hard limit is lower")
+            return Reading(
+                check,
+                limits,
+                ok=False,
+                detail=f"asked for {check.value} open files, the workers have {limits}: the hard limit is lower",
+            )
     return reading
 
 
@@ -142,7 +173,9 @@ _READERS = {"nginx": _nginx, "sysctl": _sysctl, "backlog": _backlog, "limit": _l
 
 def processes(system: System, check: Check) -> list[Process]:
     """The processes of the check's role, as its own /proc shows them."""
-    script = 'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
+    script = (
+        'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
+    )
     found = []
     for line in _run(system, check, ["sh", "-c", script]).splitlines():
         pid, _, title = line.partition("\t")
@@ -152,11 +185,11 @@ def processes(system: System, check: Check) -> list[Process]:
 
 
 def dump(text: str) -> dict[str, str]:
-    """`nginx -T` → file → text, the main file first. Unreadable when there is none."""
+    """`nginx -T` → file → text, the main file first. UnreadableError when there is none."""
     parts = _HEADER.split(text)
     files = dict(zip(parts[1::2], parts[2::2], strict=True))
     if not files:
-        raise Unreadable(f"nginx -T printed no configuration: {text.strip()[-200:]!r}")
+        raise UnreadableError(f"nginx -T printed no configuration: {text.strip()[-200:]!r}")
     return files
 
 
@@ -170,14 +203,15 @@ def directives(files: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]
 
 def _parse(file: Path, text: str) -> list[dict[str, Any]]:
     file.write_text(text)
-    answer = crossplane.parse(str(file), single=True, strict=False, check_ctx=False, check_args=False)
+    answer: Any = crossplane.parse(str(file), single=True, strict=False, check_ctx=False, check_args=False)
     if answer["status"] != "ok":
-        raise Unreadable(f"nginx -T cannot be parsed: {answer['errors'][0]['error']}")
-    blocks: list[dict[str, Any]] = answer["config"][0]["parsed"]
-    return blocks
+        raise UnreadableError(f"nginx -T cannot be parsed: {answer['errors'][0]['error']}")
+    return answer["config"][0]["parsed"]
 
 
-def _walk(blocks: Sequence[Mapping[str, Any]], context: str, files: Mapping[str, list[dict[str, Any]]], folder: str) -> Iterator[tuple[str, str, list[str]]]:
+def _walk(
+    blocks: Sequence[Mapping[str, Any]], context: str, files: Mapping[str, list[dict[str, Any]]], folder: str
+) -> Iterator[tuple[str, str, list[str]]]:
     for block in blocks:
         if block["directive"] == "include":
             pattern = posixpath.join(folder, block["args"][0])
@@ -193,7 +227,9 @@ def _run(system: System, check: Check, argv: Sequence[str]) -> str:
     done = system.exec(check.role, argv)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise Unreadable(f"{' '.join(argv)[:60]}: exited {done.returncode}: {said[-1] if said else 'it printed nothing'}")
+        raise UnreadableError(
+            f"{' '.join(argv)[:60]}: exited {done.returncode}: {said[-1] if said else 'it printed nothing'}"
+        )
     return done.stdout
 
 
@@ -201,7 +237,7 @@ def _matching(system: System, check: Check) -> list[Process]:
     prefix = _given(check, "process")
     found = [process for process in processes(system, check) if process.title.startswith(prefix)]
     if not found:
-        raise Unreadable(f"no process is called {prefix!r}")
+        raise UnreadableError(f"no process is called {prefix!r}")
     return found
 
 
@@ -209,7 +245,7 @@ def _soft_limit(system: System, check: Check, pid: int, name: str) -> str:
     for line in _run(system, check, ["cat", f"/proc/{pid}/limits"]).splitlines():
         if line.startswith(name + "  "):
             return line.removeprefix(name).split()[0]
-    raise Unreadable(f"/proc/{pid}/limits has no row {name!r}")
+    raise UnreadableError(f"/proc/{pid}/limits has no row {name!r}")
 
 
 def _started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
@@ -223,7 +259,7 @@ def _started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
 def _given(check: Check, key: str) -> str:
     value = getattr(check, key)
     if value is None:
-        raise Unreadable(f"a check of kind {check.kind} needs '{key}'")
+        raise UnreadableError(f"a check of kind {check.kind} needs '{key}'")
     return str(value)
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -91,7 +92,7 @@ class Sampler:
     interval_s: float = 1.0
     _first: dict[tuple[str, int], float] = field(default_factory=dict)
     _last: dict[tuple[str, int], ProcessTimes] = field(default_factory=dict)
-    _rows: list[tuple[object, ...]] = field(default_factory=list)
+    _rows: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     _ends: list[_Snapshot] = field(default_factory=list)
     _done: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None

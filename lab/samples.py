@@ -100,7 +100,7 @@ class Sample(BaseModel):
     others: float | None = Field(default=None, description="cores used by processes that are not the lab's")
     counters: dict[str, int] = Field(default_factory=dict, description="kernel counters' increase, by role/name")
     limited_by: Literal["proxy", "generator"] | None = Field(
-        None,
+        default=None,
         description="closed loop: who was the limit (proxy: its CPUs >= 95 % busy and the generator's < 95 %)",
     )
     verdict: Literal["valid", "invalid"]

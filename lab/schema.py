@@ -10,20 +10,19 @@ from lab.errors import UsageError
 from lab.samples import Reason, Sample
 from lab.store import USAGE_SCHEMA, RunRecord
 from lab.sweeps import Sweep
-from lab.variants import Check, Knob
+from lab.variants import annotation_schema
 
 FOLDER = Path(__file__).parent / "schema"
 
 
 def schemas() -> dict[str, Any]:
-    """File stem → schema: `annotations` (a component's, without `lab/`), `readback`, `sweep`, `sample`, `run`, `reasons`, `usage`."""
+    """File stem → schema: `annotations`, `sweep`, `sample`, `run`, `reasons`, `usage`."""
     reasons = {
         "enum": [reason.value for reason in Reason],
         "description": "in order: the first that applies is the sample's reason",
     }
     return {
-        "annotations": Knob.model_json_schema(),
-        "readback": Check.model_json_schema(),
+        "annotations": annotation_schema(),
         "sweep": Sweep.model_json_schema(),
         "sample": Sample.model_json_schema(),
         "run": RunRecord.model_json_schema(),

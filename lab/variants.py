@@ -276,12 +276,6 @@ def _refuse_idle_knobs(overlay: Overlay, rendered: bytes, objects: kustomize.Obj
                 raise UsageError(
                     annotated.place(folder), fault, "see that it names what exists and sets what was not so before"
                 )
-    if overlay.baseline and rendered == _render(load_overlay(overlay.baseline, manifests), manifests):
-        raise UsageError(
-            "variant",
-            f"'{overlay.name}' changes nothing: it renders as '{overlay.baseline}' does",
-            "its knobs undo one another",
-        )
 
 
 def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:

@@ -33,6 +33,10 @@ class Response:
 class System(Protocol):
     """One variant, up and answering."""
 
+    def entry(self) -> Endpoint:
+        """Where clients go: the proxy, or the backend where there is none."""
+        ...
+
     def endpoint(self, point: Point) -> Endpoint:
         """Where this point's load goes. UsageError if the system cannot serve the point (TLS mode, routes)."""
         ...

@@ -8,6 +8,7 @@ setup() {
   bats_load_library bats-assert
   cd "$BATS_TEST_DIRNAME/../.." || return
   export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
+  python=$(command -v python)
   sweep="$BATS_TEST_TMPDIR/tiny.toml"
   cat >"$sweep" <<'TOML'
 title = "Tiny"
@@ -24,7 +25,7 @@ TOML
 
 # lab ARG...: the command line, with stdout in $output and stderr in $stderr.
 lab() {
-  run --separate-stderr timeout 120 python -m lab "$@"
+  run --separate-stderr timeout 120 "$python" -m lab "$@"
 }
 
 # refused STATUS TEXT ARG...: the command ends with STATUS and says TEXT on stderr, without a traceback; nothing is measured.
@@ -35,7 +36,7 @@ refused() {
   assert_equal "$status" "$status_wanted"
   [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
   [[ $stderr != *Traceback* ]] || fail "$stderr"
-  run find "$LAB_RUNS" -name sample.json
+  run --separate-stderr find "$LAB_RUNS" -name sample.json
   assert_output ""
 }
 
@@ -129,12 +130,12 @@ environmental_or_ok() {
   inside=$(pgrep -P "$lab_pid")
   kill -9 "$lab_pid"
   for ((tries = 0; tries < 50; tries++)); do
-    pgrep -f "lab bench.*$sweep" >/dev/null || break
+    pgrep -f "lab bench.*$sweep" >/dev/null || ps -p "$inside" >/dev/null || break
     sleep 0.1
   done
   run pgrep -f "lab bench.*$sweep"
   assert_failure
-  run ps -o pid= -p "$inside"
+  run ps -o pid=,stat=,args= -p "$inside"
   assert_output ""
   run_id=$(basename "$LAB_RUNS"/*)
   (cd "$LAB_RUNS/$run_id/samples" && find . -name sample.json -exec sha256sum {} +) >"$BATS_TEST_TMPDIR/kept"

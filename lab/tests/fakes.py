@@ -108,6 +108,9 @@ class FakeSystem:
     limits: Sequence[str] = ()
     restarted: int = 0
 
+    def entry(self) -> Endpoint:
+        return Endpoint("http://proxy", "h")
+
     def endpoint(self, point: Point) -> Endpoint:
         return Endpoint("http://proxy", "h")
 

@@ -90,7 +90,7 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
     run "$root/scripts/shell" "$tool" "$flag"
     assert_success
     local version
-    version=$(awk -v module="${module%/cmd/*}" '$1 == module || $2 == module { print $(NF > 2 && $1 == "require" ? 3 : 2) }' "$root/scripts/tools/$tool/go.mod")
+    version=$(awk -v module="${module%/cmd/*}" '$1 == module { print $2 } $1 == "require" && $2 == module { print $3 }' "$root/scripts/tools/$tool/go.mod")
     [[ -n $version ]] || fail "no version of $module in go.mod"
     assert_output --partial "$version"
   done
@@ -116,6 +116,7 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   local as=()
   if ((EUID == 0)); then
     chmod -R a+rwX "$BATS_TEST_TMPDIR"
+    chmod a+x "$BATS_RUN_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
     as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
     "${as[@]}" test -x "$bare/scripts" || skip "$bare cannot be read by others"
   fi
@@ -206,7 +207,6 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
 @test "where nix cannot bring the flake's tools, Debian's way is taken, and nix is not tried again" {
   bare_checkout
   stub nix 'echo "nix: tried" >&2; exit 1'
-  touch "$bare/.cache.keep"
   export LAB_TOOLS='' PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_FIND_LINKS='' PIP_RETRIES=0 PIP_TIMEOUT=1
   PATH=$stubs:$PATH run "$bare/scripts/shell" true
   assert_failure 2
@@ -222,4 +222,5 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   LAB_TOOLS=nix PATH=$stubs:$PATH run "$bare/scripts/shell" true
   assert_failure 2
   assert_output --partial "LAB_TOOLS=nix forbids anything else"
+  refute_output --partial "setting up"
 }

@@ -8,15 +8,15 @@ Exit status 1 when something failed, or when nothing was run.
 from __future__ import annotations
 
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
-from xml.etree import ElementTree
 
 
 def count(folder: Path) -> tuple[int, int, int]:
     """Passed, failed, skipped test cases in all the XML files of a folder."""
     passed = failed = skipped = 0
     for report in folder.glob("*.xml"):
-        for case in ElementTree.parse(report).iter("testcase"):
+        for case in ET.parse(report).iter("testcase"):
             outcomes = {child.tag for child in case}
             failed += bool(outcomes & {"failure", "error"})
             skipped += "skipped" in outcomes

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lab import stats, tables
+from lab import stats, tables, units, verdicts
 from lab.errors import MeasuringError
 from lab.histogram import Histogram
 from lab.plan import Plan, Slot
 from lab.samples import Reason, Sample
 from lab.store import RunRecord, VariantRecord
-from lab.tables import Effect, Row, Summary
+from lab.summary import LIMITED, Effect, Row, Summary, counted_samples, summarise, summarise_run
 from lab.tests.factories import made_invalid, make_plan, make_point, make_run, make_sample
 
 GOLDEN = Path(__file__).parent / "testdata" / "tables"
@@ -31,7 +31,7 @@ BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 
 def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
     samples, histograms = make_run(run, **made)
-    return tables.summarise(run, samples, lambda sample: histograms.get(sample.id), primary)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), primary)
 
 
 def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> Row:
@@ -86,10 +86,10 @@ def test_a_claim_needs_the_interval_beyond_the_floor_and_ends_in_what_to_apply()
     run = make_plan()
     samples, histograms = make_run(run, {"keepalive": 0.8})
     snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
-    summary = tables.summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY, snippets)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY, snippets)
     effect = effect_of(summary, "keepalive", "p99")
     assert (effect.judgement, effect.primary, effect.better) == ("claimed", True, True)
-    (verdict,) = tables.verdicts(summary)
+    (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "apply"
     assert verdict.text.startswith("keepalive: p99 at rate-1000 (k6 for wrk2) −2")
     assert verdict.text.endswith(": apply:")
@@ -111,15 +111,15 @@ def test_a_stored_run_brings_its_own_plan_primary_metrics_and_snippets() -> None
         points=run.points, slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in run.slots),
         variants=variants, generators={}, facts={}, git_commit=None,
     )  # fmt: skip
-    summary = tables.summarise_run(record, samples, lambda sample: histograms.get(sample.id))
-    assert [(verdict.kind, verdict.snippet) for verdict in tables.verdicts(summary)] == [
+    summary = summarise_run(record, samples, lambda sample: histograms.get(sample.id))
+    assert [(verdict.kind, verdict.snippet) for verdict in verdicts.verdicts(summary)] == [
         ("apply", "snippet of keepalive")
     ]
     assert summary.complete
 
 
 def test_a_claimed_worsening_is_not_to_be_applied() -> None:
-    (verdict,) = tables.verdicts(summary_of(make_plan(), effects={"keepalive": 1.3}))
+    (verdict,) = verdicts.verdicts(summary_of(make_plan(), effects={"keepalive": 1.3}))
     assert verdict.kind == "worse"
     assert verdict.text.endswith("do not apply it")
 
@@ -128,8 +128,8 @@ def test_nothing_found_names_the_bound() -> None:
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.judgement == "unresolved"
-    assert tables.effect_text(effect).startswith("p99 ~ [")
-    (verdict,) = tables.verdicts(summary)
+    assert verdicts.effect_text(effect).startswith("p99 ~ [")
+    (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "unresolved"
     assert effect.estimate is not None
     assert effect.estimate.interval is not None
@@ -146,7 +146,7 @@ def test_better_here_and_worse_there_is_left_to_the_reader() -> None:
         return sample.model_copy(update={"usage": usage})
 
     made: dict[str, Any] = {"effects": {"keepalive": 0.8}, "change": change}
-    (verdict,) = tables.verdicts(summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made))
+    (verdict,) = verdicts.verdicts(summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made))
     assert verdict.kind == "mixed"
 
 
@@ -156,10 +156,10 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     effect = effect_of(summary, "keepalive", "p99")
     count = "1 block" if blocks == 1 else f"{blocks} blocks"
     assert effect.judgement == "no-interval"
-    assert tables.effect_text(effect) == f"p99 no interval ({count})"
+    assert verdicts.effect_text(effect) == f"p99 no interval ({count})"
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
-    assert all(verdict.kind == "no-interval" for verdict in tables.verdicts(summary))
-    assert tables.floor_line(summary) == f"no floor yet: {count} with both baselines, 6 are needed"
+    assert all(verdict.kind == "no-interval" for verdict in verdicts.verdicts(summary))
+    assert verdicts.floor_line(summary) == f"no floor yet: {count} with both baselines, 6 are needed"
     row = next(row for row in tables.as_json(summary)["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
@@ -171,7 +171,7 @@ def test_without_enough_a_a_blocks_nothing_is_claimed() -> None:
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
     assert (effect.judgement, effect.floor) == ("unresolved", None)
-    assert tables.effect_text(effect).endswith("(no floor)")
+    assert verdicts.effect_text(effect).endswith("(no floor)")
     assert any("without a floor" in note for note in row_of(summary, "keepalive").notes)
 
 
@@ -202,11 +202,11 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
     assert (rate.judgement, rate.primary) == ("not-judged", False)
     assert (cpu.judgement, cpu.primary) == ("claimed", True)
-    assert tables.LIMITED in row_of(summary, "keepalive", "ceiling").notes
+    assert LIMITED in row_of(summary, "keepalive", "ceiling").notes
     assert effect_of(summary, "keepalive", "p50", "ceiling").judgement == "not-judged"
-    (verdict,) = tables.verdicts(summary)
+    (verdict,) = verdicts.verdicts(summary)
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
-    assert "rate" not in tables.floor_line(summary).replace("generator", "")
+    assert "rate" not in verdicts.floor_line(summary).replace("generator", "")
 
 
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
@@ -238,7 +238,7 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     assert row.latency_s["p99.9"] is None
     assert effect_of(summary, "keepalive", "p99").judgement == "not-available"
     assert "p99 needs 10 requests beyond it in every sample" in row.notes
-    (verdict,) = tables.verdicts(summary)
+    (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
     assert "p99 needs 10 requests" in verdict.text
 
@@ -246,7 +246,7 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
 def test_percentiles_are_those_of_the_merged_histogram() -> None:
     run = make_plan(blocks=6)
     samples, histograms = make_run(run, noise=0.3)
-    summary = tables.summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
     merged = Histogram.empty()
     for sample in samples:
         if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
@@ -263,9 +263,9 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     old = make_sample(id="d", attempt=3, reason=Reason.BLOCK_INTERRUPTED)
     later = make_sample(id="e", attempt=1, generation=1)
     key = (1, "baseline", "rate-1000")
-    assert tables.counted_samples([third, second, first, old])[key] is second
-    assert tables.counted_samples([later, second])[key] is later
-    assert tables.counted_samples([first, old]) == {}
+    assert counted_samples([third, second, first, old])[key] is second
+    assert counted_samples([later, second])[key] is later
+    assert counted_samples([first, old]) == {}
 
 
 def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
@@ -301,12 +301,12 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
     summary = summary_of(make_plan(), change=dead)
     row = row_of(summary, "keepalive")
     assert (row.valid_blocks, row.achieved_rps, row.cpu_per_request_s, row.latency_s["max"]) == (0, None, None, None)
-    assert tables.verdicts(summary)[0].kind == "not-measurable"
+    assert verdicts.verdicts(summary)[0].kind == "not-measurable"
     assert "0/6" in printed(summary)
 
 
 def test_a_run_that_has_not_begun_prints() -> None:
-    summary = tables.summarise(make_plan(BOTH), [], lambda _: None, PRIMARY)
+    summary = summarise(make_plan(BOTH), [], lambda _: None, PRIMARY)
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
     assert json.loads(json.dumps(tables.as_json(summary), allow_nan=False))["target"] is None
@@ -325,12 +325,12 @@ def test_values_that_can_have_no_ratio_are_left_out() -> None:
 
 def test_errors_as_primary_metric_are_counted_not_compared() -> None:
     summary = summary_of(make_plan(), {"keepalive": "errors"})
-    assert tables.verdicts(summary)[0].text == "keepalive: nothing to judge: errors are counted, not compared"
+    assert verdicts.verdicts(summary)[0].text == "keepalive: nothing to judge: errors are counted, not compared"
 
 
 def test_a_variant_without_a_primary_metric_claims_nothing() -> None:
     summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
-    assert tables.verdicts(summary)[0].kind == "not-measurable"
+    assert verdicts.verdicts(summary)[0].kind == "not-measurable"
     assert effect_of(summary, "keepalive", "p99").judgement == "marked"
 
 
@@ -350,7 +350,7 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
     last = next(sample for sample in reversed(samples) if sample.point.name == "rate-1000")
     changed = [sample.model_copy(update=fields) if sample is last else sample for sample in samples]
     with pytest.raises(MeasuringError, match=fault):
-        tables.summarise(run, changed, lambda _: None, PRIMARY)
+        summarise(run, changed, lambda _: None, PRIMARY)
 
 
 def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
@@ -358,7 +358,7 @@ def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> No
     samples, histograms = make_run(run)
     update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
     samples.append(samples[-1].model_copy(update=update))
-    tables.summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+    summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
 
 
 def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
@@ -407,24 +407,24 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
     ],
 )
 def test_latencies_have_three_digits_and_a_unit(value: float | None, text: str) -> None:
-    assert tables.format_seconds(value) == text
+    assert units.format_seconds(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(None, "–"), (999.84, "999.8"), (1000.0, "1,000"), (23456.7, "23,457")])
 def test_rates_have_separators(value: float | None, text: str) -> None:
-    assert tables.format_rate(value) == text
+    assert units.format_rate(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(44.6, "45 s"), (310, "5 min 10 s"), (7500, "2 h 5 min")])
 def test_durations_are_for_people(value: float, text: str) -> None:
-    assert tables.format_duration(value) == text
+    assert units.format_duration(value) == text
 
 
 def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
     run = make_plan(blocks=6)
     samples, _ = make_run(run)
     late = Histogram.of_values([0.001] * 5000 + [500.0])
-    assert "≥120,0" in printed(tables.summarise(run, samples, lambda _: late, PRIMARY))
+    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, PRIMARY))
 
 
 @settings(max_examples=20, deadline=None)
@@ -433,13 +433,11 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     run = make_plan(points=[make_point()], blocks=13, reference=None)
     samples, histograms = make_run(run, seed=seed)
     shuffled = [samples[number] for number in order]
-    one, two = (
-        tables.summarise(run, some, lambda sample: histograms.get(sample.id), PRIMARY) for some in (samples, shuffled)
-    )
+    one, two = (summarise(run, some, lambda sample: histograms.get(sample.id), PRIMARY) for some in (samples, shuffled))
     assert tables.as_json(one) == tables.as_json(two)
 
 
 def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table() -> None:
     """40 runs of nothing but noise: at most two claims, from samples to verdict."""
-    kinds = [tables.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]
+    kinds = [verdicts.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]
     assert kinds.count("apply") + kinds.count("worse") <= 2

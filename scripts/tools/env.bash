@@ -8,7 +8,7 @@ debian_python=/usr/bin/python3
 # shellcheck disable=SC2034  # for those who source this
 nix_flags=(--extra-experimental-features "nix-command flakes")
 # Everything that decides what .cache holds.
-pins=("$root"/uv.lock "$root"/scripts/setup-debian "$root"/scripts/tools/{env.bash,steps.bash,uv.txt,*/*})
+pins=("$root"/uv.lock "$root"/scripts/setup-debian "$root"/scripts/tools/{env.bash,steps.bash,uv.txt,oha.txt,*/*})
 
 die() {
   printf 'scripts/shell: %s\n' "$@" >&2

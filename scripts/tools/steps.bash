@@ -90,3 +90,15 @@ do_go() {
   go build -ldflags "-s -w -X main.version=$version" -o "$build/$tool" "$package"
   mv "$build/$tool" "$cache/bin/$tool"
 }
+
+do_oha() {
+  if ! command -v cargo; then
+    echo "cargo is not on PATH; oha needs Rust's, of this year or the last (rustup, or nix; Debian 12's own is too old)"
+    echo "without oha, k6 stands in for wrk2"
+    return 1
+  fi
+  local version
+  version=$(<"$root/scripts/tools/oha.txt")
+  CARGO_TARGET_DIR=$build/oha cargo install oha --version "=$version" --locked --root "$build/oha-root" --no-track
+  mv "$build/oha-root/bin/oha" "$cache/bin/oha"
+}

@@ -35,15 +35,26 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     if len(objects.role("proxy")) > 1:
-        raise UsageError(objects.role("proxy")[0].place, "the local target runs one proxy: nothing here balances over several", "set replicas: 1, or use --target kind")
+        raise UsageError(
+            objects.role("proxy")[0].place,
+            "the local target runs one proxy: nothing here balances over several",
+            "set replicas: 1, or use --target kind",
+        )
     for pod in objects.pods:
         for volume in pod.volumes.values():
             if volume.configmap is not None and volume.configmap not in objects.configmaps:
-                raise UsageError(f"{pod.place}: volume {volume.name}", f"there is no ConfigMap {volume.configmap!r}", did_you_mean(volume.configmap, objects.configmaps))
+                raise UsageError(
+                    f"{pod.place}: volume {volume.name}",
+                    f"there is no ConfigMap {volume.configmap!r}",
+                    did_you_mean(volume.configmap, objects.configmaps),
+                )
         for container in pod.init:
             find_program(container.place, _command(container)[0])
         for container in pod.containers:
-            find_program(container.place, _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096)).command[0])
+            find_program(
+                container.place,
+                _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096)).command[0],
+            )
 
 
 def job(pod: Pod, objects: Objects, net: Network, pinned: Mapping[Role, frozenset[int]]) -> PodJob:
@@ -85,13 +96,19 @@ def remove(objects: Objects) -> None:
     for pod in objects.pods:
         for volume in pod.volumes.values():
             if volume.size:
-                subprocess.run(["umount", "--lazy", str(PODS / pod.name / "volumes" / volume.name)], check=False, capture_output=True)
+                subprocess.run(
+                    ["umount", "--lazy", str(PODS / pod.name / "volumes" / volume.name)],
+                    check=False,
+                    capture_output=True,
+                )
         shutil.rmtree(PODS / pod.name, ignore_errors=True)
 
 
 def _command(container: Container) -> tuple[str, ...]:
     if not container.command:
-        raise UsageError(container.place, "'command' is missing, and the image's own is not on this machine", "name the command")
+        raise UsageError(
+            container.place, "'command' is missing, and the image's own is not on this machine", "name the command"
+        )
     return container.command + container.args
 
 
@@ -102,7 +119,14 @@ def _realise(context: Context) -> Realisation:
     return Realisation(_command(context.container), context.container.env)
 
 
-def _context(container: Container, pod: Pod, objects: Objects, addresses: Mapping[str, str], pinned: Mapping[Role, frozenset[int]], somaxconn: int) -> Context:
+def _context(
+    container: Container,
+    pod: Pod,
+    objects: Objects,
+    addresses: Mapping[str, str],
+    pinned: Mapping[Role, frozenset[int]],
+    somaxconn: int,
+) -> Context:
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return Context(container, pod, objects, addresses, len(_cpus(pod, pinned)), somaxconn, open_files)
 
@@ -112,7 +136,7 @@ def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
 
 
 def _somaxconn(place: Place) -> int:
-    return network.inside(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    return network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
 
 
 def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str]) -> str:
@@ -130,13 +154,24 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
         data = objects.configmaps[volume.configmap]
         for key, name in (volume.items or {key: key for key in data}).items():
             if key not in data:
-                raise UsageError(f"volume {volume.name}: items", f"ConfigMap {volume.configmap} has no key {key!r}", did_you_mean(key, data))
+                raise UsageError(
+                    f"volume {volume.name}: items",
+                    f"ConfigMap {volume.configmap} has no key {key!r}",
+                    did_you_mean(key, data),
+                )
             (folder / name).write_text(data[key])
     elif volume.size:
         size = _bytes(volume.name, volume.size)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "volume", str(folder)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "volume", str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
-            raise MeasuringError(f"volume {volume.name}", f"cannot be mounted: {done.stderr.strip()}", "remove its sizeLimit")
+            raise MeasuringError(
+                f"volume {volume.name}", f"cannot be mounted: {done.stderr.strip()}", "remove its sizeLimit"
+            )
     return folder
 
 

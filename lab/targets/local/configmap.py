@@ -206,8 +206,8 @@ NOT_HERE = {
 }  # fmt: skip
 """Reason → key → the one value that is accepted: the default (None: none)."""
 
-_BOOLS = {"1": "true", "t": "true", "T": "true", "TRUE": "true", "true": "true", "True": "true"}
-_BOOLS |= {"0": "false", "f": "false", "F": "false", "FALSE": "false", "false": "false", "False": "false"}
+_TRUE = {"1": "true", "t": "true", "T": "true", "TRUE": "true", "true": "true", "True": "true"}
+_FALSE = {"0": "false", "f": "false", "F": "false", "FALSE": "false", "false": "false", "False": "false"}
 
 
 def _pattern(pattern: str) -> Callable[[str], str | None]:
@@ -217,9 +217,12 @@ def _pattern(pattern: str) -> Callable[[str], str | None]:
 _KINDS: dict[str, tuple[str, Callable[[str], str | None]]] = {
     "text": ("text without line breaks, braces or semicolons", lambda value: value),
     "list": ("names separated by commas", lambda value: value),
-    "bool": ('"true" or "false"', _BOOLS.get),
+    "bool": ('"true" or "false"', (_TRUE | _FALSE).get),
     "switch": ('"on" or "off"', _pattern("on|off")),
-    "number": ("a whole number from 0 to 2147483647", lambda v: v if v.isascii() and v.isdigit() and int(v) < 2**31 else None),
+    "number": (
+        "a whole number from 0 to 2147483647",
+        lambda v: v if v.isascii() and v.isdigit() and int(v) < 2**31 else None,
+    ),
     "workers": ('"auto" or a whole number from 1', _pattern("auto|[1-9][0-9]{0,3}")),
     "gzip": ("a level from 1 to 9", _pattern("[1-9]")),
     "size": ("a size such as 512, 8k or 1m", _pattern("[0-9]{1,9}[kKmM]?|")),
@@ -243,9 +246,19 @@ def settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
         elif name in foreign:
             default, reason = foreign[name]
             if value != default:
-                raise UsageError(where, f"the local target cannot realise this key: it {reason}", "use --target kind, or leave it out" if default is None else f"use --target kind, or leave it at {default!r}")
+                raise UsageError(
+                    where,
+                    f"the local target cannot realise this key: it {reason}",
+                    "use --target kind, or leave it out"
+                    if default is None
+                    else f"use --target kind, or leave it at {default!r}",
+                )
         elif name not in idle:
-            raise UsageError(where, "ingress-nginx 1.15.1 has no such key, and would ignore it", did_you_mean(name, {*known, *idle, *foreign}))
+            raise UsageError(
+                where,
+                "ingress-nginx 1.15.1 has no such key, and would ignore it",
+                did_you_mean(name, {*known, *idle, *foreign}),
+            )
     return values
 
 

@@ -28,10 +28,18 @@ from lab.targets.local import cpus
 from lab.targets.local.network import Place
 from lab.targets.local.pods import Container
 
-PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib/nginx", "/run")
+PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib/nginx", "/var/cache/nginx", "/run")
 """Folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
 
 ONLINE = "/sys/devices/system/cpu/online"
+
+_NODE_SYSCTLS = """
+mount --bind /proc/sys /proc/sys
+mount -o remount,bind,ro /proc/sys
+mount --bind /proc/sys/net /proc/sys/net
+mount -o remount,bind,rw /proc/sys/net
+"""
+"""Of /proc/sys only net is the pod's own; the rest is the machine's, and root of the machine could write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,11 @@ class Process:
         for path, text in setting.files.items():
             file = self._inside(path)
             if file is None:
-                raise UsageError(container.place, f"{path} is not in a folder of the container's own", f"one of: {', '.join(PRIVATE)}")
+                raise UsageError(
+                    container.place,
+                    f"{path} is not in a folder of the container's own",
+                    f"one of: {', '.join(PRIVATE)}",
+                )
             file.parent.mkdir(parents=True, exist_ok=True)
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
@@ -84,11 +96,24 @@ class Process:
             + (f"\nmount -o remount,bind,ro {shlex.quote(target)}" if read_only else "")
             for source, target, read_only in self._binds
         )
-        identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", "--user", f"--map-user={container.uid}", f"--map-group={container.gid}", "--"]
+        identity = (
+            []
+            if container.privileged
+            else [
+                "setpriv",
+                "--no-new-privs",
+                "--",
+                "unshare",
+                "--user",
+                f"--map-user={container.uid}",
+                f"--map-group={container.gid}",
+                "--",
+            ]
+        )
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": setting.hostname, **setting.env}
         variables = [f"{name}={value}" for name, value in environment.items()]
         command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, "env", "-i", *variables, *setting.command]
-        script = f"hostname {shlex.quote(setting.hostname)}\n{binds}\ncd /\nexec {shlex.join(command)}"
+        script = f"hostname {shlex.quote(setting.hostname)}{_NODE_SYSCTLS}{binds}\ncd /\nexec {shlex.join(command)}"
         apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
         # Appending, so that a log can be cut while it is being written.
         with self.stdout.open("ab") as stdout, self.stderr.open("ab") as stderr:
@@ -149,10 +174,8 @@ class Process:
         """SIGKILL. The main process is the first of its process namespace: with it everything in there ends."""
         if self.popen is None or self.popen.poll() is not None:
             return
-        for pid in (self._main, self.popen.pid):
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._main or self.popen.pid, signal.SIGKILL)
         self.popen.wait()
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
@@ -161,6 +184,14 @@ class Process:
             if file.exists() and (text := _end(file)):
                 return "\n".join(text.splitlines()[-lines:])
         return ""
+
+    def ended(self) -> str:
+        """How the main process ended, in words. `unshare` passes every signal on as its own end, save SIGKILL."""
+        assert self.popen is not None and self.popen.returncode is not None
+        status = self.popen.returncode
+        if status == 1 and self.tail(1).startswith("unshare: sigprocmask"):
+            status = -signal.SIGKILL
+        return f"exited {status}" if status >= 0 else f"ended by signal {-status}"
 
     def truncate(self, larger_than: int = 0) -> None:
         """Cut the output files that are larger (bytes) to nothing, as a kubelet rotates them."""
@@ -186,10 +217,18 @@ class Process:
         for mount in self.container.mounts:
             source = self.setting.volumes[mount.volume] / mount.sub_path
             if not source.exists():
-                raise UsageError(self.container.place, f"volume {mount.volume} has no {mount.sub_path!r}", "correct the mount's subPath")
+                raise UsageError(
+                    self.container.place,
+                    f"volume {mount.volume} has no {mount.sub_path!r}",
+                    "correct the mount's subPath",
+                )
             target = self._inside(mount.path)
             if target is None and not Path(mount.path).exists():
-                raise UsageError(self.container.place, f"there is no {mount.path} on this machine to mount over", f"mount it below one of {', '.join(PRIVATE)}")
+                raise UsageError(
+                    self.container.place,
+                    f"there is no {mount.path} on this machine to mount over",
+                    f"mount it below one of {', '.join(PRIVATE)}",
+                )
             if target is not None and source.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
             elif target is not None:
@@ -220,7 +259,11 @@ def find_program(place: str, program: str) -> None:
     """UsageError when a container's program is not on this machine (a path of its own volumes is not looked at)."""
     hidden = any(program.startswith(prefix + "/") for prefix in PRIVATE)
     if not hidden and shutil.which(program) is None:
-        raise UsageError(place, f"the program {program!r} is not on this machine", "install it (`just doctor` lists what is missing), or use --target kind")
+        raise UsageError(
+            place,
+            f"the program {program!r} is not on this machine",
+            "install it (`just doctor` lists what is missing), or use --target kind",
+        )
 
 
 def tree(root: int) -> list[int]:

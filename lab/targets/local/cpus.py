@@ -24,11 +24,20 @@ def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
     """
     n = len(cpus)
     if n < 2:
-        raise UsageError("local target", f"needs two CPUs, one of them for the proxy alone; this process may use {n}", "give the lab another CPU (see taskset -p $$)")
+        raise UsageError(
+            "local target",
+            f"needs two CPUs, one of them for the proxy alone; this process may use {n}",
+            "give the lab another CPU (see taskset -p $$)",
+        )
     proxy = max(1, n // 2) if n > 3 else 1
     generator = max(1, n // 4)
     rest = frozenset(cpus[proxy + generator :]) or frozenset(cpus[proxy:])
-    return {"proxy": frozenset(cpus[:proxy]), "generator": frozenset(cpus[proxy : proxy + generator]), "backend": rest, "lab": rest}
+    return {
+        "proxy": frozenset(cpus[:proxy]),
+        "generator": frozenset(cpus[proxy : proxy + generator]),
+        "backend": rest,
+        "lab": rest,
+    }
 
 
 def as_list(cpus: frozenset[int]) -> str:

@@ -31,7 +31,9 @@ class Fields:
         if kind is None:
             for name in self._left:
                 remedy = did_you_mean(name, self._asked)
-                raise UsageError(self.at(name), "the local target does not honour this field", f"{remedy} (or --target kind)")
+                raise UsageError(
+                    self.at(name), "the local target does not honour this field", f"{remedy} (or --target kind)"
+                )
 
     def at(self, name: str) -> str:
         return f"{self.place}{'.' if ': ' in self.place else ': '}{name}"
@@ -79,5 +81,11 @@ class Fields:
 
 
 def _kind(example: object) -> str:
-    names = {bool: "true or false", int: "an integer", str: "a string", list: "a list", dict: "a mapping"}
+    names: dict[type[object], str] = {
+        bool: "true or false",
+        int: "an integer",
+        str: "a string",
+        list: "a list",
+        dict: "a mapping",
+    }
     return names.get(type(example), type(example).__name__)

@@ -22,7 +22,6 @@ from types import FrameType
 
 from lab.errors import UsageError
 from lab.sampler import HOST_PROC, OUTER_PID
-from lab.sampler import HOST_PROC, OUTER_PID
 
 INSIDE = "LAB_INSIDE"
 """Environment variable: the number of the socket to the outer process. Set = we are inside."""
@@ -59,12 +58,11 @@ def enter(argv: Sequence[str]) -> int:
         if interrupts >= KILL_AFTER and process is not None:
             process.kill()
 
-    host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
         # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
         process = subprocess.Popen(
-            [*_unshare(), sys.executable, "-m", "lab", *argv],
+            [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
             env={
                 **os.environ,
                 INSIDE: str(theirs.fileno()),
@@ -76,7 +74,7 @@ def enter(argv: Sequence[str]) -> int:
         )
         theirs.close()
         status = process.wait()
-        if not _arrived(ours):
+        if status > 0 and not _arrived(ours):
             raise UsageError(
                 "local target",
                 "this machine does not let the lab make its namespaces (the line above says which)",
@@ -94,18 +92,25 @@ def enter(argv: Sequence[str]) -> int:
 
 
 def attach() -> None:
-    """First act inside: watch the outer process, cover /run, bring the loopback up, raise the file limit."""
+    """First act inside: watch the outer process, then `prepare`."""
     outer = socket.socket(fileno=int(os.environ.pop(INSIDE)))
     outer.set_inheritable(False)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` has SIGINT ignored, and a PID 1 ignores SIGTERM
+        signal.signal(number, signal.default_int_handler)
     outer.sendall(b"+")
     threading.Thread(target=_watch, args=(outer,), name="outer", daemon=True).start()
-    cover_run()
+    prepare()
+
+
+def prepare() -> None:
+    """Inside the namespaces: cover /run, bring the loopback up, raise the file limit."""
+    _cover_run()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # as a container runtime does
 
 
-def cover_run() -> None:
+def _cover_run() -> None:
     """A private tmpfs over /run, keeping only its symbolic links (NixOS finds its tools through one)."""
     links = [(path, path.readlink()) for path in Path("/run").iterdir() if path.is_symlink()]
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab", "/run"], check=True)
@@ -125,9 +130,12 @@ def set_namespace(path: Path, kind: int = 0x40000000) -> None:
         os.close(descriptor)
 
 
-def _unshare() -> list[str]:
-    """The user namespace comes first, and alone: making one would clear the parent-death signal set before."""
-    user = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--"]
+def unshare(as_root: bool) -> list[str]:
+    """The command that runs what follows in the lab's namespaces, as PID 1, and kills it when its parent dies.
+
+    The user namespace comes first, and alone: making one would clear the parent-death signal set before.
+    """
+    user = [] if as_root else ["unshare", "--user", "--map-root-user", "--"]
     rest = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--"]
     return [*user, "setpriv", "--pdeathsig", "KILL", "--", *rest]
 

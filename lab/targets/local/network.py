@@ -8,6 +8,7 @@ load generator's host would have changed too (`_SYSCTLS`).
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import threading
@@ -59,15 +60,23 @@ class Network:
 
     def remove(self) -> None:
         """The node's ends go first: a namespace's own links would outlive this call by the time its cleaning takes."""
-        _batch([], [*(f"link del pod{index}" for index, _ in enumerate(self.places)), *(f"netns del {place.name}" for place in self.places)])
+        _batch(
+            ["-force"],  # goes on after an error, so that what a failed bring-up made goes too
+            [
+                *(f"link del pod{index}" for index, _ in enumerate(self.places)),
+                *(f"netns del {place.name}" for place in self.places),
+            ],
+        )
 
 
 def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
     """Namespaces of these names (the client's added), joined to the node and by `links`. Raises CalledProcessError."""
-    places = [Place(name, f"10.64.{(index + 2) >> 8}.{(index + 2) & 255}") for index, name in enumerate([CLIENT, *names])]
+    places = [
+        Place(name, f"10.64.{(index + 2) >> 8}.{(index + 2) & 255}") for index, name in enumerate([CLIENT, *names])
+    ]
     number = {place.name: index for index, place in enumerate(places)}
     root = [f"netns add {place.name}" for place in places]
-    inside: dict[str, list[str]] = {
+    within: dict[str, list[str]] = {
         place.name: [
             "link set lo up",
             f"address add {place.address}/32 dev lo",
@@ -86,13 +95,22 @@ def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
         devices = [f"to{number[other.name]}" for _, other in ends]
         root.append(f"link add {devices[0]} netns {left} type veth peer name {devices[1]} netns {right}")
         for (place, other), device in zip(ends, devices, strict=True):
-            inside[place.name] += [f"link set {device} up", f"route add {other.address}/32 dev {device} src {place.address}"]
-    _batch([], root + node)
-    for place in places:
-        _batch(["-n", place.name], inside[place.name])
-        settings = _SYSCTLS[""] + _SYSCTLS.get(place.name, [])
-        write_sysctls(place, dict(item.split("=", 1) for item in settings))
-    return Network(tuple(places))
+            within[place.name] += [
+                f"link set {device} up",
+                f"route add {other.address}/32 dev {device} src {place.address}",
+            ]
+    net = Network(tuple(places))
+    try:
+        _batch([], root + node)
+        for place in places:
+            _batch(["-n", place.name], within[place.name])
+            settings = _SYSCTLS[""] + _SYSCTLS.get(place.name, [])
+            write_sysctls(place, dict(item.split("=", 1) for item in settings))
+    except BaseException:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            net.remove()
+        raise
+    return net
 
 
 def write_sysctls(place: Place, settings: dict[str, str]) -> None:
@@ -102,24 +120,24 @@ def write_sysctls(place: Place, settings: dict[str, str]) -> None:
         for name, value in settings.items():
             (Path("/proc/sys") / name.replace(".", "/")).write_text(value)
 
-    inside(place, write)
+    call_in(place, write)
 
 
 def connect(place: Place, address: tuple[str, int], timeout_s: float) -> socket.socket:
     """A TCP connection from a place. Raises OSError."""
-    return inside(place, lambda: socket.create_connection(address, timeout_s))
+    return call_in(place, lambda: socket.create_connection(address, timeout_s))
 
 
-def inside(place: Place, action: Callable[[], T]) -> T:
+def call_in(place: Place, action: Callable[[], T]) -> T:
     """Call `action` in a thread that lives in the place; a socket made there stays there."""
     results: list[T] = []
-    errors: list[BaseException] = []
+    errors: list[Exception] = []
 
     def run() -> None:
         try:
             set_namespace(place.path)
             results.append(action())
-        except BaseException as error:  # handed to the caller
+        except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
             errors.append(error)
 
     thread = threading.Thread(target=run, name=f"in-{place.name}")
@@ -131,4 +149,6 @@ def inside(place: Place, action: Callable[[], T]) -> T:
 
 
 def _batch(options: Sequence[str], lines: Sequence[str]) -> None:
-    subprocess.run(["ip", *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True, capture_output=True)
+    subprocess.run(
+        ["ip", *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True, capture_output=True
+    )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lab.errors import UsageError, did_you_mean
+from lab.targets.local.deployments import read_deployment
 from lab.targets.local.fields import Fields
-from lab.targets.local.pods import Pod, read_deployment
+from lab.targets.local.pods import Pod
 
 DEFAULT_HOST = "bench.lab.test"
 """The host of a proxy that no Ingress describes (the manifests' own convention)."""
@@ -16,7 +17,16 @@ DEFAULT_HOST = "bench.lab.test"
 ROLE_LABEL = "lab/role"
 
 # Kinds that mean something to an API server only.
-_CLUSTER_ONLY = {"Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "PodDisruptionBudget", "CustomResourceDefinition"}
+_CLUSTER_ONLY = {
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "ClusterRole",
+    "RoleBinding",
+    "ClusterRoleBinding",
+    "PodDisruptionBudget",
+    "CustomResourceDefinition",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,8 @@ class Objects:
     services: Mapping[str, Service]
     routes: tuple[Route, ...]
     configmaps: Mapping[str, Mapping[str, str]]
+    classes: Mapping[str, str]
+    """IngressClass → controller."""
 
     def role(self, role: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.role == role)
@@ -57,7 +69,11 @@ class Objects:
         selector = self.services[service].selector
         pods = tuple(pod for pod in self.pods if selector.items() <= pod.labels.items())
         if not pods:
-            raise UsageError(f"Service/{service}", f"its selector {dict(selector)} matches no pod", "compare it with the pod template's labels")
+            raise UsageError(
+                f"Service/{service}",
+                f"its selector {dict(selector)} matches no pod",
+                "compare it with the pod template's labels",
+            )
         return pods
 
     def target_port(self, service: str, port: int | str) -> int:
@@ -65,7 +81,9 @@ class Objects:
         pods = self.endpoints(service)
         ports = self.services[service].ports
         if port not in ports:
-            raise UsageError(f"Service/{service}", f"there is no port {port!r}", did_you_mean(str(port), map(str, ports)))
+            raise UsageError(
+                f"Service/{service}", f"there is no port {port!r}", did_you_mean(str(port), map(str, ports))
+            )
         return pods[0].port(ports[port])
 
 
@@ -74,7 +92,7 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     pods: list[Pod] = []
     services: dict[str, Service] = {}
     routes: list[Route] = []
-    classes: set[str] = set()
+    classes: dict[str, str] = {}
     wanted: list[tuple[str, str]] = []
     configmaps: dict[str, Mapping[str, str]] = {}
     for raw in manifests:
@@ -88,19 +106,25 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
             routes += _routes(place, raw)
             wanted.append((place, str(raw.get("spec", {}).get("ingressClassName"))))
         elif kind == "IngressClass":
-            classes.add(name)
+            classes[name] = str(raw.get("spec", {}).get("controller"))
         elif kind == "ConfigMap":
             configmaps[name] = _data(place, raw)
         elif kind not in _CLUSTER_ONLY:
-            raise UsageError(place, f"the local target does not know objects of kind {kind}", "remove it, or use --target kind")
+            raise UsageError(
+                place, f"the local target does not know objects of kind {kind}", "remove it, or use --target kind"
+            )
     for place, name in wanted:
         if name not in classes:
-            raise UsageError(f"{place}: spec.ingressClassName", f"no IngressClass is called {name!r}", did_you_mean(name, classes))
-    objects = Objects(tuple(pods), services, tuple(routes), configmaps)
+            raise UsageError(
+                f"{place}: spec.ingressClassName", f"no IngressClass is called {name!r}", did_you_mean(name, classes)
+            )
+    objects = Objects(tuple(pods), services, tuple(routes), configmaps, classes)
     for route in routes:
         objects.target_port(route.service, route.port)
     if not objects.role("backend"):
-        raise UsageError("manifests", f"no Deployment's pods are labelled {ROLE_LABEL}: backend", "include base/backend")
+        raise UsageError(
+            "manifests", f"no Deployment's pods are labelled {ROLE_LABEL}: backend", "include base/backend"
+        )
     return objects
 
 
@@ -108,7 +132,9 @@ def _service(place: str, raw: Mapping[str, Any]) -> Service:
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata")
         with fields.inner("spec") as spec:
-            spec.waive("type", "externalTrafficPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")  # no cluster network here
+            spec.waive(
+                "type", "externalTrafficPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"
+            )  # no cluster network here
             selector = spec.need("selector", dict[str, str]())
             ports: dict[int | str, int | str] = {}
             for item in spec.each("ports"):
@@ -126,7 +152,11 @@ def _routes(place: str, raw: Mapping[str, Any]) -> list[Route]:
     metadata = raw["metadata"]
     for annotation in metadata.get("annotations", {}):
         if annotation.startswith("nginx.ingress.kubernetes.io/"):
-            raise UsageError(f"{place}: metadata.annotations", f"the local target does not honour {annotation}", "set the ConfigMap's key of that name, or use --target kind")
+            raise UsageError(
+                f"{place}: metadata.annotations",
+                f"the local target does not honour {annotation}",
+                "set the ConfigMap's key of that name, or use --target kind",
+            )
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata")
         with fields.inner("spec") as spec:
@@ -135,13 +165,31 @@ def _routes(place: str, raw: Mapping[str, Any]) -> list[Route]:
                 with rule.inner("http") as http:
                     host = rule.need("host", "")
                     for path in http.each("paths", "path"):
-                        with path.inner("backend") as backend, backend.inner("service") as service, service.inner("port") as port:
+                        with (
+                            path.inner("backend") as backend,
+                            backend.inner("service") as service,
+                            service.inner("port") as port,
+                        ):
                             kind = path.need("pathType", "")
                             if kind not in ("Prefix", "Exact"):
-                                raise UsageError(path.at("pathType"), f"expected Prefix or Exact, got {kind!r}", "ImplementationSpecific means nothing on its own")
+                                raise UsageError(
+                                    path.at("pathType"),
+                                    f"expected Prefix or Exact, got {kind!r}",
+                                    "ImplementationSpecific means nothing on its own",
+                                )
                             number = port.any("number") or port.any("name")
                             port.waive("name")
-                            found.append(Route(metadata.get("namespace", "default"), metadata["name"], host, path.need("path", ""), kind, service.need("name", ""), number))
+                            found.append(
+                                Route(
+                                    metadata.get("namespace", "default"),
+                                    metadata["name"],
+                                    host,
+                                    path.need("path", ""),
+                                    kind,
+                                    service.need("name", ""),
+                                    number,
+                                )
+                            )
     return found
 
 
@@ -151,5 +199,9 @@ def _data(place: str, raw: Mapping[str, Any]) -> Mapping[str, str]:
         data = fields.take("data", dict[str, Any]())
     for key, value in data.items():
         if not isinstance(value, str):
-            raise UsageError(f"{place}: data.{key}", f"expected a string, got {value!r}", f'write it in quotes: "{str(value).lower()}"')
+            raise UsageError(
+                f"{place}: data.{key}",
+                f"expected a string, got {value!r}",
+                f'write it in quotes: "{str(value).lower()}"',
+            )
     return data

@@ -22,7 +22,13 @@ def check(probe: Probe, address: str, enter: Enter) -> str | None:
     deadline = time.monotonic() + probe.timeout_s
     try:
         if probe.kind == "exec":
-            done = subprocess.run(enter(probe.command), timeout=probe.timeout_s, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+            done = subprocess.run(
+                enter(probe.command),
+                timeout=probe.timeout_s,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
             return None if done.returncode == 0 else f"exited {done.returncode}"
         with socket.create_connection((address, probe.port), probe.timeout_s) as connection:
             return None if probe.kind == "tcpSocket" else _http(connection, probe, address, deadline)
@@ -33,7 +39,12 @@ def check(probe: Probe, address: str, enter: Enter) -> str | None:
 
 
 def _http(connection: socket.socket, probe: Probe, address: str, deadline: float) -> str | None:
-    headers = {"Host": f"{address}:{probe.port}", "User-Agent": "kube-probe/lab", "Connection": "close", **probe.headers}
+    headers = {
+        "Host": f"{address}:{probe.port}",
+        "User-Agent": "kube-probe/lab",
+        "Connection": "close",
+        **probe.headers,
+    }
     lines = [f"GET {probe.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
     answer = b""

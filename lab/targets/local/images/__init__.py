@@ -53,7 +53,7 @@ class Image(Protocol):
 def find(repository: str) -> Image | None:
     """The file for an image, whatever registry it comes from; None if it needs nothing special."""
     for module in pkgutil.iter_modules(__path__):
-        image = cast(Image, importlib.import_module(f"{__name__}.{module.name}"))
+        image = cast("Image", importlib.import_module(f"{__name__}.{module.name}"))
         if f"/{repository}".endswith(f"/{image.IMAGE}"):
             return image
     return None

@@ -1,0 +1,434 @@
+"""Samples and their histograms → one row per arm and point, with each metric's effect against the baseline.
+
+Refuses to pool different targets, generators or loads, to average percentiles, and to claim anything but the
+primary metric. Seconds and ratios inside. A sample's block, arm and point name its cell; of a cell's samples
+the last valid attempt counts, and an interrupted block's never.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+from lab import stats
+from lab.errors import MeasuringError
+from lab.histogram import BEYOND, Histogram
+from lab.plan import Arm, Plan
+from lab.samples import ArmRole, Reason, Sample
+from lab.sweeps import Point
+from lab.units import format_blocks, format_interval, format_percent, metric_name
+
+if TYPE_CHECKING:
+    from lab.store import RunRecord
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+LABELS = {"rate": "rate", "cpu_per_request": "CPU/req"} | {name: name for name in QUANTILES}
+"""Metric → its short name in tables. These are the metrics that have effects; errors are counted, never compared."""
+
+MARK_P = 0.05
+LIMITED = "generator-limited; only CPU per request carries the effect"
+Judged = Literal["claimed", "marked", "unresolved", "no-interval", "a/a", "not-judged", "not-available"]
+HistogramOf = Callable[[Sample], Histogram | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One arm against its baseline in one metric at one point, over the blocks in which both have it.
+
+    `estimate` None: no such block. `floor` is the baseline's A/A δ, a log-ratio; None below six A/A blocks. Judgements:
+    claimed        primary, and its interval lies wholly beyond the floor
+    marked         not primary: larger than the floor and `holm_p`, adjusted over the whole table, at most 0.05
+    unresolved     neither
+    no-interval    fewer than six blocks
+    a/a            the baseline against itself: what the floor comes from
+    not-judged     `note` says why this point cannot show it
+    not-available  no estimate
+    """
+
+    metric: str
+    against: str
+    estimate: stats.Estimate | None
+    floor: float | None
+    judgement: Judged
+    primary: bool
+    note: str = ""
+    holm_p: float | None = None
+
+    @property
+    def better(self) -> bool:
+        """More requests per second, or less of anything else."""
+        return self.estimate is not None and (self.estimate.effect > 0) == (self.metric == "rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One arm at one point. Rates and CPU are medians over the valid blocks, percentiles those of the merged histogram.
+
+    `errors` by kind over the valid samples, `errors_invalid` over the others. `cpu_of`: whose CPU (`backend` where
+    there is no proxy). `invalid`: samples by reason, re-measured ones included. `generator_limited`: at a closed loop,
+    any valid sample of the arm or its baseline was.
+    """
+
+    arm: Arm
+    point: Point
+    generator: str | None
+    stand_in_for: str | None
+    offered_rps: float | None
+    achieved_rps: float | None
+    latency_s: Mapping[str, float | None]
+    histogram: str | None
+    requests: int
+    errors: Mapping[str, int]
+    errors_invalid: Mapping[str, int]
+    cpu_per_request_s: float | None
+    cpu_of: str | None
+    valid_blocks: int
+    planned_blocks: int
+    invalid: Mapping[Reason, int]
+    generator_limited: bool
+    effects: tuple[Effect, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def generator_label(self) -> str:
+        """The generator used, and the one it stands in for: `k6 (for wrk2)`."""
+        name = self.generator or self.point.generator
+        return f"{name} (for {self.stand_in_for})" if self.stand_in_for else name
+
+    @property
+    def shown(self) -> tuple[Effect, ...]:
+        """What the effect column carries: the primary metric's effect, or the A/A pair's floors."""
+        return tuple(effect for effect in self.effects if effect.primary)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run's rows, grouped by point in plan order; inside, reference, baselines with their A/A, variants."""
+
+    target: str | None
+    blocks: int
+    seed: int
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    snippets: Mapping[str, str]
+    elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell has all its valid blocks."""
+        return all(row.valid_blocks >= row.planned_blocks for row in self.rows)
+
+
+@dataclass(slots=True)
+class _Cell:
+    """What one arm measured at one point: counted samples by block, each metric's value by block, all latencies."""
+
+    everything: list[Sample] = field(default_factory=list[Sample])
+    counted: dict[int, Sample] = field(default_factory=dict[int, Sample])
+    values: dict[str, dict[int, float]] = field(default_factory=lambda: {metric: {} for metric in LABELS})
+    merged: Histogram | None = None
+
+    def add(self, sample: Sample, histogram: Histogram | None) -> None:
+        self.counted[sample.block] = sample
+        found = {"rate": sample.achieved_rps, "cpu_per_request": sample.cpu_per_request_s}
+        if histogram is not None:
+            found |= {name: histogram.quantile_s(q) for name, q in QUANTILES.items()}
+            self.merged = self.merged.merge(histogram) if self.merged else histogram
+        for metric, value in found.items():
+            if value is not None and isfinite(value) and value > 0:  # 0: below the clock's resolution, no ratio
+                self.values[metric][sample.block] = value
+
+    @property
+    def cpu_of(self) -> str | None:
+        return next(
+            ("proxy" if sample.usage.get("proxy") else "backend" for sample in self.counted.values() if sample.usage),
+            None,
+        )
+
+    @property
+    def generator_limited(self) -> bool:
+        return any(
+            sample.point.rate_rps is None and sample.limited_by == "generator" for sample in self.counted.values()
+        )
+
+
+def counted_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
+    """(block, arm, point) → the sample that counts: the last valid attempt, never one of an interrupted block."""
+    found: dict[tuple[int, str, str], Sample] = {}
+    for sample in sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id)):
+        if sample.valid and sample.reason is not Reason.BLOCK_INTERRUPTED:
+            found[sample.block, sample.arm, sample.point.name] = sample
+    return found
+
+
+def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf) -> Summary:
+    """`summarise` of a stored run: plan, primary metrics and snippets are those it recorded."""
+    variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
+    primary = {name: variant.primary_metric for name, variant in variants.items()}
+    snippets = {name: variant.snippet for name, variant in variants.items()}
+    elsewhere = {
+        name: variant.hypothesis_sweep
+        for name, variant in variants.items()
+        if variant.hypothesis_sweep not in (None, record.sweep)
+    }
+    return replace(summarise(record.plan(), samples, histogram_of, primary, snippets), elsewhere=elsewhere)
+
+
+def summarise(
+    plan: Plan,
+    samples: Sequence[Sample],
+    histogram_of: HistogramOf,
+    primary: Mapping[str, str | None],
+    snippets: Mapping[str, str] | None = None,
+) -> Summary:
+    """Every cell of the plan as a row, measured or not.
+
+    `primary`: arm → its primary metric; arms without one claim nothing. `histogram_of` is called once per counted
+    sample. `snippets`: arm → what to apply, for its verdict. MeasuringError when samples do not belong together.
+    """
+    _refuse_mixtures(plan, samples)
+    cells = {(arm.name, point.name): _Cell() for arm in plan.arms for point in plan.points}
+    for sample in samples:
+        cells[sample.arm, sample.point.name].everything.append(sample)
+    for (_, arm, point), sample in sorted(counted_samples(samples).items()):
+        cells[arm, point].add(sample, histogram_of(sample))
+    rows = [_row(plan, arm, point, cells, primary) for point in plan.points for arm in _ordered(plan.arms)]
+    rows = _with_marks(rows)
+    target = next((sample.target for sample in samples), None)
+    return Summary(target, plan.blocks, plan.seed, tuple(rows), _general_notes(rows), snippets or {})
+
+
+def _refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
+    remedy = "results of different targets, generators or loads are never pooled: summarise each run by itself"
+    points = {point.name: point for point in plan.points}
+    arms = {arm.name for arm in plan.arms}
+    targets = sorted({sample.target for sample in samples})
+    if len(targets) > 1:
+        raise MeasuringError("samples", f"measured on different targets: {', '.join(targets)}", remedy)
+    used: dict[str, set[str]] = {}
+    for sample in samples:
+        if sample.arm not in arms or points.get(sample.point.name) != sample.point:
+            raise MeasuringError(
+                sample.id, f"{sample.arm} at {sample.point.name} with this load is not in the run's plan", remedy
+            )
+        if sample.reason is not Reason.BLOCK_INTERRUPTED:
+            used.setdefault(sample.point.name, set()).add(
+                f"{sample.generator} {sample.generator_version or ''}".strip()
+            )
+    for point, generators in used.items():
+        names = {name.split()[0] for name in generators}
+        if len(names) > 1 or len([name for name in generators if " " in name]) > 1:
+            raise MeasuringError(point, f"measured with different generators: {', '.join(sorted(generators))}", remedy)
+
+
+def _ordered(arms: Sequence[Arm]) -> list[Arm]:
+    place = {arm.name: number for number, arm in enumerate(arms)}
+    roles: dict[str | None, ArmRole] = {arm.name: arm.role for arm in arms}
+    rank = {"reference": 0, "baseline": 1, "variant": 2}
+
+    def key(arm: Arm) -> tuple[int, int, bool]:
+        again = arm.role == "again" and arm.baseline in place
+        first = arm.baseline if again and arm.baseline else arm.name  # an A/A arm follows the arm it repeats
+        return rank.get(roles[first], 1), place[first], again
+
+    return sorted(arms, key=key)
+
+
+def _row(
+    plan: Plan, arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell], primary: Mapping[str, str | None]
+) -> Row:
+    cell = cells[arm.name, point.name]
+    counted = list(cell.counted.values())
+    invalid = [sample for sample in cell.everything if not sample.valid]
+    row = Row(
+        arm=arm,
+        point=point,
+        generator=next((sample.generator for sample in [*counted, *invalid]), None),
+        stand_in_for=next((sample.stand_in_for for sample in [*counted, *invalid]), None),
+        offered_rps=point.rate_rps,
+        achieved_rps=_median(sample.achieved_rps for sample in counted),
+        latency_s={
+            **{name: cell.merged.quantile_s(q) if cell.merged else None for name, q in QUANTILES.items()},
+            "max": cell.merged.maximum_s if cell.merged else None,
+        },
+        histogram=cell.merged.kind if cell.merged else None,
+        requests=sum(sample.requests or 0 for sample in counted),
+        errors=_sum_errors(counted),
+        errors_invalid=_sum_errors(invalid),
+        cpu_per_request_s=_median(sample.cpu_per_request_s for sample in counted),
+        cpu_of=cell.cpu_of,
+        valid_blocks=len(counted),
+        planned_blocks=1 if arm.role == "reference" else plan.blocks,
+        invalid={reason: count for reason in Reason if (count := sum(sample.reason is reason for sample in invalid))},
+        generator_limited=_limited(arm, point, cells),
+        effects=_effects(plan, arm, point, cells, primary),
+        notes=(),
+    )
+    return replace(row, notes=_row_notes(row, len({sample.block for sample in cell.everything})))
+
+
+def _limited(arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell]) -> bool:
+    return any(
+        cells[name, point.name].generator_limited
+        for name in (arm.name, arm.baseline)
+        if name and (name, point.name) in cells
+    )
+
+
+def _effects(
+    plan: Plan, arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell], primary: Mapping[str, str | None]
+) -> tuple[Effect, ...]:
+    if arm.baseline is None:
+        return ()
+    own, base = cells[arm.name, point.name], cells[arm.baseline, point.name]
+    again = next(
+        (cells[a.name, point.name] for a in plan.arms if a.role == "again" and a.baseline == arm.baseline), _Cell()
+    )
+    limited = _limited(arm, point, cells)
+    whys = {metric: _not_judged(metric, point, limited, plan.points, own.cpu_of == base.cpu_of) for metric in LABELS}
+    wanted = _wanted(plan, arm, point, limited, primary, whys)
+    effects: list[Effect] = []
+    for metric in [*LABELS, *sorted(wanted - LABELS.keys())]:
+        why = whys.get(metric, f"{metric} are counted, not compared")
+        estimate = _paired(own, base, metric)
+        aa = _paired(again, base, metric)
+        floor = stats.floor_of(aa) if aa else None
+        judgement: Judged
+        if estimate is None:
+            judgement = "not-available"
+            if metric in QUANTILES and own.counted and base.counted:
+                why = why or f"{metric} needs {BEYOND} requests beyond it in every sample"
+        elif why:
+            judgement = "not-judged"
+        else:
+            judgement = "a/a" if arm.role == "again" else stats.judge(estimate, floor)
+        effects.append(Effect(metric, arm.baseline, estimate, floor, judgement, metric in wanted, why))
+    return tuple(effects)
+
+
+def _wanted(
+    plan: Plan, arm: Arm, point: Point, limited: bool, primary: Mapping[str, str | None], whys: Mapping[str, str]
+) -> set[str]:
+    """The metrics of the effect column: the arm's primary one; for an A/A pair those of the variants that rely on it.
+
+    Where the generator was the limit, CPU per request stands for the rate. That is settled by who was the limit, not by
+    what the effect looks like, so it stays one metric chosen beforehand.
+    """
+    if arm.role == "variant":
+        asked = {metric for metric in [primary.get(arm.name)] if metric}
+        return asked - {"rate"} | {"cpu_per_request"} if limited and "rate" in asked else asked
+    users = [other.name for other in plan.arms if other.role == "variant" and other.baseline == arm.baseline]
+    asked = {metric for name in users if (metric := primary.get(name)) and not whys.get(metric, metric)}
+    default = {"cpu_per_request"} if limited else {"rate" if point.rate_rps is None else "p99"}
+    return asked or default | (set() if users else {"cpu_per_request"})
+
+
+def _paired(own: _Cell, base: _Cell, metric: str) -> stats.Estimate | None:
+    mine, theirs = own.values.get(metric, {}), base.values.get(metric, {})
+    both = sorted(mine.keys() & theirs.keys())
+    return stats.paired([mine[block] for block in both], [theirs[block] for block in both]) if both else None
+
+
+def _not_judged(metric: str, point: Point, limited: bool, points: Sequence[Point], same_cpu: bool) -> str:
+    """Why this point cannot show an effect in this metric; empty if it can."""
+    if metric == "rate" and point.rate_rps is not None:
+        return "the rate is given here, not measured"
+    if metric == "cpu_per_request":
+        return "" if same_cpu else "CPU per request of a proxy is not comparable with a backend's"
+    if limited:
+        return LIMITED
+    if metric in QUANTILES and point.rate_rps is None and any(other.rate_rps is not None for other in points):
+        return "latency is judged at the points with a rate; a closed loop's follows from its throughput"
+    return ""
+
+
+def _with_marks(rows: Sequence[Row]) -> list[Row]:
+    """Holm over all that is not primary in the whole table; a mark also wants an effect larger than the floor."""
+    family = [
+        (number, place, effect.estimate.p_value)
+        for number, row in enumerate(rows)
+        for place, effect in enumerate(row.effects)
+        if not effect.primary
+        and effect.judgement in {"claimed", "unresolved"}
+        and effect.estimate
+        and effect.estimate.p_value is not None
+    ]
+    found = list(rows)
+    for (number, place, _), adjusted in zip(family, stats.holm([p for _, _, p in family]), strict=True):
+        effects = list(found[number].effects)
+        old = effects[place]
+        beyond = old.estimate is not None and old.floor is not None and abs(old.estimate.effect) > old.floor
+        effects[place] = replace(
+            old, judgement="marked" if beyond and adjusted <= MARK_P else "unresolved", holm_p=adjusted
+        )
+        found[number] = replace(found[number], effects=tuple(effects))
+    return found
+
+
+def _row_notes(row: Row, blocks_tried: int) -> tuple[str, ...]:
+    notes: list[str] = []
+    total = sum(row.invalid.values())
+    if total:
+        reasons = [reason if len(row.invalid) == 1 else f"{reason} {count}" for reason, count in row.invalid.items()]
+        notes.append(f"{total} invalid: {', '.join(reasons)}")
+    if blocks_tried < row.planned_blocks:
+        notes.append(f"{format_blocks(row.planned_blocks - blocks_tried)} not measured")
+    if row.generator_limited and row.arm.role != "reference":
+        notes.append(LIMITED)
+    if row.cpu_of == "backend":
+        notes.append("no proxy: CPU per request is the backend's")
+    for effect in row.shown:
+        if effect.note:
+            notes.append(effect.note)
+        if (estimate := effect.estimate) is None or effect.note:
+            continue
+        if stats.OUTLIERS in estimate.notes and estimate.has_interval:
+            middle = estimate.hodges_lehmann
+            beside = format_interval(estimate.hl_low, estimate.hl_high)
+            notes.append(
+                f"{stats.OUTLIERS} ({metric_name(effect.metric)}): Hodges–Lehmann {format_percent(middle)} %{beside}"
+            )
+        if stats.ALL_EQUAL in estimate.notes and estimate.has_interval:
+            notes.append(f"{stats.ALL_EQUAL} ({metric_name(effect.metric)}): the interval has no width")
+        if stats.NEED_BLOCKS in estimate.notes:
+            notes.append(stats.NEED_BLOCKS)
+        elif effect.floor is None and effect.judgement == "unresolved":
+            notes.append(f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks")
+    return tuple(dict.fromkeys(notes))
+
+
+def _general_notes(rows: Sequence[Row]) -> tuple[str, ...]:
+    notes = {
+        f"{row.generator} stood in for {row.stand_in_for}": None for row in rows if row.generator and row.stand_in_for
+    }
+    notes |= {
+        f"{row.generator}: percentiles lie between its printed ones, rounded up": None
+        for row in rows
+        if row.histogram == "quantiles"
+    }
+    if any(effect.judgement in {"claimed", "unresolved"} and effect.primary for row in rows for effect in row.effects):
+        notes["effect: change against the baseline with its 95 % interval; ~: not wholly beyond the A/A floor"] = None
+    if any(effect.judgement == "marked" for row in rows for effect in row.effects):
+        notes[f"↑ ↓: differs from the baseline, Holm-adjusted p <= {MARK_P}; only the effect column claims"] = None
+    if any(row.valid_blocks and row.latency_s[name] is None for row in rows for name in QUANTILES):
+        notes[f"–: fewer than {BEYOND} requests lie beyond it"] = None
+    if any(row.errors_invalid for row in rows):
+        notes["errors (+n): n more in invalid samples"] = None
+    return tuple(notes)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _sum_errors(samples: Iterable[Sample]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for sample in samples:
+        total.update({kind: count for kind, count in sample.errors.items() if count})
+    return dict(sorted(total.items()))

@@ -1,0 +1,245 @@
+"""A Deployment → the pods it asks for. Pure; a field that is neither honoured nor waived here is an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lab.errors import UsageError, did_you_mean
+from lab.targets.local.fields import Fields
+from lab.targets.local.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
+
+DEFAULT_ID = 101
+"""Where `runAsUser` is not given: the nginx images' own."""
+
+
+def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> list[Pod]:
+    """One Pod per replica, called `<deployment>-<n>`."""
+    metadata = raw["metadata"]
+    with Fields(place, raw) as fields:
+        fields.waive("apiVersion", "kind", "metadata")
+        with fields.inner("spec") as spec:
+            spec.waive(
+                "selector", "strategy", "revisionHistoryLimit", "minReadySeconds", "progressDeadlineSeconds"
+            )  # nothing is rolled out here
+            replicas = spec.take("replicas", 1)
+            with (
+                spec.inner("template") as template,
+                template.inner("metadata") as header,
+                template.inner("spec") as body,
+            ):
+                header.waive("annotations", "name", "creationTimestamp")
+                labels = header.take("labels", dict[str, str]())
+                namespace = str(metadata.get("namespace", "default"))
+                pod = _pod(place, namespace, labels, role_label, body)
+    if replicas < 0 or replicas > 200:
+        raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
+    name = str(metadata["name"])
+    return [_named(pod, f"{name}-{number}") for number in range(replicas)]
+
+
+def _named(pod: Pod, name: str) -> Pod:
+    """Fills in what only the pod knows: fieldRefs in env values."""
+    known = {"metadata.name": name, "metadata.namespace": pod.namespace}
+
+    def fill(container: Container) -> Container:
+        env = {
+            key: known.get(value.removeprefix(_REF), value) if value.startswith(_REF) else value
+            for key, value in container.env.items()
+        }
+        expand = tuple(_expand(item, env) for item in container.args)
+        return replace(container, env=env, args=expand, command=tuple(_expand(item, env) for item in container.command))
+
+    return replace(pod, name=name, init=tuple(map(fill, pod.init)), containers=tuple(map(fill, pod.containers)))
+
+
+_REF = "\0fieldRef:"
+
+
+def _expand(text: str, env: Mapping[str, str]) -> str:
+    for name, value in env.items():
+        text = text.replace(f"$({name})", value)
+    return text
+
+
+def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
+    role = labels.get(role_label, "")
+    if role not in ("proxy", "backend"):
+        raise UsageError(place, f"the pod template's label {role_label} is {role!r}", "expected proxy or backend")
+    # scheduling, identity and API access: there is one node and no API server
+    body.waive(
+        "nodeSelector",
+        "serviceAccountName",
+        "automountServiceAccountToken",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "dnsPolicy",
+        "priorityClassName",
+        "enableServiceLinks",
+    )
+    with body.inner("securityContext") as security:
+        security.waive("seccompProfile", "fsGroup", "runAsNonRoot")
+        sysctls = dict(_sysctl(item) for item in security.each("sysctls"))
+        uid, gid = security.take("runAsUser", DEFAULT_ID), security.take("runAsGroup", DEFAULT_ID)
+    if (policy := body.take("restartPolicy", "Always")) != "Always":
+        raise UsageError(body.at("restartPolicy"), f"a Deployment's pods restart always, got {policy!r}", "remove it")
+    volumes = {volume.name: volume for volume in map(_volume, body.each("volumes"))}
+    init = tuple(_container(item, uid, gid, volumes) for item in body.each("initContainers"))
+    containers = tuple(_container(item, uid, gid, volumes) for item in body.each("containers"))
+    if not containers:
+        raise UsageError(body.place, "'containers' is empty", "name at least one")
+    twice = [item.name for item in init + containers if [c.name for c in init + containers].count(item.name) > 1]
+    if twice:
+        raise UsageError(body.place, f"two containers are called {twice[0]!r}", "rename one")
+    return Pod(
+        "",
+        namespace,
+        place,
+        role,
+        labels,
+        sysctls,
+        body.take("terminationGracePeriodSeconds", 30),
+        volumes,
+        init,
+        containers,
+    )
+
+
+def _sysctl(fields: Fields) -> tuple[str, str]:
+    name = fields.need("name", "")
+    if not re.fullmatch(r"net(\.[A-Za-z0-9_-]+)+", name):
+        raise UsageError(
+            fields.at("name"), f"{name!r} is the node's, not a pod's", "only net.* can be set in a pod here"
+        )
+    return name, fields.need("value", "")
+
+
+def _volume(fields: Fields) -> Volume:
+    name = fields.need("name", "")
+    if not fields.has("configMap"):
+        with fields.inner("emptyDir") as empty:
+            empty.waive("medium")  # memory is all there is
+            return Volume(name, None, {}, empty.take("sizeLimit", ""))
+    with fields.inner("configMap") as source:
+        source.waive("defaultMode")
+        items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
+        return Volume(name, source.need("name", ""), items, "")
+
+
+def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:
+    with (
+        fields.inner("securityContext") as security,
+        fields.inner("resources") as resources,
+        fields.inner("lifecycle") as life,
+    ):
+        fields.waive("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
+        # every container here runs without capabilities and cannot gain any, unless it is privileged
+        security.waive(
+            "allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "seccompProfile", "readOnlyRootFilesystem"
+        )
+        resources.waive("requests")
+        ports: dict[str, int] = {}
+        for item in fields.each("ports"):
+            item.waive("protocol")
+            number = item.need("containerPort", 0)
+            ports[item.take("name", str(number))] = number
+        mounts = tuple(_mount(item, volumes) for item in fields.each("volumeMounts"))
+        return Container(
+            name=fields.need("name", ""),
+            place=fields.place,
+            image=fields.need("image", ""),
+            command=tuple(map(str, fields.take("command", list[Any]()))),
+            args=tuple(map(str, fields.take("args", list[Any]()))),
+            env=dict(_variable(item) for item in fields.each("env")),
+            mounts=mounts,
+            ports=ports,
+            limits={str(key): str(value) for key, value in resources.take("limits", dict[str, Any]()).items()},
+            privileged=security.take("privileged", False),
+            uid=security.take("runAsUser", uid),
+            gid=security.take("runAsGroup", gid),
+            pre_stop=_pre_stop(life),
+            startup=_probe(fields, "startupProbe", ports),
+            readiness=_probe(fields, "readinessProbe", ports),
+            liveness=_probe(fields, "livenessProbe", ports),
+        )
+
+
+def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
+    name = fields.need("name", "")
+    if name not in volumes:
+        raise UsageError(fields.place, f"there is no volume {name!r}", did_you_mean(name, volumes))
+    path = fields.need("mountPath", "").rstrip("/")
+    if not path.startswith("/") or "/.." in path:
+        raise UsageError(fields.at("mountPath"), f"expected an absolute path, got {path!r}", "such as /srv/conf")
+    return Mount(name, path, fields.take("subPath", ""), fields.take("readOnly", False))
+
+
+def _variable(fields: Fields) -> tuple[str, str]:
+    name = fields.need("name", "")
+    if not fields.has("valueFrom"):
+        return name, fields.take("value", "")
+    with fields.inner("valueFrom") as source, source.inner("fieldRef") as reference:
+        reference.waive("apiVersion")
+        path = reference.need("fieldPath", "")
+        if path not in ("metadata.name", "metadata.namespace"):
+            raise UsageError(
+                reference.at("fieldPath"),
+                f"expected metadata.name or metadata.namespace, got {path!r}",
+                "give the value itself",
+            )
+        return name, _REF + path
+
+
+def _pre_stop(life: Fields) -> tuple[str, ...]:
+    with life.inner("preStop") as hook, hook.inner("exec") as action:
+        return tuple(map(str, action.take("command", list[Any]())))
+
+
+def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
+    if not fields.has(name):
+        return None
+    with fields.inner(name) as probe:
+        given: list[ProbeKind] = [kind for kind in _KINDS if probe.has(kind)]
+        if len(given) != 1:
+            raise UsageError(probe.place, f"expected one of {', '.join(_KINDS)}, got {given or 'none'}", "keep one")
+        kind = given[0]
+        with probe.inner(kind) as handler:
+            port = 0 if kind == "exec" else _port(handler, ports)
+            command = tuple(map(str, handler.take("command", list[Any]()))) if kind == "exec" else ()
+            path, headers = _http(handler) if kind == "httpGet" else ("", {})
+        numbers = {key: probe.take(key, default) for key, default in _PROBE.items()}
+        for key, value in numbers.items():
+            if value < (0 if key == "initialDelaySeconds" else 1):
+                raise UsageError(probe.at(key), f"expected a positive integer, got {value}", "correct it")
+        grace = probe.take("terminationGracePeriodSeconds", -1)
+    return Probe(kind, port, path, headers, command, *numbers.values(), grace_s=None if grace < 0 else grace)
+
+
+def _port(handler: Fields, ports: Mapping[str, int]) -> int:
+    port = handler.any("port")
+    if isinstance(port, int) or str(port).isdigit():
+        return int(port)
+    if port not in ports:
+        raise UsageError(handler.at("port"), f"no container port is called {port!r}", did_you_mean(str(port), ports))
+    return ports[port]
+
+
+def _http(handler: Fields) -> tuple[str, Mapping[str, str]]:
+    if (scheme := handler.take("scheme", "HTTP")) != "HTTP":
+        raise UsageError(handler.at("scheme"), f"the local target probes HTTP only, got {scheme!r}", "use HTTP")
+    headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
+    return handler.take("path", "/"), headers
+
+
+_KINDS: tuple[ProbeKind, ...] = ("httpGet", "tcpSocket", "exec")
+_PROBE = {
+    "initialDelaySeconds": 0,
+    "periodSeconds": 10,
+    "timeoutSeconds": 1,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
+"""Kubernetes' defaults."""

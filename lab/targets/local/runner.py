@@ -1,0 +1,165 @@
+"""One container kept running: probed, restarted with a kubelet's back-off, ended in time, and all of it written down."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from lab.targets.local import probes
+from lab.targets.local.containers import Process, reap_orphans
+from lab.targets.local.pods import Container, Pod, Probe
+
+BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
+"""A kubelet's: the first restart at once, then 10 s, 20 s, … up to five minutes; forgotten after ten good minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the kubelet's log; the monotonic clock is the generators' too."""
+
+    monotonic_s: float
+    wall: str
+    pod: str
+    container: str
+    kind: str
+    detail: str
+
+
+class Log:
+    """Events in the order in which they happened."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def add(self, pod: str, container: str, kind: str, detail: str = "") -> None:
+        self.events.append(Event(time.monotonic(), datetime.now(UTC).isoformat(), pod, container, kind, detail))
+
+
+class Runner:
+    """Keeps one container running: starts it, probes it, restarts it with back-off until told to stop."""
+
+    def __init__(self, pod: Pod, process: Process, log: Log) -> None:
+        self.pod, self.process, self.log = pod, process, log
+        self.restarts = 0
+        self.ready = False
+        self.exited = ""
+        self._stop = threading.Event()
+        self._probers: list[probes.Prober] = []
+        self._thread = threading.Thread(target=self._run, name=f"run-{pod.name}", daemon=True)
+
+    @property
+    def container(self) -> Container:
+        return self.process.container
+
+    def start(self) -> None:
+        self.process.start()
+        self._event("Started")
+        self._thread.start()
+
+    def attempt(self, probe: Probe) -> str | None:
+        return probes.check(probe, self.process.setting.place.address, self.process.enter)
+
+    def stop(self, grace_s: float | None) -> None:
+        """End it for good, within a grace period or (None) at once."""
+        self._stop.set()
+        self._end_probers()
+        if grace_s is None:
+            self.process.kill()
+        else:
+            self._event("Killing", f"grace period {grace_s:g} s")
+            self._event("Stopped" if self.process.stop(grace_s) else "Killed")
+        self.ready = False
+
+    def _run(self) -> None:
+        back_off = 0.0
+        while True:
+            begin = time.monotonic()
+            self._begin_probers()
+            assert self.process.popen is not None
+            self.process.popen.wait()
+            self._end_probers()
+            self.ready = False
+            self.process.kill()  # what it leaves behind ends with it, as in a pod
+            reap_orphans()
+            if self._stop.is_set():
+                return
+            self.exited = self.process.ended()
+            self._event("Exited", self.exited)
+            if time.monotonic() - begin > BACK_OFF_RESET_S:
+                back_off = 0.0
+            if back_off:
+                self._event("BackOff", f"{back_off:g} s")
+            if self._stop.wait(back_off):
+                return
+            back_off = min(max(BACK_OFF_S, 2 * back_off), BACK_OFF_MAX_S)
+            self.restarts += 1
+            self.process.start()
+            self._event("Started", f"restart {self.restarts}")
+            if self._stop.is_set():  # told to stop while it was being started
+                self.process.kill()
+                return
+
+    def _begin_probers(self) -> None:
+        startup = self.container.startup
+        if startup is None:
+            self._probe_health()
+            return
+
+        def changed(ok: bool, detail: str) -> None:
+            self._end_probers()
+            if ok:
+                self._event("StartupSucceeded")
+                self._probe_health()
+            else:
+                self._unhealthy("startup", startup, detail)
+
+        self._add("startup", startup, changed)
+
+    def _probe_health(self) -> None:
+        readiness, liveness = self.container.readiness, self.container.liveness
+        if readiness is None:
+            self.ready = True
+        else:
+            self._add("readiness", readiness, self._readiness)
+        if liveness is not None:
+            self._add(
+                "liveness", liveness, lambda ok, detail: None if ok else self._unhealthy("liveness", liveness, detail)
+            )
+
+    def _add(self, kind: str, probe: Probe, changed: probes.Changed) -> None:
+        prober = probes.Prober(
+            probe,
+            attempt=lambda: self.attempt(probe),
+            changed=changed,
+            failed=lambda detail, seconds: self._event(
+                "Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {detail}"
+            ),
+        )
+        self._probers.append(prober)
+        prober.start()
+
+    def confine(self) -> None:
+        """Bring threads back that have left the role's CPUs (nginx sets affinities of its own)."""
+        if strays := self.process.confine():
+            self._event("Confined", f"{len(strays)} threads had left the role's CPUs")
+
+    def _readiness(self, ok: bool, detail: str) -> None:
+        self.ready = ok
+        if ok:
+            self.confine()
+        self._event("Ready" if ok else "NotReady", detail)
+
+    def _unhealthy(self, kind: str, probe: Probe, detail: str) -> None:
+        grace_s = self.pod.grace_s if probe.grace_s is None else probe.grace_s
+        self._event("Killing", f"{kind} probe failed {probe.failures} times: {detail}; grace period {grace_s} s")
+        self.process.stop(grace_s)  # the runner's own thread starts it again
+
+    def _end_probers(self) -> None:
+        for prober in self._probers:
+            prober.stop()
+        self._probers.clear()
+
+    def _event(self, kind: str, detail: str = "") -> None:
+        self.log.add(self.pod.name, self.container.name, kind, detail)

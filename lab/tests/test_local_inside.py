@@ -1,0 +1,312 @@
+"""Real bring-ups on the local target. These run inside its namespaces: `test_local.py` starts this file there, as root and not."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.errors import LabError, MeasuringError
+from lab.readback import read_back
+from lab.sweeps import PAGES
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.kubelet import Kubelet
+from lab.targets.local.namespaces import prepare
+from lab.tests.factories import make_point
+from lab.variants import Check, Variant, load_variant, variant_names
+
+if "LAB_TEST_INSIDE" not in os.environ:
+    pytest.skip("runs inside the namespaces: see test_local.py", allow_module_level=True)
+
+
+@pytest.fixture(scope="session")
+def target() -> LocalTarget:
+    prepare()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    local = LocalTarget()
+    local.check()
+    return local
+
+
+@pytest.fixture(autouse=True)
+def clean(target: LocalTarget) -> Iterator[None]:
+    """Every test leaves nothing: no process, no interface, no namespace, no folder."""
+    yield
+    left = [process.name() for process in psutil.process_iter() if process.pid != os.getpid()]
+    assert left == []
+    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in links] == ["lo"]
+    assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
+
+
+def changed(name: str, edit: Callable[[dict[str, Any]], None], kind: str = "Deployment", of: str = "proxy") -> Variant:
+    """A variant with one of its objects edited."""
+    variant = load_variant(name)
+    manifests = copy.deepcopy(variant.manifests)
+    (found,) = [item for item in manifests if item["kind"] == kind and item["metadata"]["name"] == of]
+    edit(found)
+    return variant.model_copy(update={"manifests": manifests})
+
+
+def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:
+    return deployment["spec"]["template"]["spec"]
+
+
+def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def answers(system: LocalSystem) -> bool:
+    try:
+        return system.fetch(system.endpoint(make_point()), "/1kB.bin", 1.0).status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("name", variant_names())
+def test_every_overlay_comes_up_fast_and_every_knob_reads_back(target: LocalTarget, name: str) -> None:
+    variant = load_variant(name)
+    target.check_variant(variant, [make_point()])
+    began = time.monotonic()
+    with target.up(variant) as system:
+        assert time.monotonic() - began < 5.0
+        assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
+        assert system.unapplied() == [] and set(system.restarts().values()) == {0}
+        through = system.fetch(system.endpoint(make_point()), "/8kB.txt", 2.0)
+        behind = system.fetch(system.backend_endpoint(), "/8kB.txt", 2.0)
+        assert through.status == 200 and len(through.body) == PAGES["8kB.txt"] and through.body == behind.body
+        for role in ("proxy", "backend"):
+            for pid in system.processes(role):
+                assert os.sched_getaffinity(pid) <= target.cpus()[role]
+        ending = time.monotonic()
+    assert time.monotonic() - ending < 0.5
+
+
+def test_a_generator_runs_in_the_clients_place_on_its_cpus(target: LocalTarget, tmp_path: Path) -> None:
+    with target.up(load_variant("direct")) as system, (tmp_path / "out").open("w+b") as out:
+        script = (
+            "sleep 30 & taskset -cp $$; ulimit -n; hostname >/dev/null; ip -o addr show to 10.64.0.2; kill %1; wait"
+        )
+        process = system.popen(["bash", "-c", script], tmp_path, out, out)
+        assert process.pid in system.processes("generator")
+        assert process.wait() == 0 and system.processes("generator") == []
+        text = (tmp_path / "out").read_text()
+        assert f"list: {min(target.cpus()['generator'])}" in text and "10.64.0.2/32" in text
+
+
+def test_replicas_all_serve_and_one_that_is_missing_is_not_hidden(target: LocalTarget) -> None:
+    variant = changed("baseline", lambda item: item["spec"].update(replicas=3), of="backend")
+    with target.up(variant) as system:
+        entry = system.endpoint(make_point())
+        served = {system.fetch(entry, "/1kB.bin", 2.0).headers["x-lab-backend"] for _ in range(9)}
+        assert served == {"backend-0", "backend-1", "backend-2"}
+        assert len(system.processes("backend")) == 6
+
+
+def test_a_crashed_proxy_is_restarted_and_written_down(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        os.kill(system.processes("proxy")[0], 9)
+        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
+        kinds = [(event.kind, event.detail) for event in system.events if event.pod == "proxy-0"]
+        assert (
+            kinds[0][0] == "Started" and ("Exited", "ended by signal 9") in kinds and ("Started", "restart 1") in kinds
+        )
+        times = [event.monotonic_s for event in system.events]
+        assert times == sorted(times)
+
+
+def test_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> None:
+    probe = {"exec": {"command": ["test", "!", "-e", "/srv/run/sick"]}, "periodSeconds": 1, "failureThreshold": 2}
+
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["containers"][0]["livenessProbe"] = probe
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        assert system.exec("backend", ["touch", "/srv/run/sick"]).returncode == 0
+        until(lambda: system.restarts()["backend-0/backend"] == 1)
+        killing = [event.detail for event in system.events if event.kind == "Killing"]
+        assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
+
+
+def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["containers"][0]["readinessProbe"].update(failureThreshold=1)
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        until(lambda: any(event.kind == "Ready" for event in system.events))
+        (worker,) = psutil.Process(system.processes("backend")[0]).children()
+        worker.suspend()
+        until(lambda: system.events[-1].kind == "NotReady")
+        worker.resume()
+        until(lambda: [event.kind for event in system.events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
+        assert any(event.detail == "no answer within 1 s" for event in system.events)
+
+
+def test_a_deleted_pod_has_its_grace_period_and_no_more(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod = pod_of(deployment)
+        pod["terminationGracePeriodSeconds"] = 1
+        command = "trap '' TERM QUIT; nginx -e stderr -c /srv/conf/nginx.conf; sleep 60 & wait; sleep 60"
+        pod["containers"][0]["command"] = ["sh", "-c", command]
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        began = time.monotonic()
+        system.kubelet.delete("backend-0")
+        assert 0.9 < time.monotonic() - began < 1.5
+        assert [event.kind for event in system.events][-2:] == ["Killing", "Killed"]
+        assert system.processes("backend") == []
+
+
+def test_a_proxy_that_is_told_to_end_ends_gracefully_at_once(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        began = time.monotonic()
+        system.kubelet.delete("proxy-0")
+        assert time.monotonic() - began < 1.0 and system.events[-1].kind == "Stopped"
+        assert not answers(system) and system.restarts()["proxy-0/proxy"] == 0
+
+
+def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        (runner,) = system.kubelet.runners("proxy")
+        assert answers(system) and runner.process.stdout.stat().st_size > 0
+        system.truncate_logs()
+        assert answers(system)
+        until(lambda: runner.process.stdout.read_text().count("\n") == 1)
+
+
+def test_sysctls_in_a_pod_hold_there_only(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["securityContext"]["sysctls"] = [
+            {"name": "net.core.somaxconn", "value": "1234"},
+            {"name": "net.ipv4.ip_local_port_range", "value": "2000 2999"},
+        ]
+
+    before = Path("/proc/sys/net/core/somaxconn").read_text()
+    with target.up(changed("baseline", edit)) as system:
+        checks = [
+            Check(kind="sysctl", name="net.core.somaxconn", value="1234"),
+            Check(kind="sysctl", name="net.ipv4.ip_local_port_range", value="2000 2999"),
+            Check(kind="backlog", port=80, value="1234"),
+            Check(kind="sysctl", role="backend", name="net.core.somaxconn", value=before.strip()),
+        ]
+        assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
+    assert Path("/proc/sys/net/core/somaxconn").read_text() == before
+
+
+def drop_second_sysctl(deployment: dict[str, Any]) -> None:
+    pod_of(deployment)["securityContext"]["sysctls"] = [{"name": "net.core.somaxconn", "value": "1234"}]
+
+
+def ask_for_files(config: dict[str, Any]) -> None:
+    config.setdefault("data", {}).update({"max-worker-open-files": "2000000"})
+
+
+def ask_for_nothing(config: dict[str, Any]) -> None:
+    config.setdefault("data", {}).clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "edit", "check", "found"),
+    [
+        ("Deployment", "proxy", drop_second_sysctl, Check(kind="sysctl", name="net.ipv4.tcp_max_syn_backlog", value="7"), ""),
+        ("ConfigMap", "ingress-nginx-controller", ask_for_files, Check(kind="nginx", name="worker_rlimit_nofile", value="2000000"), "hard limit is lower"),
+        ("ConfigMap", "ingress-nginx-controller", ask_for_files, Check(kind="limit", name="Max open files", process="nginx: worker process", value="2000000"), "expected '2000000'"),
+        ("ConfigMap", "ingress-nginx-controller", ask_for_nothing, Check(kind="nginx", name="keepalive_requests", context="http", value="10000"), "found '1000'"),
+    ],
+)  # fmt: skip
+def test_a_knob_that_does_not_take_is_read_back_as_such(
+    target: LocalTarget, kind: str, of: str, edit: Callable[[dict[str, Any]], None], check: Check, found: str
+) -> None:
+    with target.up(changed("baseline", edit, kind=kind, of=of)) as system:
+        (reading,) = read_back(system, [check])
+        assert not reading.ok and found in reading.detail
+
+
+def test_a_configuration_written_after_the_start_is_not_believed(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        later = "sed -i 's/keepalive_requests 1000;/keepalive_requests 77;/; ' /tmp/nginx/nginx.conf; touch -d '+1 hour' /tmp/nginx/nginx.conf"
+        assert system.exec("proxy", ["sh", "-c", later]).returncode == 0
+        (reading,) = read_back(system, [Check(kind="nginx", name="keepalive_requests", context="http", value="77")])
+        assert not reading.ok and "after the workers had started" in reading.detail
+
+
+def snippet(text: str) -> Callable[[dict[str, Any]], None]:
+    return lambda config: config.setdefault("data", {}).update({"http-snippet": text})
+
+
+def first_init(command: list[str], **more: Any) -> Callable[[dict[str, Any]], None]:
+    container = {"name": "first", "image": "nginx", "command": command, **more}
+    return lambda item: pod_of(item).setdefault("initContainers", []).insert(0, container)
+
+
+def bad_sysctl(deployment: dict[str, Any]) -> None:
+    pod_of(deployment)["securityContext"]["sysctls"] = [{"name": "net.core.nonsense", "value": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "edit", "message"),
+    [
+        ("ConfigMap", "ingress-nginx-controller", snippet("nonsense on;"), 'unknown directive "nonsense"'),
+        ("Deployment", "backend", first_init(["sh", "-c", "echo no luck >&2; exit 3"]), "no luck"),
+        ("Deployment", "backend", first_init(["sysctl", "-w", "fs.file-max=4242"], securityContext={"privileged": True, "runAsUser": 0}), "file-max"),
+        ("Deployment", "proxy", bad_sysctl, "net.core.nonsense"),
+    ],
+)  # fmt: skip
+def test_what_does_not_come_up_says_why(
+    target: LocalTarget, kind: str, of: str, edit: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    before = Path("/proc/sys/fs/file-max").read_text()
+    with pytest.raises(MeasuringError) as raised, target.up(changed("baseline", edit, kind=kind, of=of)):
+        pass
+    assert message in str(raised.value)
+    assert Path("/proc/sys/fs/file-max").read_text() == before
+
+
+def test_an_interrupted_bring_up_ends_at_once(target: LocalTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while an init container hangs: its interrupt arrives in the main thread, which waits for the pods."""
+    start = Kubelet.start
+
+    def interrupted(self: Kubelet, jobs: Any, deadline: float) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        threading.Timer(0.5, signal.pthread_kill, [main, signal.SIGINT]).start()  # as the outer process's watcher does
+        start(self, jobs, deadline)
+
+    monkeypatch.setattr(Kubelet, "start", interrupted)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), target.up(changed("direct", first_init(["sleep", "60"]), of="backend")):
+        pass
+    assert time.monotonic() - began < 2.0
+
+
+def test_limits_are_named_as_not_applied(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["containers"][0]["resources"]["limits"] = {"cpu": "200m"}
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        (said,) = system.unapplied()
+        assert said.startswith("limit not applied: Deployment/backend") and said.endswith("cpu 200m")
+
+
+def test_errors_name_place_fault_and_remedy(target: LocalTarget) -> None:
+    with target.up(load_variant("direct")) as system:
+        with pytest.raises(LabError, match="has no certificates yet"):
+            system.endpoint(make_point(tls="edge"))
+        with pytest.raises(LabError, match="asks for 100 routes, the variant has"):
+            system.endpoint(make_point(routes=100))
+        with pytest.raises(LabError, match="role proxy: this variant has no such pod"):
+            system.exec("proxy", ["true"])
+        with pytest.raises(OSError, match="timed out|unreachable|refused"):
+            system.fetch(system.endpoint(make_point()).__class__("http://10.64.0.77:1", "x"), "/", 0.2)
