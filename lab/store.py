@@ -138,7 +138,7 @@ class RunStore:
                 (folder / part).mkdir()
             for variant, objects in manifests.items():
                 text = yaml.safe_dump_all(objects, sort_keys=False)
-                _write(folder / "manifests" / f"{variant}.yaml", text.encode())
+                write_synced(folder / "manifests" / f"{variant}.yaml", text.encode())
             _replace(folder / "run.json", _json(record))
         return cls(folder, record)
 
@@ -207,13 +207,13 @@ class RunStore:
         with writing(final):
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
-            _write(
+            write_synced(
                 partial / "raw.zst",
                 zstandard.compress(raw.encode("utf-8", "surrogateescape")),
             )
             _write_frame(partial / "hist.parquet", _histogram_frame(histograms))
             _write_frame(partial / "usage.parquet", usage)
-            _write(partial / "sample.json", _json(sample))
+            write_synced(partial / "sample.json", _json(sample))
             _sync(partial)
             if final.exists():
                 raise FileExistsError(errno.EEXIST, "a sample of that name exists", str(final))
@@ -401,7 +401,7 @@ def _read(path: Path, model: type[Model], remedy: str) -> Model:
         raise UsageError(str(path), f"damaged: {where + ': ' if where else ''}{first['msg']}", remedy) from None
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes) -> None:
     with open(path, "wb") as handle:
         handle.write(content)
         handle.flush()
@@ -418,7 +418,7 @@ def _write_frame(path: Path, frame: pl.DataFrame) -> None:
 def _replace(path: Path, content: bytes) -> None:
     """Write beside, then rename: a reader sees the old text or the new one."""
     partial = path.with_name(f".{path.name}.partial")
-    _write(partial, content)
+    write_synced(partial, content)
     partial.rename(path)
     _sync(path.parent)
 

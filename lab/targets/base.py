@@ -86,8 +86,10 @@ class Target(Protocol):
         ...
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Go on inside the target's own process tree, if it has one: runs `python -m lab argv` there and returns
-        its exit status. None when this process is where the run belongs (already inside, or no such tree)."""
+        """Go on inside the target's own process tree, if it has one: the exit status of `python -m lab argv` there.
+
+        None when this process is where the run belongs (already inside, or no such tree).
+        """
         ...
 
     def facts(self) -> Mapping[str, str]:

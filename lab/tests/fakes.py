@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
-from lab.readback import Reading
-
 from lab.errors import LabError
 from lab.generators import Load, OutputError, Result
 from lab.histogram import Histogram
 from lab.measurement import Chosen
 from lab.plan import Slot, arms_for, plan
+from lab.readback import Reading
 from lab.run import Bench
 from lab.samples import Sample
 from lab.store import RunRecord, RunStore, VariantRecord, now

@@ -75,6 +75,7 @@ done
   run offline scripts/validate direct
   assert_equal "$status" 1
   assert_output --partial 'could not find schema for Widget'
+  mkdir -p manifests/schemas # git keeps no empty folder
   printf '{"type": "object", "properties": {"spec": {"properties": {"size": {"type": "%s"}}}}}' integer \
     >manifests/schemas/widget-example-v1.json
   run offline scripts/validate direct

@@ -253,14 +253,14 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(
 ) -> None:
     """ENOSPC while storing is an error with a remedy; what was stored before is whole."""
     loop = bench()
-    real = store._write
+    real = store.write_synced
 
     def full(path: Path, content: bytes) -> None:
         if "-b02-" in str(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         real(path, content)
 
-    monkeypatch.setattr(store, "_write", full)
+    monkeypatch.setattr(store, "write_synced", full)
     with pytest.raises(StoreError, match="(?s)No space left.*--resume"):
         loop.measure()
     assert len(RunStore.open("run-1").samples()) == 2

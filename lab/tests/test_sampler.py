@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +15,7 @@ BUSY = "import time; e = time.process_time() + {0}\nwhile time.process_time() < 
 
 
 @pytest.fixture
-def busy() -> "subprocess.Popen[str]":
+def busy() -> "Iterator[subprocess.Popen[str]]":
     process = subprocess.Popen([sys.executable, "-c", BUSY.format(0.5)], stdout=subprocess.PIPE, text=True)
     yield process
     process.kill()
