@@ -19,6 +19,9 @@ import pytest
 from lab.targets.local.namespaces import unshare
 
 ROOT = Path(__file__).parents[2]
+CONTAINER, WORKER, LOAD = "unshare --mount --uts", "nginx: worker process", "wrk -t1"
+"""What a command line says of how far a run has come."""
+
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
 
 
@@ -74,9 +77,19 @@ def test_inside(identity: str, shared: Path) -> None:
     assert machine() == before
 
 
-def lab(argv: Sequence[str], tmp_path: Path, mark: str) -> subprocess.Popen[bytes]:
+def long_sweep(tmp_path: Path) -> str:
+    sweep = tmp_path / "long.toml"
+    sweep.write_text(
+        'title = "Long"\nquestion = "Does it end?"\nblocks = 1\n'
+        '[[points]]\nname = "ceiling"\ngenerator = "wrk"\nconnections = 4\nduration_s = 600\n'
+    )
+    return str(sweep)
+
+
+def lab(variant: str, tmp_path: Path, mark: str) -> subprocess.Popen[bytes]:
+    """`lab bench VARIANT` under a load that would last; every process of it carries the mark in its environment."""
     return subprocess.Popen(
-        [sys.executable, "-m", "lab", *argv],
+        [sys.executable, "-m", "lab", "bench", variant, "--sweep", long_sweep(tmp_path)],
         cwd=ROOT,
         env={**environment(tmp_path), "LAB_TEST_MARK": mark},
         stdout=subprocess.DEVNULL,
@@ -91,10 +104,10 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def name_of(process: psutil.Process) -> str:
+def command_of(process: psutil.Process) -> str:
     try:
-        return process.name() if alive(process) else ""
-    except psutil.NoSuchProcess:
+        return " ".join(process.cmdline())
+    except psutil.Error:
         return ""
 
 
@@ -121,12 +134,12 @@ def descendants(outer: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return psutil.Process(outer.pid).children(recursive=True)
 
 
-def wait_for(outer: subprocess.Popen[bytes], name: str) -> list[psutil.Process]:
-    """The lab's processes, as soon as one of this name is among them."""
-    deadline = time.monotonic() + 30
+def wait_for(outer: subprocess.Popen[bytes], command: str) -> list[psutil.Process]:
+    """The lab's processes, as soon as one with this in its command line is among them."""
+    deadline = time.monotonic() + 60
     family: list[psutil.Process] = []
-    while name not in map(name_of, family):
-        assert time.monotonic() < deadline and outer.poll() is None, f"no {name} was started"
+    while not any(command in command_of(process) for process in family):
+        assert time.monotonic() < deadline and outer.poll() is None, f"no {command} was started"
         time.sleep(0.005)
         family = descendants(outer)
     return family
@@ -139,11 +152,11 @@ def assert_gone(family: Sequence[psutil.Process], mark: str) -> None:
     assert left == []
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.05, 0.3, 0.8, "ip", "sysctl", "sh", "nginx", "wrk"])
+@pytest.mark.parametrize("moment", [0.0, 0.05, 0.3, 0.8, CONTAINER, WORKER, LOAD])
 def test_kill_9_leaves_nothing(moment: float | str, tmp_path: Path) -> None:
     """At once, while Python starts, while a system comes up, and under load."""
     before, mark = machine(), uuid.uuid4().hex
-    outer = lab(["bench", "backlog", "--sweep", "smoke"], tmp_path, mark)
+    outer = lab("backlog", tmp_path, mark)
     family: list[psutil.Process] = []
     if isinstance(moment, str):
         family = wait_for(outer, moment)
@@ -160,8 +173,8 @@ def test_kill_9_leaves_nothing(moment: float | str, tmp_path: Path) -> None:
 def test_kill_9_leaves_nothing_of_a_stuck_lab(victim: str, tmp_path: Path) -> None:
     """The kernel's parent-death signals do what the lab itself cannot: the inner process is stopped, or loses its parent."""
     mark = uuid.uuid4().hex
-    outer = lab(["bench", "baseline", "--sweep", "smoke"], tmp_path, mark)
-    family = wait_for(outer, "wrk")
+    outer = lab("baseline", tmp_path, mark)
+    family = wait_for(outer, LOAD)
     (parent,) = psutil.Process(outer.pid).children()
     (inner,) = parent.children()
     if victim == "stopped inner":
@@ -178,8 +191,8 @@ def test_kill_9_leaves_nothing_of_a_stuck_lab(victim: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_outer_process_ends_the_run_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    outer = lab(["bench", "baseline", "--sweep", "smoke"], tmp_path, mark)
-    family = wait_for(outer, "wrk")
+    outer = lab("baseline", tmp_path, mark)
+    family = wait_for(outer, LOAD)
     outer.send_signal(number)
     assert outer.wait(2.0) == 1
     assert_gone(family, mark)
@@ -187,8 +200,8 @@ def test_a_signal_to_the_outer_process_ends_the_run_cleanly(number: signal.Signa
 
 def test_a_third_interrupt_does_not_ask(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    outer = lab(["bench", "baseline", "--sweep", "smoke"], tmp_path, mark)
-    family = wait_for(outer, "wrk")
+    outer = lab("baseline", tmp_path, mark)
+    family = wait_for(outer, LOAD)
     (parent,) = psutil.Process(outer.pid).children()
     parent.children()[0].suspend()  # it cannot answer
     for _ in range(3):
@@ -203,9 +216,8 @@ def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     just = tmp_path / "just"
     shutil.copy(sys.executable, just)  # the kernel goes by the name of the file
-    code = (
-        f"import subprocess; subprocess.run([{sys.executable!r}, '-m', 'lab', 'bench', 'baseline', '--sweep', 'smoke'])"
-    )
+    argv = [sys.executable, "-m", "lab", "bench", "baseline", "--sweep", long_sweep(tmp_path)]
+    code = f"import subprocess; subprocess.run({argv!r})"
     script = subprocess.Popen(
         [just, "-c", code],
         cwd=ROOT,
@@ -213,7 +225,7 @@ def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    family = wait_for(script, "wrk")
+    family = wait_for(script, LOAD)
     assert Path(f"/proc/{script.pid}/comm").read_text() == "just\n"
     script.kill()
     script.wait()
@@ -221,5 +233,33 @@ def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
 
 
 def test_the_exit_status_comes_through(tmp_path: Path) -> None:
-    outer = lab(["bench", "nonsense"], tmp_path, uuid.uuid4().hex)
+    outer = lab("nonsense", tmp_path, uuid.uuid4().hex)
     assert outer.wait(20) == 2
+
+
+@pytest.mark.parametrize(
+    ("stub", "message"),
+    [
+        (
+            "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1",
+            "does not let the lab make its namespaces",
+        ),
+        (None, "not on PATH: "),
+    ],
+)
+def test_a_machine_without_namespaces_says_so(stub: str | None, message: str, tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if stub is not None:
+        for name in ("unshare", "setpriv"):
+            (folder / name).write_text(f"#!/bin/sh\n{stub}\n")
+            (folder / name).chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "bench", "baseline"],
+        cwd=ROOT,
+        env={**environment(tmp_path), "PATH": f"{folder}:{os.environ['PATH']}" if stub else str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr

@@ -19,6 +19,7 @@ from lab.errors import LabError, MeasuringError
 from lab.readback import read_back
 from lab.sweeps import PAGES
 from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.configmap import TABLE
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.local.namespaces import prepare
 from lab.tests.factories import make_point
@@ -92,6 +93,77 @@ def test_every_overlay_comes_up_fast_and_every_knob_reads_back(target: LocalTarg
                 assert os.sched_getaffinity(pid) <= target.cpus()[role]
         ending = time.monotonic()
     assert time.monotonic() - ending < 0.5
+
+
+def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
+    """Each row of the table, set to something else than its default, in one configuration that nginx accepts."""
+    other = {
+        "bool": lambda value: "false" if value == "true" else "true",
+        "number": lambda value: str(int(value) + 1),
+        "switch": lambda value: "off" if value == "on" else "on",
+        "size": lambda value: "32k" if value else "",
+        "time": lambda value: "30s",
+        "gzip": lambda value: "9",
+        "buffers": lambda value: "8 16k",
+        "level": lambda value: "warn",
+        "workers": lambda value: "2",
+    }
+    data = {key.name: other[key.kind](key.default) for key in TABLE if key.kind in other} | {
+        "disable-access-log": "false",
+        "disable-http-access-log": "false",
+        "log-format-escape-json": "true",
+        "log-format-escape-none": "false",
+        "max-worker-open-files": "2048",
+        "max-worker-connections": "1024",
+        "proxy-headers-hash-bucket-size": "128",
+        "map-hash-bucket-size": "128",
+        "variables-hash-bucket-size": "512",
+        "server-name-hash-bucket-size": "128",
+        "limit-req-status-code": "429",
+        "limit-conn-status-code": "429",
+        "ssl-session-cache-size": "1m",
+        "worker-cpu-affinity": "auto",
+        "http-access-log-path": "/var/log/nginx/requests.log",
+        "access-log-params": "buffer=8k flush=1s",
+        "skip-access-log-urls": "/healthz, /quiet",
+        "log-format-upstream": '$remote_addr "$request" $status it\'s',
+        "error-log-path": "/var/log/nginx/faults.log",
+        "gzip-types": "text/plain",
+        "gzip-disable": "msie6",
+        "ssl-protocols": "TLSv1.3",
+        "ssl-ciphers": "ECDHE-RSA-AES128-GCM-SHA256",
+        "ssl-ecdh-curve": "prime256v1",
+        "default-type": "text/plain",
+        "proxy-http-version": "1.0",
+        "proxy-cookie-domain": "a b",
+        "proxy-cookie-path": "/a /b",
+        "proxy-next-upstream": "error timeout http_502",
+        "proxy-redirect-from": "http://a/",
+        "proxy-redirect-to": "http://b/",
+        "proxy-busy-buffers-size": "64k",
+        "hide-headers": "X-Lab-Backend",
+        "main-snippet": "timer_resolution 100ms;",
+        "http-snippet": "map $uri $lab { default 1; }",
+        "server-snippet": "set $lab_server 1;",
+        "location-snippet": "add_header X-Lab-Set yes;",
+    }
+    same = {key.name for key in TABLE if data.get(key.name, key.default) == key.default}
+    assert same <= {"disable-access-log", "disable-http-access-log", "access-log-path", "log-format-escape-none"}
+
+    def edit(config: dict[str, Any]) -> None:
+        config["data"] = data
+
+    with target.up(changed("baseline", edit, kind="ConfigMap", of="ingress-nginx-controller")) as system:
+        answer = system.fetch(system.endpoint(make_point()), "/1kB.txt", 2.0)
+        assert answer.headers["x-lab-set"] == "yes" and "x-lab-backend" not in answer.headers
+        checks = [
+            Check(kind="nginx", name="worker_processes", value="2"),
+            Check(kind="nginx", name="proxy_buffering", value="on"),
+            Check(kind="nginx", name="gzip_comp_level", value="9"),
+            Check(kind="processes", process="nginx: worker process", value="2"),
+        ]
+        assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
+        assert all(os.sched_getaffinity(pid) <= target.cpus()["proxy"] for pid in system.processes("proxy"))
 
 
 def test_a_generator_runs_in_the_clients_place_on_its_cpus(target: LocalTarget, tmp_path: Path) -> None:

@@ -1,4 +1,13 @@
-"""The local target: no cluster, no Docker, no root."""
+"""The local target: no cluster, no Docker, no root.
+
+namespaces   enter them, and never outlive the process that did      network      places, addresses, veth pairs
+objects      manifests → services, routes, pods (deployments, pods,  images       what an image stands for here
+             fields: nothing is silently ignored)                    configmap    ingress-nginx's keys → directives
+bringup      objects → addresses, volumes, what is started           nginx_conf   the nginx.conf of it all
+kubelet      pods: init containers, readiness, deletion              target       the protocol of lab.targets.base
+runner       one container: probes, restarts, events                 system       one variant that is up
+containers   one container as a process in namespaces of its own     cpus         which CPU belongs to whom
+"""
 
 from lab.targets.local.system import LocalSystem
 from lab.targets.local.target import LocalTarget

@@ -161,8 +161,8 @@ class Process:
                 if self.container.pre_stop:
                     argv = self.enter(self.container.pre_stop)
                     subprocess.run(argv, timeout=grace_s, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-                if self._main is not None:
-                    os.kill(self._main, self.setting.stop_signal)
+                with contextlib.suppress(ProcessLookupError):  # preStop may have ended it
+                    os.kill(self._main or self.popen.pid, self.setting.stop_signal)
                 self.popen.wait(max(0.0, deadline - time.monotonic()))
             except (subprocess.TimeoutExpired, ProcessLookupError):
                 pass

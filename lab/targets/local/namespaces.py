@@ -61,17 +61,22 @@ def enter(argv: Sequence[str]) -> int:
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
         # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
-        process = subprocess.Popen(
-            [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
-            env={
-                **os.environ,
-                INSIDE: str(theirs.fileno()),
-                HOST_PROC: str(host_proc),
-                OUTER_PID: str(os.getpid()),
-            },
-            pass_fds=[theirs.fileno(), host_proc],
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
+                env={
+                    **os.environ,
+                    INSIDE: str(theirs.fileno()),
+                    HOST_PROC: str(host_proc),
+                    OUTER_PID: str(os.getpid()),
+                },
+                pass_fds=[theirs.fileno(), host_proc],
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise UsageError(
+                "local target", f"not on PATH: {error.filename}", "Debian: apt install util-linux"
+            ) from None
         theirs.close()
         status = process.wait()
         if status > 0 and not _arrived(ours):
