@@ -21,7 +21,7 @@ def machine() -> dict[str, str]:
     cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
     found = {
         "cpu": cpu,
-        "cpus": str(len(os.sched_getaffinity(0))),
+        "cpus": str(os.cpu_count()),
         "memory_bytes": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         "kernel": platform.release(),
         "os": _os_release(),
