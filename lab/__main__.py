@@ -209,7 +209,7 @@ def _rebuilt(options: argparse.Namespace) -> list[str]:
 def _bench_here(options: argparse.Namespace, talk: Console) -> int:
     from lab import bench
     from lab.progress import Terminal
-    from lab.run import settled
+    from lab.run import Bench, settled
     from lab.targets import DEFAULT, targets
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as cleanly as Ctrl-C
@@ -235,23 +235,23 @@ def _bench_here(options: argparse.Namespace, talk: Console) -> int:
         return 0
     begun = False
     try:
-        with Terminal(talk, prepared.plan, prepared.forecast.duration_s, len(done)) as watching:
-            loop = (
-                bench.go_on(prepared, run, target, watching)
-                if run is not None
-                else bench.begin(prepared, target, watching)
-            )
+        with bench.opened(prepared, run, target) as store:
             begun = True
-            with loop.store.locked():
-                loop.measure()
+            done = [sample for sample in store.samples() if settled(sample)]
+            with Terminal(talk, prepared.plan, prepared.forecast.duration_s, len(done)) as watching:
+                subject = bench.overflow_is_subject(prepared.variants.values())
+                Bench(target, prepared.variants, prepared.chosen, store, watching, subject).measure()
+            watching.account()
     except KeyboardInterrupt:
-        _say_resume(talk, prepared.record.id, "interrupted") if begun else talk.print("interrupted before it began")
-        return 1 if begun else 2
+        if not begun:
+            raise
+        _say_resume(talk, prepared.record.id, "interrupted")
+        return 1
     except LabError:
         if begun:
             _say_resume(talk, prepared.record.id, "stopped")
         raise
-    return _print_result(options, loop.store)
+    return _print_result(options, store)
 
 
 def _say_resume(talk: Console, run: str, what: str) -> None:

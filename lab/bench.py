@@ -6,7 +6,8 @@ import hashlib
 import json
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,13 +16,14 @@ from lab.errors import UsageError
 from lab.forecast import Forecast, forecast
 from lab.measurement import Chosen, load_of
 from lab.plan import Plan, arms_for, plan
-from lab.run import Bench, Observer, stale_blocks
+from lab.run import stale_blocks
 from lab.store import RunRecord, RunStore, VariantRecord
 from lab.sweeps import Point, load_sweep
 from lab.targets.base import Endpoint, Target
 from lab.variants import Variant, config_snippet, load_variant, reference_name
 
 SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
+QUEUE_SYSCTLS = ("net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog")
 PLACEHOLDER = Endpoint("http://192.0.2.1:80", "bench.lab.test")
 
 
@@ -93,22 +95,26 @@ def resume(name: str, target_named: str | None, targets: Mapping[str, Target]) -
     return Prepared(record, record.plan(), variants, chosen, forecast(record)), run
 
 
-def begin(prepared: Prepared, target: Target, observer: Observer) -> Bench:
-    """The new run's folder, and the loop over it."""
-    run = RunStore.create(
-        prepared.record,
-        {name: variant.manifests for name, variant in prepared.variants.items()},
-    )
-    return Bench(target, prepared.variants, prepared.chosen, run, observer)
+@contextmanager
+def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator[RunStore]:
+    """The run's folder, for this lab alone: a new one, or `run` with what was interrupted for too long marked to begin anew."""
+    if run is None:
+        run = RunStore.create(prepared.record, {name: variant.manifests for name, variant in prepared.variants.items()})
+        with run.locked():
+            yield run
+        return
+    with run.locked():
+        now = _facts(target)
+        run.clear_partial()
+        run.mark_interrupted(stale_blocks(run, now))
+        run.note_resumed(now)
+        yield run
 
 
-def go_on(prepared: Prepared, run: RunStore, target: Target, observer: Observer) -> Bench:
-    """The loop over an existing run. Blocks that were interrupted for too long are marked and begin anew."""
-    now = _facts(target)
-    run.clear_partial()
-    run.mark_interrupted(stale_blocks(run, now))
-    run.note_resumed(now)
-    return Bench(target, prepared.variants, prepared.chosen, run, observer)
+def overflow_is_subject(variants: Iterable[Variant]) -> bool:
+    """Whether a knob of the run sets an accept queue: then dropped connections are what is looked at, not a fault."""
+    checks = [check for variant in variants for check in variant.readback]
+    return any(check.kind == "backlog" or check.name in QUEUE_SYSCTLS for check in checks)
 
 
 def choose(point: Point) -> Chosen:
@@ -116,7 +122,9 @@ def choose(point: Point) -> Chosen:
     used, why = generators.choose(point.generator, load_of(point, PLACEHOLDER))
     installed = generators.find(used)
     assert installed is not None  # choose() has found it
-    return Chosen(used, installed.path, installed.version, point.generator if why else None)
+    if why is None:
+        return Chosen(used, installed.path, installed.version, None)
+    return Chosen(used, installed.path, installed.version, point.generator, (why,))
 
 
 def _record(

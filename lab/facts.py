@@ -1,7 +1,4 @@
-"""Facts of the machine and of the tools, as strings, so that two runs can be compared fact by fact.
-
-`volatile` ones may differ between two parts of a run without its being another machine.
-"""
+"""Facts of the machine and of the tools, as strings, so that two runs can be compared fact by fact."""
 
 from __future__ import annotations
 

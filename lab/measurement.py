@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -18,13 +16,13 @@ from lab import validity
 from lab.generators import Generator, Load, OutputError, Result
 from lab.histogram import Histogram
 from lab.plan import Slot
-from lab.process import GRACE_S, Ended, run_generator
+from lab.process import GRACE_S, Ended, run_generator, scratch
 from lab.readback import Reading
-from lab.sampler import Observation, Sampler
+from lab.sampler import RESIDUAL_NOISE, Observation, Sampler
 from lab.samples import Reason, Sample, Usage
 from lab.store import USAGE_SCHEMA, join_raw, now
 from lab.sweeps import Point
-from lab.targets.base import Endpoint, System, Target
+from lab.targets.base import Endpoint, Role, System, Target
 
 FETCH_TIMEOUT_S = 10.0
 
@@ -37,6 +35,7 @@ class Chosen:
     path: str
     version: str | None
     stand_in_for: str | None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,69 +59,47 @@ class Measuring:
     generation: int
     bring_up_s: float
     readings: Sequence[Reading]
+    overflow_is_subject: bool = False
 
     def once(self, attempt: int) -> Measurement:
         """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number."""
         point, generator = self.slot.point, self.chosen.generator
         endpoint = self.system.endpoint(point)
         load = load_of(point, endpoint)
-        blank = blank_sample(
-            self.target,
-            self.slot,
-            self.chosen,
-            self.generation,
-            attempt,
-            self.bring_up_s,
-        )
+        blank = blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, self.bring_up_s)
         blank = blank.model_copy(update={"argv": (self.chosen.path, *generator.argv(load)[1:])})
         if before := self._standing_faults() + canary(self.system, endpoint, point):
-            return Measurement(
-                blank.model_copy(update=_verdict(before)),
-                "",
-                {},
-                pl.DataFrame(schema=USAGE_SCHEMA),
-            )
+            return Measurement(blank.model_copy(update=_verdict(before)), "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
 
-        containers = self._containers()
-        with TemporaryDirectory(prefix="lab-") as scratch:
+        running = self._running()
+        with scratch() as folder:
             if point.warmup_s:
                 warm_up = replace(load, duration_s=max(1.0, point.warmup_s), requests=None)
-                run_generator(self.system, generator, self.chosen.path, warm_up, Path(scratch))
+                run_generator(self.system, generator, self.chosen.path, warm_up, folder)
             with Sampler(self._pids) as sampler:
-                ended = run_generator(self.system, generator, self.chosen.path, load, Path(scratch))
+                ended = run_generator(self.system, generator, self.chosen.path, load, folder)
         seen = sampler.observation()
+        seen = with_unexplained(seen, self._own_cpu_s(seen, ended.cpu_s))
 
         result, found = _parsed(generator, load, ended)
-        if self._containers() != containers:
-            found.append(
-                (
-                    Reason.PROXY_DIED,
-                    self.system.log_tail() or "a container ended during the sample",
-                )
-            )
-        proxy_core, generator_core = self._cores(seen, result)
+        if self._running() != running:
+            found.append((Reason.PROXY_DIED, self.system.log_tail() or "a process ended during the sample"))
+        cores = self._cores(seen, ended.cpu_s, result)
         limited_by = None
         if result is not None:
-            found += validity.faults(
-                point,
-                result,
-                seen,
-                generator_core or 0.0,
-                generator.calibration_s(load),
-            )
+            core = cores["generator"] or 0.0
+            found += validity.faults(point, result, seen, core, generator.calibration_s(load), self.overflow_is_subject)
             found += canary(self.system, endpoint, point)
-            limited_by = validity.limited_by(point, proxy_core, generator_core or 0.0)
-        cores = {
-            "proxy_core": proxy_core,
-            "generator_core": generator_core,
-            "limited_by": limited_by,
-        }
+            limited_by = validity.limited_by(point, cores["proxy"], core)
         sample = blank.model_copy(
             update={
                 **_verdict(found),
                 **reported(result),
                 **_observed(seen, ended),
-                **cores,
+                "notes": (*blank.notes, *(result.notes if result else ())),
+                "proxy_core": cores["proxy"],
+                "generator_core": cores["generator"],
+                "limited_by": limited_by,
             }
         )
         return Measurement(sample, join_raw(ended.stdout, ended.stderr), _histograms(result), seen.rows)
@@ -133,26 +110,50 @@ class Measuring:
         return faults + [(Reason.LIMIT_NOT_APPLIED, what) for what in self.system.unapplied()]
 
     def _pids(self) -> Mapping[str, list[int]]:
-        own = {"lab": [os.getpid()]}
-        return {role: self.system.processes(role) for role in ("proxy", "backend", "generator")} | own  # type: ignore[arg-type]
+        roles: tuple[Role, ...] = ("proxy", "backend", "generator")
+        return {"lab": [os.getpid()]} | {role: self.system.processes(role) for role in roles}
 
-    def _containers(self) -> tuple[dict[str, int], bool, bool]:
-        """What must be the same before and after: restarts, and whether each role runs at all."""
-        alive = (
-            bool(self.system.processes("proxy")),
-            bool(self.system.processes("backend")),
+    def _running(self) -> tuple[dict[str, int], set[int], set[int]]:
+        """What must be the same before and after: restarts, and every process of proxy and backend (a master respawns its workers)."""
+        return (
+            dict(self.system.restarts()),
+            set(self.system.processes("proxy")),
+            set(self.system.processes("backend")),
         )
-        return dict(self.system.restarts()), *alive
 
-    def _cores(self, seen: Observation, result: Result | None) -> tuple[float | None, float | None]:
-        """(least busy CPU of the proxy, busiest of the generator) over the generator's own run time."""
-        stretch = seen.elapsed_s / result.duration_s if result and result.duration_s else 1.0
-        busy = {cpu: min(1.0, share * stretch) for cpu, share in seen.busy.items()}
+    def _own_cpu_s(self, seen: Observation, generator_s: float) -> dict[int, float]:
+        """CPU → seconds of ours on it; a role on several CPUs is spread over them."""
+        used = {role: usage.cpu_s for role, usage in seen.usage.items()} | {"generator": generator_s}
+        own: dict[int, float] = {}
+        for role, cpus in self.target.cpus().items():
+            for cpu in cpus:
+                own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) / len(cpus)
+        return own
+
+    def _cores(self, seen: Observation, generator_s: float, result: Result | None) -> dict[str, float | None]:
+        """How busy a role's CPUs were while the generator ran: the proxy's least busy one, the generator's busiest.
+
+        Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
+        """
+        span_s = min(seen.elapsed_s, result.duration_s) if result and result.duration_s else seen.elapsed_s
+        own = self._own_cpu_s(seen, generator_s)
+        busy = {
+            cpu: min(1.0, max(share * seen.elapsed_s, own.get(cpu, 0.0)) / span_s) for cpu, share in seen.busy.items()
+        }
         cpus = self.target.cpus()
-        proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy]
+        proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and self.system.processes("proxy")]
         generator = [busy[cpu] for cpu in cpus.get("generator", ()) if cpu in busy]
-        has_proxy = bool(self.system.processes("proxy"))
-        return min(proxy) if proxy and has_proxy else None, max(generator) if generator else None
+        return {"proxy": min(proxy, default=None), "generator": max(generator, default=None)}
+
+
+def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
+    """Work on our CPUs that none of our processes did, beyond what clock ticks get wrong, is somebody else's.
+
+    It catches what no process list shows: processes in other containers, or ones that nobody waited for.
+    """
+    residual = [seen.busy[cpu] - own_s / seen.elapsed_s for cpu, own_s in own_cpu_s.items() if cpu in seen.busy]
+    unexplained = sum(share for share in residual if share > RESIDUAL_NOISE)
+    return replace(seen, others=max(seen.others or 0.0, unexplained)) if unexplained else seen
 
 
 def load_of(point: Point, endpoint: Endpoint) -> Load:
@@ -218,6 +219,8 @@ def blank_sample(
         generator=chosen.generator.name,
         generator_version=chosen.version,
         stand_in_for=chosen.stand_in_for,
+        latency_from=chosen.generator.latency_from,
+        notes=chosen.notes,
         argv=(),
         started_at=now(),
         bring_up_s=bring_up_s,

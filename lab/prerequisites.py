@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from lab import generators, store
+from lab.targets.local import target as local
 
 Need = Literal["local", "kind", "remote", "optional"]
 LOCAL: tuple[Need, ...] = ("local",)
@@ -79,6 +80,9 @@ TOOLS = (
     Tool("kubeconform", ["-v"], (0, 6), OPTIONAL, "just validate"),
 )
 
+# What else the local target runs: any version will do.
+LOCAL_TOOLS = tuple(name for name in local.TOOLS if name not in {tool.name for tool in TOOLS})
+
 # Everything the local target does to a kernel, in the order it does it; each line printed is one thing that worked.
 STEPS = ("namespaces", "veth", "sysctls", "tbf")
 NAMESPACES = """
@@ -104,6 +108,7 @@ def checks() -> list[Finding]:
         _cgroup,
         _disk,
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[:7]),
+        _local_tools,
         _generators,
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[7:9]),
         _docker,
@@ -251,6 +256,11 @@ def check_tool(tool: Tool) -> Finding:
     new_enough = tuple(map(int, version[0].split("."))) >= tool.minimum
     found = version[0] if new_enough else f"{version[0]}, at least {at_least} wanted"
     return Finding(tool.name, tool.needed_by, new_enough, found, tool.remedy)
+
+
+def _local_tools() -> list[Finding]:
+    found = [(name, shutil.which(name)) for name in LOCAL_TOOLS]
+    return [Finding(name, LOCAL, path is not None, path or "not on PATH", local.PACKAGES) for name, path in found]
 
 
 def _generators() -> list[Finding]:

@@ -8,19 +8,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
 
+from lab.files import own_faults, writing
 from lab.generators import Generator, Load
-from lab.store import writing
 from lab.targets.base import System, Target
 from lab.variants import Variant
 
 GRACE_S = 15.0  # what a generator may take beyond its planned time before it counts as hung
 POLL_S = 0.02
 NOT_STARTED = 127  # as a shell reports it
+OUTPUT_LIMIT_BYTES = 128 * 2**20
+"""Of each of stdout and stderr. The longest honest outputs are hey's million latencies (10 MB) and oha's rows: 75 bytes
+for each request, so 60 s at 28,000 requests per second, beyond what oha gives on the machines this is for. The local
+target holds it in memory (tmpfs), hence no more."""
+KEPT_BYTES = 64 * 2**10  # of output beyond the limit: enough to see what it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +42,71 @@ class Ended:
     hung: bool
 
 
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for a while, where TMPDIR says (the local target: in its own /run, which goes with it, however it ends).
+
+    StoreError when it cannot be made; whoever writes into it says `writing(…, "TMPDIR")`.
+    """
+    place = Path(os.environ.get("TMPDIR") or "/tmp")
+    with writing(place, "TMPDIR"):
+        folder = TemporaryDirectory(prefix="lab-", dir=place, ignore_cleanup_errors=True)
+    with folder as name:
+        yield Path(name)
+
+
 def run_generator(system: System, generator: Generator, path: str, load: Load, scratch: Path) -> Ended:
     """Start it in the client's place, wait for its planned time and a grace, collect what it said and used.
 
-    `path` takes the place of argv[0]. One that cannot be started, crashes or hangs is an `Ended` like any other; only the lab's own faults are raised.
+    `path` takes the place of argv[0]. One that cannot be started, crashes, hangs or says too much is an `Ended` like
+    any other; only the lab's own faults are raised.
     """
-    out, err = scratch / "stdout", scratch / "stderr"
-    with writing(scratch):
-        for name, text in generator.files(load).items():
-            (scratch / name).write_text(text)
-    deadline = time.monotonic() + load.duration_s + GRACE_S
-    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+    with ExitStack() as opened:
+        with writing(scratch, "TMPDIR"):
+            for name, text in generator.files(load).items():
+                (scratch / name).write_text(text)
+            stdout = opened.enter_context(open(scratch / "stdout", "w+b"))
+            stderr = opened.enter_context(open(scratch / "stderr", "w+b"))
+        deadline = time.monotonic() + load.duration_s + GRACE_S
         try:
-            process = system.popen([path, *generator.argv(load)[1:]], scratch, stdout, stderr)
+            with own_faults(path):
+                process = system.popen([path, *generator.argv(load)[1:]], scratch, stdout, stderr)
         except OSError as error:
-            return Ended(
-                "",
-                f"{path} cannot be started: {error}",
-                NOT_STARTED,
-                0.0,
-                0,
-                False,
-            )
+            return Ended("", f"{path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
         try:
+            _limit_output(process)
             hung, status, used = _wait(process, deadline)
         except BaseException:
             _kill(process)
             raise
+        _signal(process)  # what it left behind would go on writing
+        said, complained, status = _output(stdout, stderr, status)
     return Ended(
-        stdout=out.read_text(errors="surrogateescape"),
-        stderr=err.read_text(errors="surrogateescape"),
+        stdout=said,
+        stderr=complained,
         exit_status=status,
         cpu_s=used.ru_utime + used.ru_stime,
         rss_bytes=used.ru_maxrss * 1024,
         hung=hung,
     )
+
+
+def _limit_output(process: subprocess.Popen[bytes]) -> None:
+    """No file that it or its children write grows beyond the limit: the kernel ends who tries (SIGXFSZ)."""
+    with suppress(ProcessLookupError):  # it may have ended already
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (OUTPUT_LIMIT_BYTES, OUTPUT_LIMIT_BYTES))
+
+
+def _output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str, int]:
+    """(stdout, stderr, exit status). Of output that was cut only the beginning is kept, and the status is never 0."""
+    both = {"stdout": stdout.fileno(), "stderr": stderr.fileno()}
+    cut = [name for name, file in both.items() if os.fstat(file).st_size >= OUTPUT_LIMIT_BYTES]
+    size = KEPT_BYTES if cut else OUTPUT_LIMIT_BYTES
+    said, complained = (os.pread(file, size, 0).decode("utf-8", "surrogateescape") for file in both.values())
+    if not cut:
+        return said, complained, status
+    note = f"the lab allows {OUTPUT_LIMIT_BYTES / 2**20:g} MiB of {' and '.join(cut)}: more was cut off\n"
+    return said, note + complained, status or -signal.SIGXFSZ
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[bool, int, resource.struct_rusage]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from lab.errors import LabError
@@ -13,7 +14,7 @@ from lab.histogram import Histogram
 from lab.plan import Plan, Slot
 from lab.readback import Reading
 from lab.samples import Sample
-from lab.units import format_rate, format_seconds
+from lab.units import format_duration, format_rate, format_seconds
 
 
 class Terminal:
@@ -33,8 +34,11 @@ class Terminal:
             console=console,
             disable=not console.is_terminal,
             transient=True,
+            refresh_per_second=2,  # it shares the generator's CPU
         )
         self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
+        self._bring_ups_s: list[float] = []
+        self._measured_s = 0.0
         self._start_done, self._done, self._began = done, done, time.monotonic()
 
     def __enter__(self) -> Terminal:
@@ -49,9 +53,10 @@ class Terminal:
         self._show(f"block {slot.block}/{self._blocks}  {slot.arm.name}  coming up")
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
+        self._bring_ups_s.append(took_s)
         for reading in readings:
             if not reading.ok:
-                self._line(f"[red]not applied[/]  {slot.arm.name}: {reading}")
+                self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
 
     def measuring(self, slot: Slot, attempt: int) -> None:
         again = f"  again ({attempt})" if attempt > 1 else ""
@@ -60,6 +65,8 @@ class Terminal:
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         if last:
             self._done += 1
+        if sample.requests is not None:
+            self._measured_s += sample.point.warmup_s + sample.point.duration_s
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
         head = f"{block:>5}  {slot.arm.name:<{self._width}}  {slot.point.name:<{self._point_width}}"
         rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
@@ -71,11 +78,11 @@ class Terminal:
             verdict += " [yellow]measuring again[/]"
         self._line(f"{head}  {rate:>14}  {p99:<12}  {cpu:>13}  {verdict}")
         if not sample.valid:
-            self._line(f"       [dim]{sample.detail.splitlines()[0] if sample.detail else ''}[/]")
+            self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
         self._progress.update(self._task, completed=self._done)
 
     def failed(self, slot: Slot, error: LabError) -> None:
-        self._line(f"[red]{slot.arm.name} did not come up[/] {error}")
+        self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
@@ -89,3 +96,12 @@ class Terminal:
             planned_s = spent_s
         minutes, seconds = divmod(int(planned_s), 60)
         self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
+
+    def account(self) -> None:
+        """How the time was spent: measuring (warm-up included), bringing up, and the lab's own."""
+        total_s, up_s = time.monotonic() - self._began, sum(self._bring_ups_s)
+        own_s = max(0.0, total_s - up_s - self._measured_s)
+        share = f" ({own_s / self._measured_s:.1%} of measuring)" if self._measured_s else ""
+        ups = f"{len(self._bring_ups_s)} bring-ups {format_duration(up_s)}"
+        spent = f"measuring {format_duration(self._measured_s)}, {ups}, the lab itself {format_duration(own_s)}{share}"
+        self._line(f"\n[dim]{spent}[/]\n")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from typing import Any
 
 import crossplane
 
+from lab.files import own_faults
+from lab.process import scratch
 from lab.targets.base import System
 from lab.variants import Check
 
@@ -67,11 +68,15 @@ class UnreadableError(Exception):
 
 
 def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:
-    """One reading per check, in their order. Never raises for what it finds, or fails to find, in the system."""
+    """One reading per check, in their order. Never raises for what it finds, or fails to find, in the system.
+
+    StoreError when this machine lacks what the asking takes (space, descriptors, memory): the knob is not to blame.
+    """
     readings = []
     for check in checks:
         try:
-            readings.append(_READERS[check.kind](system, check))
+            with own_faults("read-back"):
+                readings.append(_READERS[check.kind](system, check))
         except UnreadableError as error:
             readings.append(Reading(check, "unreadable", ok=False, detail=str(error)))
         except (ValueError, LookupError, StopIteration, OSError) as error:  # garbage in the answer
@@ -196,8 +201,8 @@ def dump(text: str) -> dict[str, str]:
 def directives(files: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]:
     """(context, directive, arguments) in order, includes followed; a context is the blocks' names, such as `http/server`."""
     main = next(iter(files))
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
-        parsed = {name: _parse(Path(folder) / str(number), text) for number, (name, text) in enumerate(files.items())}
+    with scratch() as folder:
+        parsed = {name: _parse(folder / str(number), text) for number, (name, text) in enumerate(files.items())}
     yield from _walk(parsed[main], "", parsed, posixpath.dirname(main))
 
 

@@ -29,7 +29,10 @@ def parts() -> Mapping[str, Callable[[], str]]:
 
 
 def _reasons() -> str:
-    return ", ".join(f"`{reason}`" for reason in Reason) + "\n"
+    """Every reason with its meaning, in the order in which they apply."""
+    again = " Measured again, up to twice."
+    rows = [f"| `{reason}` | {reason.meaning}{again if reason.environmental else ''} |" for reason in Reason]
+    return "\n".join(["| reason | meaning |", "| --- | --- |", *rows]) + "\n"
 
 
 def rendered(text: str) -> str:
@@ -48,13 +51,22 @@ def rendered(text: str) -> str:
 
 
 def stale(path: Path) -> list[str]:
-    """Names of parts that differ from what would be generated, or are not in the file."""
+    """Names of parts that differ from what would be generated, or are not in the file; the picture by its file's."""
+    return stale_parts(path) + stale_picture()
+
+
+def stale_parts(path: Path) -> list[str]:
+    """The text's part of `stale`."""
     text = path.read_text()
     fresh = rendered(text)
     present = {match["name"]: match[0] for match in PART.finditer(text)}
     now = {match["name"]: match[0] for match in PART.finditer(fresh)}
-    old = [name for name in parts() if present.get(name) is None or present[name] != now[name]]
-    return old if PICTURE.is_file() and PICTURE.read_text() == picture() else [*old, PICTURE.name]
+    return [name for name in parts() if present.get(name) is None or present[name] != now[name]]
+
+
+def stale_picture() -> list[str]:
+    """The picture's part of `stale`."""
+    return [] if PICTURE.is_file() and PICTURE.read_text() == picture() else [PICTURE.name]
 
 
 def write(path: Path) -> None:

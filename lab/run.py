@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Protocol
@@ -24,6 +24,7 @@ from lab.variants import Variant
 
 ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
 STALE_BLOCK = timedelta(minutes=10)
+Cell = tuple[int, str, str]
 
 
 class Observer(Protocol):
@@ -45,22 +46,21 @@ class Bench:
     chosen: Mapping[str, Chosen]
     store: RunStore
     observer: Observer
+    overflow_is_subject: bool = False
+    _attempts: dict[Cell, int] = field(default_factory=dict[Cell, int])
+    _settled: set[Cell] = field(default_factory=set[Cell])
 
     def measure(self) -> None:
-        done = self.store.samples()
-        tried = {
-            slot: [s for s in done if cell(s) == cell(slot) and counts(s)] for slot in self.store.record.plan().slots
-        }
-        pending = [slot for slot, samples in tried.items() if not any(settled(s) for s in samples)]
+        """Everything the plan holds and the store does not: complete samples are kept, whoever measured them."""
+        samples = self.store.samples()
+        for sample in samples:
+            self._note(sample)
+        pending = [slot for slot in self.store.record.plan().slots if cell(slot) not in self._settled]
         for (block, _), group in groupby(pending, key=lambda slot: (slot.block, slot.arm.name)):
-            generation = 1 + max(
-                (s.generation for s in done if s.block == block and not counts(s)),
-                default=-1,
-            )
-            self._measure_arm({slot: len(tried[slot]) for slot in group}, generation)
+            begun = [sample.generation for sample in samples if sample.block == block and not counts(sample)]
+            self._measure_arm(list(group), 1 + max(begun, default=-1))
 
-    def _measure_arm(self, tried: Mapping[Slot, int], generation: int) -> None:
-        slots = list(tried)
+    def _measure_arm(self, slots: Sequence[Slot], generation: int) -> None:
         first = slots[0]
         variant = self.variants[first.arm.variant]
         self.observer.bringing_up(first)
@@ -69,47 +69,45 @@ class Bench:
             with self.target.up(variant) as system:
                 took_s = time.monotonic() - began
                 readings = read_back(system, variant.readback)
-                self.store.write_readback(
-                    first.block,
-                    first.arm.name,
-                    generation,
-                    [reading.as_json() for reading in readings],
-                )
+                found = [reading.as_json() for reading in readings]
+                self.store.write_readback(first.block, first.arm.name, generation, found)
                 self.observer.brought_up(first, took_s, readings)
                 for slot in slots:
-                    chosen = self.chosen[slot.point.name]
-                    measuring = Measuring(self.target, system, slot, chosen, generation, took_s, readings)
-                    self._until_settled(measuring, tried[slot])
+                    chosen, subject = self.chosen[slot.point.name], self.overflow_is_subject
+                    self._until_settled(
+                        Measuring(self.target, system, slot, chosen, generation, took_s, readings, subject)
+                    )
         except StoreError:
             raise  # what cannot be recorded must not be measured
         except LabError as error:
             self.observer.failed(first, error)
-            stored = {cell(sample) for sample in self.store.samples() if settled(sample)}
             for slot in slots:
-                if cell(slot) not in stored:
-                    blank = blank_sample(
-                        self.target,
-                        slot,
-                        self.chosen[slot.point.name],
-                        generation,
-                        tried[slot] + 1,
-                        None,
-                    )
+                if cell(slot) not in self._settled:
+                    attempt = self._attempts.get(cell(slot), 0) + 1
+                    chosen = self.chosen[slot.point.name]
+                    blank = blank_sample(self.target, slot, chosen, generation, attempt, None)
                     self._keep(slot, not_measured(blank, error))
 
-    def _until_settled(self, measuring: Measuring, tried: int) -> None:
-        for attempt in range(tried + 1, ATTEMPTS + 1):
+    def _until_settled(self, measuring: Measuring) -> None:
+        for attempt in range(self._attempts.get(cell(measuring.slot), 0) + 1, ATTEMPTS + 1):
             self.observer.measuring(measuring.slot, attempt)
             if settled(self._keep(measuring.slot, measuring.once(attempt))):
                 return
 
     def _keep(self, slot: Slot, made: Measurement) -> Sample:
         self.store.write_sample(made.sample, made.raw, made.histograms, made.usage)
+        self._note(made.sample)
         self.observer.measured(slot, made.sample, made.histograms.get("latency"), settled(made.sample))
         return made.sample
 
+    def _note(self, sample: Sample) -> None:
+        if counts(sample):
+            self._attempts[cell(sample)] = max(sample.attempt, self._attempts.get(cell(sample), 0))
+        if settled(sample):
+            self._settled.add(cell(sample))
 
-def cell(of: Slot | Sample) -> tuple[int, str, str]:
+
+def cell(of: Slot | Sample) -> Cell:
     """(block, arm, point): what is measured once."""
     arm = of.arm if isinstance(of.arm, str) else of.arm.name
     return of.block, arm, of.point.name
@@ -140,7 +138,13 @@ def stale_blocks(store: RunStore, facts: Mapping[str, str]) -> list[Sample]:
         planned = {cell(slot) for slot in record.plan().slots if slot.block == block}
         if planned <= {cell(sample) for sample in mine if settled(sample)}:
             continue
-        ended = max(datetime.fromisoformat(s.started_at) + timedelta(seconds=s.duration_s or 0) for s in mine)
+        ended = max(ended_at(sample) for sample in mine)
         if changed or datetime.now(UTC) - ended > STALE_BLOCK:
             found += mine
     return found
+
+
+def ended_at(sample: Sample) -> datetime:
+    """When its measuring was over, about."""
+    took_s = sample.point.warmup_s + (sample.duration_s or 0.0)
+    return datetime.fromisoformat(sample.started_at) + timedelta(seconds=took_s)

@@ -3,7 +3,8 @@
 Process times come from the scheduler's nanosecond clock (/proc/PID/task/*/schedstat) where the kernel keeps it,
 else from clock ticks. Other people's processes are read from the host's /proc, which the lab hands
 into its namespaces as an open folder (`host_proc`); kernel threads are not counted as theirs,
-because they carry the packets of the load itself.
+because they carry the packets of the load itself. A process that ends hands its CPU time to the parent that waits
+for it, so the sum over all processes and their ended children misses none that somebody waited for.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -23,6 +26,8 @@ from lab.store import USAGE_SCHEMA
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KTHREADD = 2
+RESIDUAL_NOISE = 0.15
+"""Busy fraction of a CPU that the clock ticks may wrongly see beside our own processes (measured: up to 0.11 on a quiet machine)."""
 COUNTED = {
     ("TcpExt", "ListenOverflows"),
     ("TcpExt", "ListenDrops"),
@@ -59,7 +64,10 @@ class CpuTimes:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible)."""
+    """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible).
+
+    `busy` counts every clock tick that found the CPU at work, for whomever.
+    """
 
     elapsed_s: float
     usage: Mapping[str, Usage]
@@ -76,7 +84,7 @@ class _Snapshot:
     wall_s: float
     monotonic_s: float
     cpus: Mapping[int, CpuTimes]
-    others: Mapping[int, float] | None
+    others_s: float | None
     counters: Mapping[str, int]
 
 
@@ -91,6 +99,7 @@ class Sampler:
     processes: Processes
     interval_s: float = 1.0
     _first: dict[tuple[str, int], float] = field(default_factory=dict)
+    _peak_bytes: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     _last: dict[tuple[str, int], ProcessTimes] = field(default_factory=dict)
     _rows: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     _ends: list[_Snapshot] = field(default_factory=list)
@@ -125,17 +134,17 @@ class Sampler:
                 if seen is not None:
                     self._first.setdefault((role, pid), seen.cpu_s if first else 0.0)
                     self._last[role, pid] = seen
+                    self._peak_bytes[role, pid] = max(seen.rss_bytes, self._peak_bytes.get((role, pid), 0))
                     self._rows.append((at, role, pid, *astuple(seen)))
 
     def _snapshot(self) -> _Snapshot:
-        counters = {
-            f"{role}/{name}": value
-            for role, pids in self.processes().items()
-            if role in ("proxy", "backend") and pids
-            for name, value in network_counters(pids[0]).items()
-        }
-        counters |= conntrack_counters()
-        return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes(), counters)
+        counters: dict[str, int] = {}
+        for role, pids in self.processes().items():
+            if role in ("proxy", "backend"):
+                for pid in _one_per_network(pids):
+                    for name, value in network_counters(pid).items():
+                        counters[f"{role}/{name}"] = counters.get(f"{role}/{name}", 0) + value
+        return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:
         start, end = self._ends
@@ -145,7 +154,7 @@ class Sampler:
             mine = [key for key in self._last if key[0] == role]
             usage[role] = Usage(
                 cpu_s=sum(self._last[key].cpu_s - self._first[key] for key in mine),
-                rss_bytes=sum(self._last[key].rss_bytes for key in mine),
+                rss_bytes=sum(self._peak_bytes[key] for key in mine),
                 processes=len(mine),
             )
         spans = {
@@ -158,9 +167,8 @@ class Sampler:
             if (was := start.cpus.get(cpu))
         }
         others = None
-        if start.others is not None and end.others is not None:
-            used = sum(max(0.0, cpu_s - start.others.get(pid, 0.0)) for pid, cpu_s in end.others.items())
-            others = used / elapsed_s
+        if start.others_s is not None and end.others_s is not None:
+            others = max(0.0, end.others_s - start.others_s) / elapsed_s
         return Observation(
             elapsed_s=elapsed_s,
             usage=usage,
@@ -224,14 +232,15 @@ def cpu_times() -> Mapping[int, CpuTimes]:
     return found
 
 
-def other_processes() -> Mapping[int, float] | None:
-    """CPU seconds of every process on the host that is neither the lab's nor a kernel thread; None if hidden.
+def other_processes_s() -> float | None:
+    """CPU seconds so far of every process on the host that is neither the lab's nor a kernel thread; None if hidden.
 
-    The lab's own are the descendants of the process that `LAB_OUTER_PID` names.
+    Ended children that were waited for are in it. The lab's own are the descendants of the process `LAB_OUTER_PID`.
     """
     handle = os.environ.get(HOST_PROC)
     proc, own = (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
-    parents, cpu_s = {}, {}
+    parents: dict[int, int] = {}
+    used_s: dict[int, float] = {}
     for pid in _pids(proc):
         try:
             with open(f"{proc}/{pid}/stat", "rb") as stat:
@@ -239,7 +248,7 @@ def other_processes() -> Mapping[int, float] | None:
         except OSError:
             continue
         parents[pid] = int(fields[1])
-        cpu_s[pid] = (int(fields[11]) + int(fields[12])) * TICK_S
+        used_s[pid] = sum(int(ticks) for ticks in fields[11:15]) * TICK_S  # own and waited-for children's
     if own not in parents:
         return None
 
@@ -250,39 +259,41 @@ def other_processes() -> Mapping[int, float] | None:
             pid = parents.get(pid, 0)
         return False
 
-    return {pid: used for pid, used in cpu_s.items() if not ours(pid)}
+    return sum(used for pid, used in used_s.items() if not ours(pid))
 
 
 def _pids(proc: str) -> Iterator[int]:
     return (int(name) for name in os.listdir(proc) if name.isdigit())
 
 
+def _one_per_network(pids: Sequence[int]) -> list[int]:
+    """One process of each network namespace among them."""
+    found: dict[int, int] = {}
+    for pid in pids:
+        with suppress(OSError):  # it ended while we looked
+            found.setdefault(Path(f"/proc/{pid}/ns/net").stat().st_ino, pid)
+    return list(found.values())
+
+
 def network_counters(pid: int) -> Mapping[str, int]:
-    """TCP counters of the network namespace that a process lives in."""
+    """TCP and connection-tracking counters of the network namespace that a process lives in."""
     found = {}
     for name in ("netstat", "snmp"):
-        try:
-            with open(f"/proc/{pid}/net/{name}") as handle:
-                lines = handle.read().splitlines()
-        except OSError:
-            continue
+        lines = _lines(f"/proc/{pid}/net/{name}")
         for head, values in zip(lines[::2], lines[1::2], strict=False):
             group, *names = head.split()
             counts = dict(zip(names, values.split()[1:], strict=False))
             found |= {key: int(counts[key]) for table, key in COUNTED if table == group.rstrip(":") and key in counts}
+    head, *rows = _lines(f"/proc/{pid}/net/stat/nf_conntrack") or [""]
+    columns = head.split()
+    for name in {"drop", "early_drop"} & set(columns):
+        found[f"conntrack_{name}"] = sum(int(row.split()[columns.index(name)], 16) for row in rows)
     return found
 
 
-def conntrack_counters() -> Mapping[str, int]:
-    """Packets that connection tracking dropped, where it is loaded."""
+def _lines(path: str) -> list[str]:
     try:
-        with open("/proc/net/stat/nf_conntrack") as handle:
-            head, *rows = handle.read().splitlines()
+        with open(path) as handle:
+            return handle.read().splitlines()
     except OSError:
-        return {}
-    columns = head.split()
-    return {
-        f"conntrack/{name}": sum(int(row.split()[columns.index(name)], 16) for row in rows)
-        for name in ("drop", "early_drop")
-        if name in columns
-    }
+        return []

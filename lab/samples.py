@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,27 +20,35 @@ class Reason(StrEnum):
     The machine's doing stands before what it may have caused (a rate that was not reached).
     """
 
-    BRING_UP_FAILED = "bring-up-failed"  # the system never answered; nothing was measured
-    KNOB_NOT_APPLIED = "knob-not-applied"  # a read-back found another value than the variant sets
-    LIMIT_NOT_APPLIED = "limit-not-applied"  # the manifests ask for something this target did not apply
-    WRONG_BACKEND = "wrong-backend"  # the canary did not get the backend's own bytes back
-    PROXY_DIED = "proxy-died"  # a container ended or was restarted during the sample
-    GENERATOR_FAILED = "generator-failed"  # it crashed or refused
-    GENERATOR_HUNG = "generator-hung"  # it did not end in time and was killed
-    GENERATOR_OUTPUT = "generator-output"  # it printed something that is not its output
-    TOO_SHORT = "too-short"  # no longer than the generator's calibration, or nothing recorded
-    NON_2XX = "non-2xx"
-    ERRORS = "errors"  # refused, reset or timed-out requests
-    WRONG_SIZE = "wrong-size"  # bytes per response are not those of the page
-    CLOCK_STEP = "clock-step"  # the wall clock jumped during the sample
-    STEAL = "steal"  # the hypervisor took 1 % or more of the CPU time
-    OTHER_PROCESSES = "other-processes"  # processes that are not the lab's used 5 % of a core or more
-    DROPPED = "dropped"  # requests were due and never sent
-    RATE_NOT_ACHIEVED = "rate-not-achieved"  # below 0.99 of the offered rate
-    GENERATOR_SATURATED = "generator-saturated"  # open loop with the generator at 80 % of its core or more
-    LISTEN_OVERFLOW = "listen-overflow"  # the kernel dropped connections at a full accept queue
-    CONNTRACK_OVERFLOW = "conntrack-overflow"
-    BLOCK_INTERRUPTED = "block-interrupted"  # its block was measured again whole after an interruption
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    BRING_UP_FAILED = "bring-up-failed", "The system never answered; nothing was measured."
+    KNOB_NOT_APPLIED = "knob-not-applied", "A read-back found another value than the variant sets."
+    LIMIT_NOT_APPLIED = "limit-not-applied", "The manifests ask for something that this target did not apply."
+    WRONG_BACKEND = "wrong-backend", "The canary, one request before and after, did not bring the backend's own bytes."
+    PROXY_DIED = "proxy-died", "A container ended or was restarted during the sample."
+    GENERATOR_FAILED = "generator-failed", "The load generator crashed or refused to run."
+    GENERATOR_HUNG = "generator-hung", "The load generator did not end in time and was killed."
+    GENERATOR_OUTPUT = "generator-output", "The load generator ended well and printed something that is not its output."
+    TOO_SHORT = "too-short", "It lasted no longer than the generator's calibration, or nothing was recorded."
+    NON_2XX = "non-2xx", "Some responses had a status other than 2xx."
+    ERRORS = "errors", "Some requests were refused, reset, timed out or got no usable answer."
+    WRONG_SIZE = "wrong-size", "The bytes per response are not those of the page."
+    CLOCK_STEP = "clock-step", "The wall clock jumped during the sample."
+    STEAL = "steal", "The hypervisor took 1 % or more of the CPU time."
+    OTHER_PROCESSES = "other-processes", "What is not the lab's used 5 % of a core or more."
+    DROPPED = "dropped", "Requests were due and never sent."
+    RATE_NOT_ACHIEVED = "rate-not-achieved", "The achieved rate was below 99 % of the offered one."
+    GENERATOR_SATURATED = "generator-saturated", "At a given rate the generator's CPU was 80 % busy or more."
+    LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
+    CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
+    BLOCK_INTERRUPTED = "block-interrupted", "After an interruption its block was measured again as a whole."
 
     @property
     def environmental(self) -> bool:
@@ -81,6 +89,8 @@ class Sample(BaseModel):
         default=None, description="the generator the sweep asked for, where another stood in"
     )
     argv: tuple[str, ...]
+    latency_from: Literal["due", "sent"] = Field(description="what latencies are counted from")
+    notes: tuple[str, ...] = Field(default=(), description="what the generator's numbers leave out or cannot tell")
     started_at: str = Field(description="UTC, ISO 8601")
     bring_up_s: float | None = Field(description="how long this arm took to come up in this block")
     offered_rps: float | None = Field(description="null = closed loop")
@@ -97,7 +107,9 @@ class Sample(BaseModel):
     generator_core: float | None = Field(default=None, description="busiest CPU of the generator: busy fraction")
     proxy_core: float | None = Field(default=None, description="least busy CPU of the proxy: busy fraction")
     steal: float | None = Field(default=None, description="fraction of all CPU time taken by the hypervisor")
-    others: float | None = Field(default=None, description="cores used by processes that are not the lab's")
+    others: float | None = Field(
+        default=None, description="cores used by what is not the lab's (processes, or clock ticks nobody of ours explains)"
+    )
     counters: dict[str, int] = Field(default_factory=dict, description="kernel counters' increase, by role/name")
     limited_by: Literal["proxy", "generator"] | None = Field(
         default=None,

@@ -4,38 +4,159 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
+
+import polars as pl
 
 from lab.errors import UsageError
+from lab.knobs import Check
+from lab.plan import Arm
 from lab.samples import Reason, Sample
 from lab.store import USAGE_SCHEMA, RunRecord
+from lab.summary import QUANTILES, Effect
 from lab.sweeps import Sweep
 from lab.variants import annotation_schema
+from lab.verdicts import Verdict
 
 FOLDER = Path(__file__).parent / "schema"
+DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+HISTOGRAM_SCHEMA = {
+    "series": pl.String,
+    "bucket": pl.Int64,
+    "low_s": pl.Float64,
+    "high_s": pl.Float64,
+    "count": pl.Int64,
+}
+"""Columns of hist.parquet: one row per bucket that is not empty."""
+
+TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
+COUNT = {"type": "integer", "minimum": 0}
+TEXTS = {"type": "array", "items": TEXT}
 
 
 def schemas() -> dict[str, Any]:
-    """File stem → schema: `annotations`, `sweep`, `sample`, `run`, `reasons`, `usage`."""
-    reasons = {
-        "enum": [reason.value for reason in Reason],
-        "description": "in order: the first that applies is the sample's reason",
-    }
+    """File stem → schema of what is read (`annotations`, `sweep`), recorded (`run`, `sample`, …) or printed (`result`)."""
     return {
         "annotations": annotation_schema(),
         "sweep": Sweep.model_json_schema(),
         "sample": Sample.model_json_schema(),
         "run": RunRecord.model_json_schema(),
-        "reasons": {
-            "title": "Reasons that make a sample invalid",
-            "type": "string",
-            **reasons,
+        "reasons": _reasons(),
+        "readback": _readback(),
+        "result": _result(),
+        "histogram": {
+            "title": "Columns of hist.parquet",
+            "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"
+            " generator knows that) or service (from when it was sent); low_s and high_s are the bucket's ends",
+            "columns": {name: str(kind()) for name, kind in HISTOGRAM_SCHEMA.items()},
         },
         "usage": {
             "title": "Columns of usage.parquet",
             "columns": {name: str(kind) for name, kind in USAGE_SCHEMA.items()},
         },
     }
+
+
+def _reasons() -> dict[str, Any]:
+    return {
+        **DIALECT,
+        "title": "Reasons that make a sample invalid",
+        "description": "in order: the first that applies is the sample's reason; environmental ones are measured again",
+        "oneOf": [{"const": reason.value, "description": reason.meaning} for reason in Reason],
+        "environmental": [reason.value for reason in Reason if reason.environmental],
+    }
+
+
+def _readback() -> dict[str, Any]:
+    """As `Reading.as_json` writes it: a check's keys are left out, never null."""
+    check = Check.model_json_schema()
+    keys = {name: _not_null(schema) for name, schema in check["properties"].items()}
+    found = {
+        "observed": TEXT | {"description": "what the running system has; or `absent`, `unreadable`"},
+        "ok": FLAG,
+        "detail": TEXT | {"description": "why it is not ok, in words"},
+    }
+    reading = _object(keys | found, optional=("name", "context", "port", "process"))
+    title = "readback/bBB-ARM.json: what was found after one bring-up, one entry per check"
+    return {**DIALECT, "title": title, "type": "array", "items": reading | {"description": check["description"]}}
+
+
+def _result() -> dict[str, Any]:
+    """As `tables.as_json` makes it."""
+    ratio = _or_null(NUMBER | {"exclusiveMinimum": 0})
+    counts = {"type": "object", "additionalProperties": COUNT}
+    effect = {
+        "metric": TEXT,
+        "against": TEXT | {"description": "the baseline's arm"},
+        "primary": FLAG | {"description": "only the primary metric may claim"},
+        "judgement": _enum(Effect, "judgement"),
+        "blocks": COUNT,
+        "ratio": ratio | {"description": "arm / baseline"},
+        **dict.fromkeys(("ratio_low", "ratio_high"), ratio | {"description": "95 % interval; null below six blocks"}),
+        **dict.fromkeys(("p_value", "holm_p_value"), _or_null(NUMBER | {"minimum": 0, "maximum": 1})),
+        "floor_ratio": ratio | {"description": "what A/A leaves open; null below six blocks"},
+        **dict.fromkeys(("hodges_lehmann_ratio", "hodges_lehmann_low", "hodges_lehmann_high"), ratio),
+        "notes": TEXTS,
+    }
+    row = {
+        **dict.fromkeys(("arm", "variant"), TEXT),
+        "role": _enum(Arm, "role"),
+        "baseline": _or_null(TEXT),
+        "point": TEXT,
+        "connections": COUNT,
+        **dict.fromkeys(("generator", "stand_in_for"), _or_null(TEXT)),
+        "offered_rps": _or_null(NUMBER) | {"description": "null = closed loop"},
+        "achieved_rps": _or_null(NUMBER),
+        "latency_s": _object(dict.fromkeys((*QUANTILES, "max"), _or_null(NUMBER)))
+        | {"description": "null = fewer than ten requests beyond it"},
+        "histogram": _or_null({"enum": ["exact", "quantiles"]}),
+        "requests": COUNT,
+        "errors": counts | {"description": "by kind, over the valid samples"},
+        "errors_invalid": counts | {"description": "by kind, over the invalid samples"},
+        "cpu_per_request_s": _or_null(NUMBER),
+        "cpu_of": _or_null(TEXT) | {"description": "whose CPU that is"},
+        "bring_up_s": _or_null(NUMBER) | {"description": "median; not part of any measured time"},
+        **dict.fromkeys(("valid_blocks", "planned_blocks"), COUNT),
+        "invalid": counts
+        | {"propertyNames": {"enum": [reason.value for reason in Reason]}, "description": "samples by reason"},
+        "generator_limited": FLAG,
+        "notes": TEXTS,
+        "effects": {"type": "array", "items": _object(effect)},
+    }
+    verdict = dict.fromkeys(("arm", "text", "snippet"), TEXT) | {"kind": _enum(Verdict, "kind")}
+    result = {
+        "schema_version": {"const": 1},
+        "target": _or_null(TEXT),
+        "blocks": COUNT,
+        "seed": {"type": "integer"},
+        "complete": FLAG,
+        "floor": TEXT,
+        "notes": TEXTS,
+        "verdicts": {"type": "array", "items": _object(verdict)},
+        "rows": {"type": "array", "items": _object(row)},
+    }
+    title = "What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known"
+    return {**DIALECT, "title": title, **_object(result)}
+
+
+def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """pydantic's schema of an optional field, without the null."""
+    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return kept | next((part for part in schema.get("anyOf", []) if part != {"type": "null"}), {})
+
+
+def _enum(owner: type, field: str) -> dict[str, Any]:
+    """The words that a field may hold, from its `Literal`."""
+    return {"enum": list(get_args(get_type_hints(owner)[field]))}
 
 
 def write() -> None:

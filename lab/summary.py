@@ -86,6 +86,8 @@ class Row:
     errors_invalid: Mapping[str, int]
     cpu_per_request_s: float | None
     cpu_of: str | None
+    bring_up_s: float | None
+    """Median over the blocks: how long the arm took to come up. Not part of any measured time."""
     valid_blocks: int
     planned_blocks: int
     invalid: Mapping[Reason, int]
@@ -176,7 +178,17 @@ def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
         for name, variant in variants.items()
         if variant.hypothesis_sweep not in (None, record.sweep)
     }
-    return replace(summarise(record.plan(), samples, histogram_of, primary, snippets), elsewhere=elsewhere)
+    summary = summarise(record.plan(), samples, histogram_of, primary, snippets)
+    return replace(summary, elsewhere=elsewhere, notes=(*summary.notes, *_changed_facts(record)))
+
+
+def _changed_facts(record: RunRecord) -> list[str]:
+    """A note per resumption on a machine that was not quite the same."""
+    return [
+        f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
+        for resumption in record.resumed
+        if (changed := [name for name in resumption if name not in ("at", "boot_id")])
+    ]
 
 
 def summarise(
@@ -262,6 +274,7 @@ def _row(
         errors_invalid=_sum_errors(invalid),
         cpu_per_request_s=_median(sample.cpu_per_request_s for sample in counted),
         cpu_of=cell.cpu_of,
+        bring_up_s=_median(sample.bring_up_s for sample in counted),
         valid_blocks=len(counted),
         planned_blocks=1 if arm.role == "reference" else plan.blocks,
         invalid={reason: count for reason in Reason if (count := sum(sample.reason is reason for sample in invalid))},
@@ -269,7 +282,9 @@ def _row(
         effects=_effects(plan, arm, point, cells, primary),
         notes=(),
     )
-    return replace(row, notes=_row_notes(row, len({sample.block for sample in cell.everything})))
+    told = (note for sample in counted for note in sample.notes)
+    notes = _row_notes(row, len({sample.block for sample in cell.everything}))
+    return replace(row, notes=tuple(dict.fromkeys((*notes, *told))))
 
 
 def _limited(arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell]) -> bool:

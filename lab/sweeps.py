@@ -1,4 +1,5 @@
-"""Sweeps: one TOML file → a named list of points (loads). Refuses unknown keys and impossible numbers.
+"""Sweeps: one TOML file → a named list of points (loads). Refuses unknown keys, impossible numbers and values of
+another type (`"5"` and `true` are no numbers), and loads that the lab cannot offer yet (TLS, more than one route).
 
 `connections`, `rate_rps` and `page` may be lists: they are crossed, except that `rate_rps = "connections"`
 offers as many requests per second as there are connections.
@@ -26,31 +27,41 @@ PAGES = {
 
 Connections = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000)]
+Tls = Literal["none", "edge", "passthrough", "reencrypt"]
+
+RATE = "offered requests per second; null = closed loop"
+DURATION = "how long to load; with `requests` the deadline: a generator still running well after it is killed"
+WARMUP = "the same load before it, not recorded, for this long, at least 1 s; 0 = none"
+THREADS = "threads of the generator, for those that have them"
+REQUESTS = "end after so many requests instead of after `duration_s` (hey, oha); null = by time"
+KEEPALIVE = "false = a new connection for every request"
+TLS = "where TLS ends; only `none` can be measured yet"
+ROUTES = "how many routes the load is spread over; only 1 can be measured yet"
 
 
 class Point(BaseModel):
     """One load: what the generator is asked for, for how long, and which page."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str = Field(description="unique in the sweep; part of sample ids")
     generator: str = Field(description="the generator asked for; a stand-in is recorded in the sample")
     connections: int
-    rate_rps: float | None = Field(description="offered requests per second; null = closed loop")
-    duration_s: float
-    warmup_s: float
-    threads: int
+    rate_rps: float | None = Field(description=RATE)
+    duration_s: float = Field(description=DURATION)
+    warmup_s: float = Field(description=WARMUP)
+    threads: int = Field(description=THREADS)
     page: str
-    requests: int | None = None
-    keepalive: bool = True
-    tls: Literal["none", "edge", "passthrough", "reencrypt"] = "none"
-    routes: int = 1
+    requests: int | None = Field(default=None, description=REQUESTS)
+    keepalive: bool = Field(default=True, description=KEEPALIVE)
+    tls: Tls = Field(default="none", description=TLS)
+    routes: int = Field(default=1, description=ROUTES)
 
 
 class PointSpec(BaseModel):
     """One `[[points]]` table as written in the file: expands to one or more `Point`s."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$",
@@ -58,15 +69,17 @@ class PointSpec(BaseModel):
     )
     generator: str
     connections: Connections | Annotated[list[Connections], Field(min_length=1)]
-    rate_rps: Rate | Annotated[list[Rate], Field(min_length=1)] | Literal["connections"] | None = None
-    duration_s: Annotated[float, Field(ge=1, le=86_400)]
-    warmup_s: Annotated[float, Field(ge=0, le=600)] = 1.0
-    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    rate_rps: Rate | Annotated[list[Rate], Field(min_length=1)] | Literal["connections"] | None = Field(
+        default=None, description=f"{RATE}; `connections` = as many as there are connections"
+    )
+    duration_s: float = Field(ge=1, le=86_400, description=DURATION)
+    warmup_s: float = Field(default=1.0, ge=0, le=600, description=WARMUP)
+    threads: int = Field(default=1, ge=1, le=256, description=THREADS)
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
-    requests: Annotated[int, Field(ge=1)] | None = None
-    keepalive: bool = True
-    tls: Literal["none", "edge", "passthrough", "reencrypt"] = "none"
-    routes: Annotated[int, Field(ge=1, le=10_000)] = 1
+    requests: Annotated[int, Field(ge=1)] | None = Field(default=None, description=REQUESTS)
+    keepalive: bool = Field(default=True, description=KEEPALIVE)
+    tls: Tls = Field(default="none", description=TLS)
+    routes: int = Field(default=1, ge=1, le=10_000, description=ROUTES)
 
     def expand(self) -> list[Point]:
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
@@ -106,7 +119,7 @@ class PointSpec(BaseModel):
 class Sweep(BaseModel):
     """A sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     title: str
     question: str
@@ -124,6 +137,13 @@ class Sweep(BaseModel):
             for page in spec.page if isinstance(spec.page, list) else [spec.page]:
                 if page not in PAGES:
                     raise ValueError(f"points.{spec.name}.page: unknown page {page!r}: {did_you_mean(page, PAGES)}")
+            if spec.tls != "none":
+                raise ValueError(f"points.{spec.name}.tls: TLS ({spec.tls!r}) cannot be measured yet: leave tls out")
+            if spec.routes > 1:
+                raise ValueError(
+                    f"points.{spec.name}.routes: {spec.routes} routes cannot be measured yet, the load goes to one:"
+                    " leave routes out"
+                )
         return self
 
     def expanded(self) -> list[Point]:
@@ -137,15 +157,15 @@ def sweep_names() -> list[str]:
 def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
     """(name, sweep) of a sweep in `lab/sweeps/`, or of a file given by its path (ends in .toml)."""
     path = Path(name_or_path) if name_or_path.endswith(".toml") else FOLDER / f"{name_or_path}.toml"
-    if not path.exists():
+    place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    try:
+        return path.stem, Sweep.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
         raise UsageError(
             "--sweep",
             f"unknown sweep '{name_or_path}'",
             did_you_mean(name_or_path, sweep_names()),
-        )
-    place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-    try:
-        return path.stem, Sweep.model_validate(tomllib.loads(path.read_text()))
+        ) from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(place, f"not TOML: {error}", "see lab/sweeps/quick.toml for the form") from None
     except (OSError, UnicodeDecodeError) as error:

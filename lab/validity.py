@@ -30,9 +30,9 @@ def faults(
     seen: Observation,
     generator_core: float,
     calibration_s: float,
-    compressed: bool = False,
+    overflow_is_subject: bool = False,
 ) -> list[Fault]:
-    """Every reason against a steady sample, most telling first. `compressed`: bytes on the wire may be fewer than the page's."""
+    """Every reason against a steady sample, most telling first. `overflow_is_subject`: the run is about accept queues."""
     found: list[Fault] = []
     if point.requests is None and point.duration_s <= calibration_s:
         found.append(
@@ -41,6 +41,8 @@ def faults(
                 f"{point.duration_s:g} s, of which {calibration_s:g} s are calibration",
             )
         )
+    if result.uncalibrated:
+        found.append((Reason.TOO_SHORT, "the generator did not finish its calibration: start-up is in the latencies"))
     if result.requests == 0 or result.latency.total == 0:
         found.append(
             (
@@ -60,7 +62,7 @@ def faults(
         )
     if result.dropped:
         found.append((Reason.DROPPED, f"{result.dropped} requests were due and never sent"))
-    if result.size_bytes is not None and result.requests and not compressed:
+    if result.size_bytes is not None and result.requests:
         page, mean = PAGES[point.page], result.size_bytes / result.requests
         slack = HEADER_BYTES if result.size_includes_headers else 0
         # a run that is cut off reads part of its last responses: one per connection
@@ -83,14 +85,14 @@ def faults(
             )
         if generator_core >= MAX_GENERATOR_CORE:
             found.append((Reason.GENERATOR_SATURATED, f"its CPU was {generator_core:.0%} busy"))
-    if overflows := _sum(seen.counters, "/ListenOverflows"):
+    if not overflow_is_subject and (overflows := _sum(seen.counters, "/ListenOverflows")):
         found.append(
             (
                 Reason.LISTEN_OVERFLOW,
                 f"{overflows} connections dropped at a full accept queue",
             )
         )
-    if drops := _sum(seen.counters, "conntrack/drop"):
+    if drops := _sum(seen.counters, "/conntrack_drop"):
         found.append(
             (
                 Reason.CONNTRACK_OVERFLOW,
@@ -110,7 +112,7 @@ def faults(
         found.append(
             (
                 Reason.OTHER_PROCESSES,
-                f"processes that are not the lab's used {seen.others:.1%} of a core",
+                f"what is not the lab's used {seen.others:.1%} of a core",
             )
         )
     return found

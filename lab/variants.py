@@ -182,7 +182,7 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
 
 
 def annotation_schema() -> dict[str, Any]:
-    """JSON Schema of what `metadata.annotations` may hold, as `lab/schema/annotated.json` has it."""
+    """JSON Schema of what `metadata.annotations` may hold, as `lab/schema/annotations.json` has it."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "metadata.annotations of manifests/components (component) and manifests/overlays (overlay); check: one of the list in lab/readback",

@@ -48,11 +48,13 @@ class Load:
 class Result:
     """What a generator reported. Seconds and bytes.
 
-    `requests` were answered (with whatever status) in `duration_s`; `errors` counts what was not right
-    by kind (`status` = answered but not 2xx, part of `requests`; the others are not); `dropped` are
+    `requests` were answered (with whatever status) in `duration_s`, the waiting for the last answers included;
+    `scheduled_s` is how long requests fell due where that is the tool's measure of a rate (see `scheduled_s`
+    below), None otherwise. `errors` counts what was not right by kind (`status` = answered but not 2xx, part of `requests`; the others are not); `dropped` are
     requests that were due and never sent. `latency` covers `recorded_s` of the run, counted from when
     the request was due or sent, as the generator's `latency_from` says. `service` is the time since
-    sending where the generator gives both. `size_bytes` is what was read, headers included where
+    sending where the generator gives both; `uncalibrated` says that it holds a start-up which it was to leave
+    out, so that it must not count. `size_bytes` is what was read, headers included where
     `size_includes_headers`.
     """
 
@@ -66,10 +68,17 @@ class Result:
     size_includes_headers: bool = True
     service: Histogram | None = None
     notes: tuple[str, ...] = ()
+    scheduled_s: float | None = None
+    uncalibrated: bool = False
 
     @property
     def achieved_rps(self) -> float:
-        return self.requests / self.duration_s if self.duration_s > 0 else 0.0
+        """Requests answered per second of the schedule, or of the whole run where there is none.
+
+        A slow last answer to an open loop is latency: the rate it was asked at does not change by it.
+        """
+        over_s = self.duration_s if self.scheduled_s is None else self.scheduled_s
+        return self.requests / over_s if over_s > 0 else 0.0
 
 
 class OutputError(Exception):
@@ -196,6 +205,13 @@ def choose(
             return other, f"{name} is not installed: {other.name} stands in{from_when}"
     nor = f", and none of its stand-ins fits ({', '.join(other.name for other in tried)})" if tried else ""
     raise UsageError(f"generator {name}", f"`{wanted.binary}` is not on PATH{nor}", wanted.remedy)
+
+
+def scheduled_s(load: Load) -> float | None:
+    """How long requests fall due under an open loop (seconds); None for a closed one, which ends when it ends."""
+    if load.rate_rps is None:
+        return None
+    return load.duration_s if load.requests is None else load.requests / load.rate_rps
 
 
 def common_refusal(load: Load) -> str | None:

@@ -12,6 +12,7 @@ k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, sour
   answered requests only, with connect and TLS time where every request opens a connection.
 - Go sends a GET again when a kept connection closes before it answers: that failure shows as latency only.
 - a virtual user that is still busy when the next request is due drops that one: `dropped`.
+- its duration includes the wait for the last answers, so a rate is counted over the load's own schedule.
 - it looks for the network only under load: no usage report, no REST API, no remote import, and an empty
   config file in the place of the user's. K6_* variables of the environment do reach it: start it without.
 - metrics that never occurred are left out of its summary; the counts must add up to the requests made.
@@ -25,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unreadable
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, scheduled_s, unreadable
 from lab.histogram import Histogram
 
 SCRIPT = """\
@@ -183,6 +184,7 @@ class K6:
             errors=errors,
             dropped=dropped,
             size_bytes=received_bytes,
+            scheduled_s=scheduled_s(load),
         )
 
 

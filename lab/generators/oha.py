@@ -11,6 +11,7 @@ oha facts this file respects (source of 1.15, tried with 1.16):
   (`requests`), as dropped under a rate, where unsent and failed ones look the same. A closed loop by time is
   read from the JSON summary instead, which has the failures by message and nine percentiles.
 - with `-w` requests under way at the end are awaited; those due and not begun by then are dropped.
+  A rate is counted over the load's own schedule, without that wait.
 - "due" is when oha's own ticker released the request: a stall of the server is corrected for, one of oha's is not.
 - it asks for compression unless told otherwise, times nothing out unless told so, has no thread option
   (TOKIO_WORKER_THREADS; else one for every core), and counts body bytes only.
@@ -27,7 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, error_kind, unreadable
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, error_kind, scheduled_s, unreadable
 from lab.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
@@ -118,6 +119,7 @@ def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
         size_bytes=int(rows[:, BYTES].sum()),
         size_includes_headers=False,
         notes=notes,
+        scheduled_s=scheduled_s(load),
     )
 
 

@@ -11,7 +11,8 @@ wrk2 facts this file respects (source of 44a94c1, the same for nixpkgs' e0109df;
 - the hook sees the corrected latencies only; the uncorrected ones come from the spectrum that `-U` prints,
   so they are `quantiles`. Without the hook's block (a Lua fault, or output from elsewhere) both do, with a note.
 - latencies start again after 10 s + 5 ms × connections/thread of calibration; requests and rate span the whole
-  run. A shorter run keeps the start-up in its latencies and prints -nan rates: noted here, refused beforehand.
+  run. A shorter run keeps the start-up in its latencies and prints -nan rates: noted here, refused beforehand,
+  and `uncalibrated` where a thread of a longer run never got that far.
 - `timeout` counts, every 2 s, the connections whose last request began longer ago; nothing is given up.
 - `status` counts 400 and above, and those responses are in the latencies. In close mode the next connection
   opens right after a response, before it is due: connect time is hardly in the latency.
@@ -148,6 +149,7 @@ class Wrk2:
             size_bytes=block.size_bytes if block is not None else None,
             service=spectra.get("Uncorrected"),
             notes=tuple(notes),
+            uncalibrated=calibrated < load.threads,
         )
 
 

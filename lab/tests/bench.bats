@@ -67,6 +67,31 @@ until_samples() {
   done
 }
 
+# family PID: its descendants, a pid a line.
+family() {
+  local child
+  for child in $(pgrep -P "$1"); do
+    echo "$child"
+    family "$child"
+  done
+}
+
+# command_of PID PATTERN: the first descendant of PID whose command line matches, once there is one; half a minute at most.
+command_of() {
+  local deadline=$((SECONDS + 30)) found=""
+  until [[ -n $found ]]; do
+    ((SECONDS < deadline)) || fail "no process '$2' after half a minute"
+    found=$(for pid in $(family "$1"); do tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -Eq "$2" && echo "$pid"; done | head -n 1)
+  done
+  echo "$found"
+}
+
+# one_of_three_is REASON: three arms were recorded, and REASON stands beside exactly one of them.
+one_of_three_is() {
+  run bash -c "$(declare -f recorded); recorded arm | sort -u | wc -l; recorded reason | grep -cx '$1'"
+  assert_output $'3\n1'
+}
+
 # environmental_or_ok: exit 0, or 1 only because the machine was noisy (which a shared CI runner may be).
 environmental_or_ok() {
   [[ $status == 0 ]] && return
@@ -178,6 +203,93 @@ environmental_or_ok() {
   assert_line generator-failed
 }
 
+@test "a generator that hangs is killed, and the run goes on" { # takes the 15 s that any generator has
+  wrk=$(command -v wrk)
+  # the first call is the first sample's warm-up, the second is its measurement
+  stub wrk "[[ \$1 == -v ]] && exec '$wrk' -v
+    echo called >>'$BATS_TEST_TMPDIR/calls'
+    ((\$(wc -l <'$BATS_TEST_TMPDIR/calls') != 2)) || exec sleep 631.7
+    exec '$wrk' \"\$@\""
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  one_of_three_is generator-hung
+  run pgrep -f "sleep 631.7"
+  assert_failure
+}
+
+@test "a generator that prints markup makes invalid samples and no traceback" {
+  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  [[ $output$stderr != *Traceback* ]] || fail "$stderr"
+  run recorded reason
+  assert_line generator-output
+}
+
+@test "a generator that never stops printing makes invalid samples and fills nothing" {
+  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  run recorded verdict
+  assert_line invalid
+  refute_line valid
+  run find "$LAB_RUNS" -size +20M
+  assert_output ""
+}
+
+# killed_under_load master|worker: a run in which that process of the proxy's nginx is killed during a sample.
+killed_under_load() {
+  sed -i 's/duration_s = 1/duration_s = 3\nwarmup_s = 0/' "$sweep"
+  python -m lab bench baseline --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  master=$(command_of "$lab_pid" '^nginx: master process nginx -c /tmp/nginx/nginx.conf')
+  victim=$master
+  [[ $1 == master ]] || victim=$(command_of "$master" '^nginx: worker process')
+  command_of "$lab_pid" '^wrk -t|/wrk -t' >/dev/null
+  kill -9 "$victim"
+  status=0
+  wait "$lab_pid" || status=$?
+  assert_equal "$status" 1
+  one_of_three_is proxy-died
+  run cat "$BATS_TEST_TMPDIR/err"
+  refute_output --partial Traceback
+}
+@test "a proxy killed during a sample makes it invalid, and the run goes on" { killed_under_load master; }
+@test "a proxy's worker killed during a sample makes it invalid, and the run goes on" { killed_under_load worker; }
+
+@test "a damaged sample is named at --resume, and nothing is measured" {
+  python -m lab bench baseline --sweep "$sweep" >/dev/null 2>&1 || (($? == 1))
+  record=$(find "$LAB_RUNS" -name sample.json | sort | head -n 1)
+  truncate --size 100 "$record"
+  find "$LAB_RUNS" -type f -exec sha256sum {} + >"$BATS_TEST_TMPDIR/before"
+  lab bench --resume "$(basename "$LAB_RUNS"/*)"
+  assert_equal "$status" 2
+  [[ $stderr == *"$record: damaged"* ]] || fail "$stderr"
+  [[ $stderr == *"measures it again"* ]] || fail "$stderr"
+  run sha256sum --check --quiet "$BATS_TEST_TMPDIR/before"
+  assert_success
+}
+
+@test "a run that another lab is measuring is not resumed, and the other lab unharmed" {
+  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  until_samples 1
+  run_dir=$(echo "$LAB_RUNS"/*)
+  sha256sum "$run_dir"/run.json "$run_dir"/samples/*/* >"$BATS_TEST_TMPDIR/before"
+  lab bench --resume "$(basename "$run_dir")"
+  assert_equal "$status" 2
+  [[ $stderr == *"another lab"* ]] || fail "$stderr"
+  run sha256sum --check --quiet "$BATS_TEST_TMPDIR/before"
+  assert_success
+  until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
+  kill -INT "$lab_pid"
+  status=0
+  wait "$lab_pid" || status=$?
+  assert_equal "$status" 1
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_output --partial "just bench --resume"
+}
+
 @test "a disk that fills up stops the run with a remedy and keeps what was recorded" {
   ((EUID == 0)) || skip "needs root to mount a small file system"
   mkdir -p "$LAB_RUNS"
@@ -227,6 +339,18 @@ environmental_or_ok() {
   mount -t tmpfs -o size=1m lab-tiny "$LAB_RUNS"
   refused 2 "free" bench baseline --sweep "$sweep"
   umount "$LAB_RUNS"
+}
+@test "runs folder that is read-only" {
+  mkdir -m 555 "$LAB_RUNS"
+  as=()
+  if ((EUID == 0)); then # root may write anywhere
+    as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    chmod a+rX "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." "$BATS_TEST_TMPDIR" "$sweep"
+    "${as[@]}" test -r "$sweep" -a -r lab/__main__.py || skip "nobody may not read the checkout or $BATS_TEST_TMPDIR"
+  fi
+  run --separate-stderr "${as[@]}" env HOME="$BATS_TEST_TMPDIR" timeout 120 python -m lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 2
+  [[ $stderr == *"$LAB_RUNS: cannot be written: Permission denied"* ]] || fail "$stderr"
 }
 @test "run folder without run.json" {
   mkdir -p "$LAB_RUNS/broken"

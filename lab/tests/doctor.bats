@@ -40,6 +40,19 @@ host_state() {
   refute_line --regexp '^--target local: .*Docker'
 }
 
+@test "whatever program the local target runs is in the table" {
+  IFS=: read -ra parts <<<"$PATH"
+  for part in "${parts[@]}"; do
+    for file in "$part"/*; do
+      [[ ! -x $file || ${file##*/} == taskset || -e $stubs/${file##*/} ]] || ln -s "$file" "$stubs/${file##*/}"
+    done
+  done
+  PATH=$stubs run python -m lab doctor
+  assert_failure 2
+  assert_line --regexp '^taskset +local +missing +not on PATH .*apt-get install util-linux'
+  assert_line --regexp '^--target local: not here, for want of .*taskset'
+}
+
 @test "a program that hangs is given up on" {
   stub docker 'exec sleep 60'
   run timeout 30 python -m lab doctor

@@ -47,6 +47,7 @@ def make_sample(**overrides: Any) -> Sample:
         "generator": "k6",
         "generator_version": "1.8.1",
         "stand_in_for": None if point.generator == overrides.get("generator", "k6") else point.generator,
+        "latency_from": "sent",
         "argv": ("k6", "run", "script.js"),
         "started_at": "2026-11-21T12:00:00Z",
         "bring_up_s": 0.4,

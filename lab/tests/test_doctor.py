@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from rich.console import Console
 
 from lab import doctor, prerequisites
 from lab.prerequisites import Finding, Need, Tool
+from lab.targets.local import cpus
+from lab.targets.local.target import TOOLS
 
 
 def _finding(name: str, ok: bool, *needed_by: Need) -> Finding:
@@ -72,6 +75,17 @@ def test_versions_are_compared_as_numbers(
     finding = prerequisites.check_tool(Tool("tool", ["--version"], (2, 9), ("local",), "reason"))
     assert finding.ok is ok
     assert found in finding.found
+
+
+def test_everything_the_local_target_runs_is_checked() -> None:
+    """Its own list is the doctor's: what `bench` would refuse to start without is in the table."""
+    assert {*TOOLS} <= {finding.check for finding in prerequisites.checks() if "local" in finding.needed_by}
+
+
+def test_the_cpus_are_known_where_there_is_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has none, and the doctor reads the local target's list there too."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert cpus.available() == list(range(os.cpu_count() or 1))
 
 
 def test_what_is_not_there_is_not_on_path() -> None:

@@ -35,6 +35,7 @@ from lab.generators import (
     find,
     generator,
     generators,
+    scheduled_s,
 )
 from lab.generators.wrk import measured_only
 from lab.histogram import Histogram
@@ -77,7 +78,9 @@ def golden(result: Result | str) -> str:
         "requests": result.requests,
         "duration_s": round(result.duration_s, 6),
         "achieved_rps": round(result.achieved_rps, 3),
+        "scheduled_s": result.scheduled_s,
         "recorded_s": round(result.recorded_s, 6),
+        "uncalibrated": result.uncalibrated,
         "errors": dict(sorted(result.errors.items())),
         "dropped": result.dropped,
         "size_bytes": result.size_bytes,
@@ -104,6 +107,23 @@ def test_real_output_parses_to_its_golden_record(name: str) -> None:
     if got != expected:
         diff = difflib.unified_diff(expected.splitlines(), got.splitlines(), str(path), "parsed now", lineterm="")
         pytest.fail("\n".join(diff))
+
+
+@pytest.mark.parametrize("name", ["k6/slow-open", "oha/slow-open"])
+def test_slow_last_answers_do_not_lower_the_rate_of_an_open_loop(name: str) -> None:
+    """They are latency; what was never sent is `dropped`. The run's own duration stays what it was."""
+    made_by, stdout, stderr, exit_status, load = case(name)
+    result = made_by.parse(stdout, stderr, exit_status, load)
+    assert result.duration_s > 2 * load.duration_s
+    assert result.achieved_rps == result.requests / load.duration_s
+    assert result.requests + result.dropped >= 200
+
+
+def test_an_open_loop_of_so_many_requests_is_scheduled_by_its_rate() -> None:
+    """A closed loop has no schedule: it ends when it ends."""
+    assert scheduled_s(replace(LOAD, rate_rps=50.0, requests=200)) == 4.0
+    assert scheduled_s(replace(LOAD, rate_rps=50.0)) == 30.0
+    assert scheduled_s(LOAD) is None
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "/refused" in name or "/late" in name])

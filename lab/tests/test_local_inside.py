@@ -6,6 +6,7 @@ import copy
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import pytest
 from lab.errors import LabError, MeasuringError
 from lab.readback import read_back
 from lab.sweeps import PAGES
-from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local import LocalSystem, LocalTarget, network
 from lab.targets.local.configmap import TABLE
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.local.namespaces import prepare
@@ -106,7 +107,7 @@ def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
         "gzip": lambda value: "9",
         "buffers": lambda value: "8 16k",
         "level": lambda value: "warn",
-        "workers": lambda value: "2",
+        "workers": lambda value: "1",
     }
     data = {key.name: other[key.kind](key.default) for key in TABLE if key.kind in other} | {
         "disable-access-log": "false",
@@ -157,10 +158,10 @@ def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
         answer = system.fetch(system.endpoint(make_point()), "/1kB.txt", 2.0)
         assert answer.headers["x-lab-set"] == "yes" and "x-lab-backend" not in answer.headers
         checks = [
-            Check(kind="nginx", name="worker_processes", value="2"),
+            Check(kind="nginx", name="worker_processes", value="1"),
             Check(kind="nginx", name="proxy_buffering", value="on"),
             Check(kind="nginx", name="gzip_comp_level", value="9"),
-            Check(kind="processes", process="nginx: worker process", value="2"),
+            Check(kind="processes", process="nginx: worker process", value="1"),
         ]
         assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
         assert all(os.sched_getaffinity(pid) <= target.cpus()["proxy"] for pid in system.processes("proxy"))
@@ -253,9 +254,37 @@ def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         (runner,) = system.kubelet.runners("proxy")
         assert answers(system) and runner.process.stdout.stat().st_size > 0
-        system.truncate_logs()
+        runner.process.truncate(larger_than=0)
         assert answers(system)
         until(lambda: runner.process.stdout.read_text().count("\n") == 1)
+
+
+def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: LocalTarget) -> None:
+    """An address that drops everything, so that nothing answers before the ten seconds of a canary are over."""
+    net = network.build([], [])
+    try:
+        client = net[network.CLIENT]
+        subprocess.run(
+            [*client.enter, "ip", "neighbour", "add", "10.64.0.99", "lladdr", "02:00:00:00:00:01", "dev", "node"],
+            check=True,
+        )
+        subprocess.run([*client.enter, "ip", "route", "add", "10.64.0.99/32", "dev", "node"], check=True)
+        code = (
+            "import signal\n"
+            "from lab.targets.local import network\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)  # as `attach` does\n"
+            f"place = network.Place({client.name!r}, {client.address!r})\n"
+            "print('connecting', flush=True)\n"
+            "network.connect(place, ('10.64.0.99', 80), 10.0)\n"
+        )
+        connecting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert connecting.stdout is not None and connecting.stdout.readline() == b"connecting\n"
+        time.sleep(0.3)  # into the connect; earlier would only make the test easier
+        assert connecting.poll() is None
+        connecting.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in connecting.communicate(timeout=2.0)[1]
+    finally:
+        net.remove()
 
 
 def test_sysctls_in_a_pod_hold_there_only(target: LocalTarget) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from lab.errors import UsageError
+from lab.targets.base import Role
 from lab.targets.local import LocalTarget, bringup, objects
 from lab.targets.local.cpus import split
 from lab.targets.local.images import find
@@ -19,13 +20,17 @@ PINNED = split([0, 1])
 
 
 def vet(
-    edit: Callable[[dict[str, Any]], object], kind: str = "Deployment", of: str = "proxy", name: str = "baseline"
+    edit: Callable[[dict[str, Any]], object],
+    kind: str = "Deployment",
+    of: str = "proxy",
+    name: str = "baseline",
+    pinned: Mapping[Role, frozenset[int]] = PINNED,
 ) -> objects.Objects:
     manifests = copy.deepcopy(list(load_variant(name).manifests))
     (found,) = [item for item in manifests if item["kind"] == kind and item["metadata"]["name"] == of]
     edit(found)
     wanted = objects.read(manifests)
-    bringup.vet(wanted, PINNED)
+    bringup.vet(wanted, pinned)
     return wanted
 
 
@@ -120,6 +125,35 @@ def test_other_objects_that_cannot_be_honoured_are_refused(
     with pytest.raises(UsageError) as raised:
         vet(edit, kind, of)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "of", "edit", "place"),
+    [
+        (
+            "baseline",
+            "ConfigMap",
+            "ingress-nginx-controller",
+            lambda item: item.setdefault("data", {}).update({"worker-processes": "8"}),
+            "ConfigMap/ingress-nginx-controller: worker-processes",
+        ),
+        (
+            "nginx",
+            "ConfigMap",
+            "nginx",
+            lambda item: item["data"].update({"nginx.conf": "# comment\nworker_processes  8;\n"}),
+            "ConfigMap/nginx: nginx.conf: worker_processes",
+        ),
+    ],
+)
+def test_more_workers_than_cpus_are_not_measurable(
+    name: str, kind: str, of: str, edit: Callable[[dict[str, Any]], object], place: str
+) -> None:
+    """Eight workers on one CPU would measure the scheduler; on eight they are a variant like any other."""
+    with pytest.raises(UsageError) as raised:
+        vet(edit, kind, of, name)
+    assert f"{place}: asks for 8 workers, the proxy has 1 CPU here: not measurable: cores" in str(raised.value)
+    vet(edit, kind, of, name, pinned=split(range(16)))
 
 
 def test_a_point_that_cannot_be_served_is_refused_beforehand() -> None:

@@ -35,7 +35,7 @@ QUIET = {0: sampler.CpuTimes(1.0, 0.0, 10.0)}
 def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without steal and without other people's processes, and a scratch folder for runs."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(sampler, "other_processes", dict)
+    monkeypatch.setattr(sampler, "other_processes_s", float)
     monkeypatch.setattr(sampler, "cpu_times", lambda: QUIET)
 
 
@@ -197,7 +197,7 @@ def test_a_noisy_machine_is_measured_again_up_to_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Environmental reasons are worth two more attempts; all attempts stay in the data."""
-    monkeypatch.setattr(sampler, "other_processes", iter(lambda: {99: next(clock)}, None).__next__)
+    monkeypatch.setattr(sampler, "other_processes_s", lambda: float(next(clock)))
     clock = iter(range(0, 10_000, 100))
     loop = bench(blocks=1)
     loop.measure()

@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from lab import sampler
 from lab.sampler import Sampler, process_times
 
+BURN = "import time; e = time.process_time() + 0.5\nwhile time.process_time() < e: pass"
 BUSY = "import time; e = time.process_time() + {0}\nwhile time.process_time() < e: pass\nprint('done', flush=True); time.sleep(60)"
 
 
@@ -45,13 +46,50 @@ def test_a_process_that_ends_keeps_what_it_used(busy: "subprocess.Popen[str]") -
     assert watching.observation().usage["proxy"].cpu_s > 0.3
 
 
-def test_other_people_are_those_who_do_not_descend_from_the_lab(busy: "subprocess.Popen[str]") -> None:
-    """Our own children are not other people's processes; process 1 is (unless it is ours)."""
-    others = sampler.other_processes()
-    assert others is not None
-    assert busy.pid not in others
-    assert os.getpid() not in others
-    assert 1 in others
+def others_while(act: Callable[[], object]) -> float:
+    before = sampler.other_processes_s()
+    act()
+    after = sampler.other_processes_s()
+    assert before is not None
+    assert after is not None
+    return after - before
+
+
+def test_our_own_children_are_not_other_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU that a descendant of the lab burns is nobody else's; seen from a bystander it is."""
+    ours = subprocess.Popen([sys.executable, "-c", BUSY.format(0.5)], stdout=subprocess.PIPE, text=True)
+    bystander = subprocess.Popen(["sleep", "60"])
+    monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
+    try:
+        assert ours.stdout is not None
+        monkeypatch.setenv(sampler.OUTER_PID, str(os.getpid()))
+        as_lab_s = sampler.other_processes_s()
+        monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))
+        ours.stdout.readline()
+        as_bystander_s = sampler.other_processes_s()
+        assert as_lab_s is not None
+        assert as_bystander_s is not None
+        assert as_bystander_s - as_lab_s > 0.4
+    finally:
+        for process in (ours, bystander):
+            process.kill()
+            process.wait()
+
+
+def test_other_people_count_even_when_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short-lived process that somebody else waited for is seen, though it lived in no snapshot."""
+    burn = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print(flush=True); input()"
+    shell = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    bystander = subprocess.Popen(["sleep", "60"])
+    monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
+    monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))  # as if only that one were ours
+    try:
+        assert shell.stdout is not None
+        assert others_while(shell.stdout.readline) > 0.4
+    finally:
+        for process in (shell, bystander):
+            process.kill()
+            process.wait()
 
 
 def test_a_process_that_has_gone_is_none() -> None:

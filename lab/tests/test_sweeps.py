@@ -1,11 +1,12 @@
 """Sweeps: every file in the folder loads, and every kind of bad file is refused with place, fault and remedy."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from lab.errors import UsageError
-from lab.sweeps import load_sweep, sweep_names
+from lab.sweeps import Point, load_sweep, sweep_names
 
 GOOD = """
 title = "t"
@@ -71,6 +72,27 @@ def test_digitalocean_offers_as_many_requests_as_connections() -> None:
         ('title = "t"', 'title = "t"\ndisturb = 1', "disturb: unknown key"),
         ("[[points]]", "[points]", "points"),
         ("connections = 10", "connections = ", "not TOML"),
+        ("connections = 10", "connections = true", "points.0.connections"),
+        ("connections = 10", 'connections = "10"', "points.0.connections"),
+        ("connections = 10", "connections = 10.0", "points.0.connections"),
+        ("connections = 10", "connections = [10, true]", "points.0.connections.1"),
+        ("connections = 10", f"connections = {10**400}", "points.0.connections"),
+        ("duration_s = 5", 'duration_s = "5"', "points.0.duration_s"),
+        ("duration_s = 5", "duration_s = true", "points.0.duration_s"),
+        ("duration_s = 5", f"duration_s = {10**400}", "points.0.duration_s"),
+        ("duration_s = 5", 'duration_s = 5\nrate_rps = "100"', "points.0.rate_rps"),
+        ("duration_s = 5", "duration_s = 5\nrate_rps = true", "points.0.rate_rps"),
+        ("duration_s = 5", "duration_s = 5\nkeepalive = 1", "points.0.keepalive"),
+        ("duration_s = 5", 'duration_s = 5\nkeepalive = "no"', "points.0.keepalive"),
+        ("duration_s = 5", "duration_s = 5\nthreads = 2.0", "points.0.threads"),
+        ("duration_s = 5", "duration_s = 5\nrequests = 0", "points.0.requests"),
+        ("duration_s = 5", "duration_s = 5\nroutes = 2", "points.a.routes: 2 routes cannot be measured yet"),
+        ("duration_s = 5", "duration_s = 5\nroutes = 0", "points.0.routes"),
+        ("duration_s = 5", 'duration_s = 5\ntls = "passthrough"', "points.a.tls: TLS ('passthrough')"),
+        ("duration_s = 5", 'duration_s = 5\ntls = "egde"', "points.0.tls"),
+        ("blocks = 2", "blocks = true", "blocks"),
+        ("blocks = 2", 'blocks = "2"', "blocks"),
+        ('title = "t"', "title = 1", "title"),
     ],
 )
 def test_bad_sweeps_are_refused(tmp_path: Path, was: str, becomes: str, says: str) -> None:
@@ -83,6 +105,56 @@ def test_bad_sweeps_are_refused(tmp_path: Path, was: str, becomes: str, says: st
     assert str(path) in str(caught.value)
     assert says in str(caught.value)
     assert caught.value.exit_status == 2
+
+
+def test_whole_numbers_do_where_seconds_and_rates_are_wanted(tmp_path: Path) -> None:
+    """`duration_s = 5` is 5.0 s; `requests`, `routes = 1` and `tls = "none"` may be said."""
+    path = tmp_path / "s.toml"
+    path.write_text(GOOD + 'rate_rps = [100, 200.5]\nwarmup_s = 0\nrequests = 50\nroutes = 1\ntls = "none"\n')
+    points = load_sweep(str(path))[1].expanded()
+    assert [(p.name, p.rate_rps, p.duration_s, p.warmup_s) for p in points] == [
+        ("a-r100", 100.0, 5.0, 0.0),
+        ("a-r200.5", 200.5, 5.0, 0.0),
+    ]
+    assert all(isinstance(value, float) for p in points for value in (p.rate_rps, p.duration_s, p.warmup_s))
+    assert all(Point.model_validate_json(p.model_dump_json()) == p for p in points)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (PermissionError(13, "Permission denied"), "cannot be read"),
+        (IsADirectoryError(21, "Is a directory"), "cannot be read"),
+        (OSError(36, "File name too long"), "cannot be read"),
+        (FileNotFoundError(2, "No such file or directory"), "unknown sweep"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(fault: OSError, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a folder that this user may not look into, where it cannot even be seen whether the file is there."""
+
+    def closed(_path: Path, *_: object, **__: object) -> str:
+        raise fault
+
+    monkeypatch.setattr(Path, "read_text", closed)
+    monkeypatch.setattr(Path, "stat", closed)
+    with pytest.raises(UsageError) as caught:
+        load_sweep("/closed/s.toml")
+    assert says in str(caught.value) and "/closed/s.toml" in str(caught.value)
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_sweep_in_a_closed_folder_is_refused(tmp_path: Path) -> None:
+    """The same with a real folder, as an unprivileged user."""
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    (folder / "s.toml").write_text(GOOD)
+    folder.chmod(0)
+    try:
+        with pytest.raises(UsageError, match="cannot be read"):
+            load_sweep(str(folder / "s.toml"))
+    finally:
+        folder.chmod(0o700)
 
 
 def test_unknown_sweep_names_the_nearest() -> None:

@@ -8,6 +8,7 @@ import pytest
 from lab import validity
 from lab.generators import Result
 from lab.histogram import Histogram
+from lab.measurement import with_unexplained
 from lab.sampler import Observation
 from lab.samples import Reason
 from lab.tests.fakes import point
@@ -42,6 +43,7 @@ def test_a_good_sample_is_valid() -> None:
         (replace(GOOD, size_bytes=5000 * 900), Reason.WRONG_SIZE),
         (replace(GOOD, size_bytes=5000 * 9000), Reason.WRONG_SIZE),
         (replace(GOOD, latency=Histogram.empty()), Reason.TOO_SHORT),
+        (replace(GOOD, uncalibrated=True), Reason.TOO_SHORT),
     ],
 )
 def test_what_was_reported(result: Result, reason: Reason) -> None:
@@ -56,7 +58,7 @@ def test_what_was_reported(result: Result, reason: Reason) -> None:
         (replace(CALM, others=0.051), Reason.OTHER_PROCESSES),
         (replace(CALM, clock_step_s=-0.2), Reason.CLOCK_STEP),
         (replace(CALM, counters={"proxy/ListenOverflows": 3}), Reason.LISTEN_OVERFLOW),
-        (replace(CALM, counters={"conntrack/drop": 1}), Reason.CONNTRACK_OVERFLOW),
+        (replace(CALM, counters={"backend/conntrack_drop": 1}), Reason.CONNTRACK_OVERFLOW),
     ],
 )
 def test_what_was_seen(seen: Observation, reason: Reason) -> None:
@@ -89,3 +91,16 @@ def test_a_ceiling_belongs_to_whose_cpu_was_full() -> None:
     assert validity.limited_by(closed, 0.80, 0.50) == "generator"
     assert validity.limited_by(closed, None, 0.50) is None
     assert validity.limited_by(LOAD, 0.97, 0.50) is None
+
+
+def test_overflow_is_no_fault_where_the_accept_queue_is_the_subject() -> None:
+    """A run about backlogs keeps the samples whose queue overflowed."""
+    seen = replace(CALM, counters={"proxy/ListenOverflows": 3})
+    assert validity.faults(LOAD, GOOD, seen, 0.3, 0.0, overflow_is_subject=True) == []
+
+
+def test_work_that_none_of_ours_did_is_somebody_elses() -> None:
+    """A CPU that was half busy while our process used a tenth of it had company; a few per cent are clock ticks."""
+    calm = replace(CALM, elapsed_s=5.0, busy={0: 0.5, 1: 0.25}, others=0.0)
+    assert with_unexplained(calm, {0: 0.5, 1: 1.0}).others == pytest.approx(0.4)
+    assert with_unexplained(calm, {0: 2.2, 1: 1.0}).others == 0.0

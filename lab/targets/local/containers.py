@@ -193,7 +193,7 @@ class Process:
             status = -signal.SIGKILL
         return f"exited {status}" if status >= 0 else f"ended by signal {-status}"
 
-    def truncate(self, larger_than: int = 0) -> None:
+    def truncate(self, larger_than: int) -> None:
         """Cut the output files that are larger (bytes) to nothing, as a kubelet rotates them."""
         for file in (self.stdout, self.stderr):
             if file.exists() and file.stat().st_size > larger_than:

@@ -11,7 +11,9 @@ from lab.targets.base import Role
 
 
 def available() -> list[int]:
-    """The CPUs this process may use, siblings of one core next to each other."""
+    """The CPUs this process may use, siblings of one core next to each other; all, where there is no affinity (macOS)."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(range(os.cpu_count() or 1))
     return sorted(os.sched_getaffinity(0), key=_place)
 
 

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,9 @@ INSIDE = "LAB_INSIDE"
 
 STATE = Path("/run/lab")
 """Everything the local target writes, on the private tmpfs over /run."""
+
+SCRATCH = STATE / "scratch"
+"""TMPDIR inside: nothing of it is left, however the lab ends."""
 
 KILL_AFTER = 3
 """The third interrupt does not ask any more."""
@@ -105,6 +109,8 @@ def attach() -> None:
     outer.sendall(b"+")
     threading.Thread(target=_watch, args=(outer,), name="outer", daemon=True).start()
     prepare()
+    SCRATCH.mkdir()
+    os.environ["TMPDIR"], tempfile.tempdir = str(SCRATCH), None
 
 
 def prepare() -> None:

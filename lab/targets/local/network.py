@@ -140,7 +140,8 @@ def call_in(place: Place, action: Callable[[], T]) -> T:
         except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
             errors.append(error)
 
-    thread = threading.Thread(target=run, name=f"in-{place.name}")
+    # A daemon: an interrupt ends the caller's wait, and the lab must not wait on for a connect that hangs.
+    thread = threading.Thread(target=run, name=f"in-{place.name}", daemon=True)
     thread.start()
     thread.join()
     if errors:

@@ -63,7 +63,7 @@ class Prober:
     """Runs one probe of one container until stopped.
 
     `changed(ok, detail)` is called once a threshold is reached: True after successThreshold successes,
-    False after failureThreshold failures, and again only when that changes. `attempted(ok, detail, seconds)` is
+    False after failureThreshold failures, and again only when that changes. `failed(detail, seconds)` is
     called for each failed attempt.
     """
 

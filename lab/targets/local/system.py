@@ -119,12 +119,6 @@ class LocalSystem:
         ]
         return "\n".join(f"--- {runner.pod.name}/{runner.container.name}\n{text}" for runner, text in parts if text)
 
-    def truncate_logs(self) -> None:
-        """Cut all container output to nothing, for example between points."""
-        for role in ("proxy", "backend"):
-            for runner in self._kubelet.runners(role):
-                runner.process.truncate()
-
     def wait(self, deadline: float) -> None:
         """Until the entry serves the probed page whole. MeasuringError at the deadline (monotonic)."""
         entry = self.entry()

@@ -22,7 +22,9 @@ from lab.targets.local.system import LocalSystem, check_point
 from lab.variants import Variant
 
 DEADLINE_S = 30.0
-TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "ip", "ss", "sysctl", "hostname", "env", "sh")
+TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")
+PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
+"""What it runs beside nginx and HAProxy, and where Debian has them; `just doctor` checks the same list."""
 
 
 class LocalTarget:
@@ -38,7 +40,7 @@ class LocalTarget:
         if namespaces.INSIDE not in os.environ:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 fault = f"not on PATH: {', '.join(missing)}"
-                raise UsageError("local target", fault, "Debian: apt install util-linux iproute2 procps hostname")
+                raise UsageError("local target", fault, PACKAGES)
             return namespaces.enter(argv)
         namespaces.attach()
         return None

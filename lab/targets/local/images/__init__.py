@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
+from lab.errors import UsageError
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod
 
@@ -39,6 +40,14 @@ class Realisation:
     files: Mapping[str, str] = field(default_factory=dict)
     pre_stop: tuple[str, ...] | None = None
     """Instead of the manifest's preStop; None = as the manifest says."""
+
+
+def refuse_workers(place: str, workers: int, context: Context) -> None:
+    """UsageError for more workers than the container has CPUs: their number would measure the scheduler (design.md §6)."""
+    if workers > context.cpus:
+        cpus = "1 CPU" if context.cpus == 1 else f"{context.cpus} CPUs"
+        fault = f"asks for {workers} workers, the {context.pod.role} has {cpus} here: not measurable: cores"
+        raise UsageError(place, fault, f"a machine with more CPUs, or {context.cpus} at most")
 
 
 class Image(Protocol):

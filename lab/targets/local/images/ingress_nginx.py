@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from lab.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import settings
-from lab.targets.local.images import Context, Realisation
+from lab.targets.local.images import Context, Realisation, refuse_workers
 from lab.targets.local.nginx_conf import PID, render
 
 IMAGE = "ingress-nginx/controller"
@@ -53,7 +53,10 @@ def realise(context: Context) -> Realisation:
         known = sorted(set(context.objects.classes.values()))
         fault = f"no IngressClass belongs to --controller-class={controller}: it would serve no route"
         raise UsageError(f"{container.place}.args", fault, did_you_mean(controller, known))
-    values = settings(*_configmap(context, arguments))
+    place, data = _configmap(context, arguments)
+    values = settings(place, data)
+    if (workers := values["worker-processes"]) != "auto":
+        refuse_workers(f"{place}: worker-processes", int(workers), context)
     text = render(values, context, version=nginx_version(), http_port=int(arguments.get("--http-port", "80")))
     env = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from lab.errors import UsageError
-from lab.targets.local.images import Context, Realisation
+from lab.targets.local.images import Context, Realisation, refuse_workers
 
 IMAGE = "nginx"
 STOP_SIGNAL = signal.SIGQUIT
+_WORKERS = re.compile(r"^\s*worker_processes\s+(\d+)\s*;", re.MULTILINE)
 
 
 def realise(context: Context) -> Realisation:
@@ -16,4 +18,9 @@ def realise(context: Context) -> Realisation:
     container = context.container
     if not container.command:
         raise UsageError(container.place, "'command' is missing", "name it: [nginx, -c, FILE, -g, daemon off;]")
+    if context.pod.role == "proxy":
+        for name in filter(None, (volume.configmap for volume in context.pod.volumes.values())):
+            for key, text in context.objects.configmaps[name].items():
+                for workers in _WORKERS.findall(text):
+                    refuse_workers(f"ConfigMap/{name}: {key}: worker_processes", int(workers), context)
     return Realisation(command=container.command + container.args, env=container.env)

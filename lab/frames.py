@@ -1,0 +1,103 @@
+"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, raw.zst. Opens no file itself.
+
+Refuses a histogram table whose columns, buckets or counts are not what `histogram_frame` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import zstandard
+
+from lab.histogram import BUCKETS, Histogram, bucket_edges_s
+
+USAGE_SCHEMA = {
+    "t_s": pl.Float64,  # since the sample began
+    "role": pl.String,
+    "pid": pl.Int32,
+    "title": pl.String,
+    "threads": pl.Int32,
+    "user_s": pl.Float64,  # cumulative since the process began, as are the next four
+    "system_s": pl.Float64,
+    "cpu_s": pl.Float64,  # from the scheduler's nanoseconds where the kernel has them
+    "minflt": pl.Int64,
+    "majflt": pl.Int64,
+    "vsz_bytes": pl.Int64,
+    "rss_bytes": pl.Int64,
+}
+"""Columns of usage.parquet: one row per process and second."""
+
+HISTOGRAM_SCHEMA = {
+    "series": pl.String,  # latency or service
+    "bucket": pl.Int64,
+    "low_s": pl.Float64,
+    "high_s": pl.Float64,
+    "count": pl.Int64,
+}
+"""Columns of hist.parquet: one row per series and bucket that is not empty."""
+
+STDERR_MARK = "\n#lab stderr\n"
+
+
+class FrameError(Exception):
+    """The stored bytes are not what they should be; the message says how."""
+
+
+def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
+    """Series → histogram, as the rows of hist.parquet."""
+    frames = [pl.DataFrame(schema=HISTOGRAM_SCHEMA)]
+    for series, histogram in histograms.items():
+        filled = histogram.counts.nonzero()[0]
+        low, high = bucket_edges_s(filled)
+        columns = {
+            "series": [series] * len(filled),
+            "bucket": filled,
+            "low_s": low,
+            "high_s": high,
+            "count": histogram.counts[filled],
+        }
+        frames.append(pl.DataFrame(columns).cast(HISTOGRAM_SCHEMA))  # type: ignore[arg-type]
+    return pl.concat(frames)
+
+
+def read_histogram(path: Path, series: str, kind: Literal["exact", "quantiles"]) -> Histogram | None:
+    """One series of a hist.parquet, None where it has no row. OSError, or FrameError when the file is damaged."""
+    content = path.read_bytes()
+    try:
+        frame = pl.read_parquet(content)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise FrameError(str(error).splitlines()[0][:200]) from None
+    if dict(frame.schema) != HISTOGRAM_SCHEMA:
+        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(HISTOGRAM_SCHEMA)}")
+    rows = frame.filter(pl.col("series") == series)
+    if rows.is_empty():
+        return None
+    sound = pl.col("bucket").is_between(0, BUCKETS - 1) & (pl.col("count") > 0)
+    if rows.filter(sound).height != rows.height or rows["bucket"].n_unique() != rows.height:
+        raise FrameError("a bucket that there is not, or twice, or an empty one")
+    counts = Histogram.empty().counts
+    counts[rows["bucket"].to_numpy()] = rows["count"].to_numpy()
+    return Histogram(counts, kind)
+
+
+def join_raw(stdout: str, stderr: str) -> str:
+    """The generator's verbatim output as `raw.zst` holds it."""
+    return stdout + (STDERR_MARK + stderr if stderr else "")
+
+
+def pack_raw(raw: str) -> bytes:
+    return zstandard.compress(raw.encode("utf-8", "surrogateescape"))
+
+
+def read_raw(path: Path) -> tuple[str, str]:
+    """(stdout, stderr) of a raw.zst. OSError, or FrameError when the file is damaged."""
+    content = path.read_bytes()
+    try:
+        text = zstandard.decompress(content).decode("utf-8", "surrogateescape")
+    except zstandard.ZstdError as error:
+        raise FrameError(str(error)) from None
+    stdout, _, stderr = text.partition(STDERR_MARK)
+    return stdout, stderr
