@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import polars as pl
-
 from lab.errors import UsageError
+from lab.frames import HISTOGRAM_SCHEMA, USAGE_SCHEMA
 from lab.knobs import Check
 from lab.plan import Arm
+from lab.records import RunRecord
 from lab.samples import Reason, Sample
-from lab.store import USAGE_SCHEMA, RunRecord
 from lab.summary import QUANTILES, Effect
 from lab.sweeps import Sweep
 from lab.variants import annotation_schema
@@ -20,14 +19,6 @@ from lab.verdicts import Verdict
 
 FOLDER = Path(__file__).parent / "schema"
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-HISTOGRAM_SCHEMA = {
-    "series": pl.String,
-    "bucket": pl.Int64,
-    "low_s": pl.Float64,
-    "high_s": pl.Float64,
-    "count": pl.Int64,
-}
-"""Columns of hist.parquet: one row per bucket that is not empty."""
 
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
 COUNT = {"type": "integer", "minimum": 0}
@@ -48,7 +39,7 @@ def schemas() -> dict[str, Any]:
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"
             " generator knows that) or service (from when it was sent); low_s and high_s are the bucket's ends",
-            "columns": {name: str(kind()) for name, kind in HISTOGRAM_SCHEMA.items()},
+            "columns": {name: str(kind) for name, kind in HISTOGRAM_SCHEMA.items()},
         },
         "usage": {
             "title": "Columns of usage.parquet",

@@ -233,7 +233,7 @@ def common_refusal(load: Load) -> str | None:
 
 def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
     """The OutputError for output that lacks what was expected: quotes how it ended (and stderr's first line)."""
-    ended = " ".join(stdout.strip().splitlines()[-2:])[-160:]
+    ended = " ".join(stdout[-1000:].strip().splitlines()[-2:])[-160:]
     said = next((line.strip() for line in stderr.splitlines() if line.strip()), "")[:160]
     parts = [f"exit status {exit_status}"] if exit_status else []
     parts.append(f"output ends {ended!r}" if ended else "no output")

@@ -80,7 +80,7 @@ family() {
 command_of() {
   local deadline=$((SECONDS + 30)) found=""
   until [[ -n $found ]]; do
-    ((SECONDS < deadline)) || fail "no process '$2' after half a minute"
+    ((SECONDS < deadline)) || { fail "no process '$2' after half a minute" || return; } # no errexit in $(…)
     found=$(for pid in $(family "$1"); do tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -Eq "$2" && echo "$pid"; done | head -n 1)
   done
   echo "$found"

@@ -163,12 +163,20 @@ def _watch(outer: socket.socket) -> None:
     """Passes the outer's signals to the main thread; ends PID 1, and so everything, when the outer is gone."""
     main = threading.main_thread().ident
     assert main is not None
-    while message := outer.recv(1):
+    while message := _received(outer):
         number = signal.SIGINT if message == b"I" else signal.SIGTERM
         if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, None):
             os._exit(128 + number)  # PID 1 without a handler would never see it
         signal.pthread_kill(main, number)
     os._exit(128 + signal.SIGKILL)
+
+
+def _received(outer: socket.socket) -> bytes:
+    """The next message; nothing when the outer process is gone, even if it went without reading ours."""
+    try:
+        return outer.recv(1)
+    except ConnectionError:
+        return b""
 
 
 def _end_with_just() -> None:
