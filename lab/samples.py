@@ -108,7 +108,8 @@ class Sample(BaseModel):
     proxy_core: float | None = Field(default=None, description="least busy CPU of the proxy: busy fraction")
     steal: float | None = Field(default=None, description="fraction of all CPU time taken by the hypervisor")
     others: float | None = Field(
-        default=None, description="cores used by what is not the lab's (processes, or clock ticks nobody of ours explains)"
+        default=None,
+        description="cores used by what is not the lab's (processes, or clock ticks nobody of ours explains)",
     )
     counters: dict[str, int] = Field(default_factory=dict, description="kernel counters' increase, by role/name")
     limited_by: Literal["proxy", "generator"] | None = Field(
