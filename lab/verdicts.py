@@ -104,7 +104,8 @@ def _unresolved(judged: Sequence[tuple[Row, Effect]]) -> str:
     row, effect = judged[worst]
     estimate = effect.estimate
     assert estimate is not None
-    points = f" nor at {len(judged) - 1} more points" if len(judged) > 1 else ""
+    others = len(judged) - 1
+    points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
     floor = f"floor {format_size(effect.floor)}" if effect.floor is not None else "no floor"
     found = f"{format_percent(estimate.effect)} %{format_interval(estimate.low, estimate.high)}, {floor}"
     more = "; more blocks would narrow it" if expm1(bounds[worst]) > 0.1 else ""

@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -441,3 +442,12 @@ def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table()
     """40 runs of nothing but noise: at most two claims, from samples to verdict."""
     kinds = [verdicts.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]
     assert kinds.count("apply") + kinds.count("worse") <= 2
+
+
+def test_an_unresolved_verdict_names_the_load_of_its_hypothesis() -> None:
+    """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
+    summary = summary_of(make_plan(BOTH), PRIMARY)
+    elsewhere = replace(summary, elsewhere={"keepalive": "digitalocean", "backlog": "digitalocean"})
+    texts = [verdict.text for verdict in verdicts.verdicts(elsewhere) if verdict.kind == "unresolved"]
+    assert texts
+    assert all("--sweep digitalocean" in text for text in texts)
