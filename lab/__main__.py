@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return error.exit_status
     except KeyboardInterrupt:
-        talk.print("interrupted before anything was measured", highlight=False, soft_wrap=True)
+        talk.print("interrupted", highlight=False, soft_wrap=True)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader (`| head`) has gone
@@ -264,38 +264,27 @@ def _say_resume(talk: Console, run: str, what: str) -> None:
 def _print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.units import format_duration
 
-    record, planned = prepared.record, prepared.plan
-    measured = [arm for arm in planned.arms if arm.role != "reference"]
+    def line(head: str, text: str) -> None:
+        talk.print(f"[bold]{head:<10}[/] {text}", highlight=False, soft_wrap=True)
+
+    record, planned, known = prepared.record, prepared.plan, prepared.forecast
+    measured = [arm.name for arm in planned.arms if arm.role != "reference"]
     references = [arm.name for arm in planned.arms if arm.role == "reference"]
-    talk.print(f"[bold]run[/]        {record.id}", highlight=False, soft_wrap=True)
-    talk.print(
-        f"[bold]target[/]     {record.target}: {_roles(record.facts)}",
-        highlight=False,
-    )
-    talk.print(
-        f"[bold]arms[/]       {', '.join(arm.name for arm in measured)}",
-        highlight=False,
-        end="",
-    )
-    talk.print(f"; once: {', '.join(references)}" if references else "", highlight=False, soft_wrap=True)
+    line("run", record.id)
+    line("target", f"{record.target}: {_roles(record.facts)}")
+    line("arms", ", ".join(measured) + (f"; once: {', '.join(references)}" if references else ""))
     for point in planned.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
         load = f"{point.rate_rps:g} req/s" if point.rate_rps is not None else "closed loop"
         text = f"{point.name}: {name}, {point.connections} connections, {load}, {point.duration_s:g} s of /{point.page}"
-        talk.print(f"[bold]point[/]      {text}", highlight=False, soft_wrap=True)
+        line("point", text)
     samples = f"{len(planned.slots)} samples in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
-    left = f", {done} of them done" if done else ""
-    talk.print(f"[bold]plan[/]       {samples}{left}, seed {planned.seed}", highlight=False, soft_wrap=True)
+    line("plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")
     share = 1 - done / len(planned.slots) if planned.slots else 0
-    talk.print(
-        f"[bold]duration[/]   about {format_duration(prepared.forecast.duration_s * share)}",
-        highlight=False,
-    )
-    known = prepared.forecast
+    line("duration", f"about {format_duration(known.duration_s * share)}")
     effects = ", ".join(f"{effect:.1%} in {label}" for label, effect in known.resolves)
-    told = f"effects from {effects}" if effects else "nothing"
-    talk.print(f"[bold]resolves[/]   {told} ({known.source})\n", highlight=False, soft_wrap=True)
+    line("resolves", f"{f'effects from {effects}' if effects else 'nothing'} ({known.source})\n")
 
 
 def _roles(facts: Mapping[str, str]) -> str:

@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 
 from lab import facts, generators, store
 from lab.errors import UsageError
+from lab.files import check_writable
 from lab.forecast import Forecast, forecast
 from lab.measurement import Chosen, load_of
 from lab.plan import Plan, arms_for, plan
+from lab.records import RunRecord, VariantRecord, now
 from lab.run import stale_blocks
-from lab.store import RunRecord, RunStore, VariantRecord
+from lab.store import RunStore
 from lab.sweeps import Point, load_sweep
 from lab.targets.base import Endpoint, Target
 from lab.variants import Variant, config_snippet, load_variant, reference_name
@@ -62,7 +64,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     blocks = request.blocks or sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     planned = plan(arms, points, blocks, seed)
-    store.check_writable(store.runs_folder(), len(planned.slots) * SAMPLE_BYTES)
+    check_writable(store.runs_folder(), len(planned.slots) * SAMPLE_BYTES)
     record = _record(request, target, command, sweep_name, planned, variants, chosen)
     return Prepared(record, planned, variants, chosen, forecast(record))
 
@@ -91,7 +93,7 @@ def resume(name: str, target_named: str | None, targets: Mapping[str, Target]) -
         if now_used != used:
             fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
-    store.check_writable(run.folder, SAMPLE_BYTES)
+    check_writable(run.folder, SAMPLE_BYTES)
     return Prepared(record, record.plan(), variants, chosen, forecast(record)), run
 
 
@@ -104,10 +106,10 @@ def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator
             yield run
         return
     with run.locked():
-        now = _facts(target)
+        found = _facts(target)
         run.clear_partial()
-        run.mark_interrupted(stale_blocks(run, now))
-        run.note_resumed(now)
+        run.mark_interrupted(stale_blocks(run, found))
+        run.note_resumed(found)
         yield run
 
 
@@ -140,7 +142,7 @@ def _record(
     label = "-".join(request.variants).replace("+", "-")[:40]
     return RunRecord(
         id=f"{stamp}-{label}-{sweep}-{random.SystemRandom().randrange(16**4):04x}",
-        created_at=store.now(),
+        created_at=now(),
         command=tuple(command),
         target=target.name,
         sweep=sweep,

@@ -13,14 +13,15 @@ from typing import Any
 import polars as pl
 
 from lab import validity
+from lab.frames import USAGE_SCHEMA, join_raw
 from lab.generators import Generator, Load, OutputError, Result
 from lab.histogram import Histogram
 from lab.plan import Slot
 from lab.process import GRACE_S, Ended, run_generator, scratch
 from lab.readback import Reading
+from lab.records import now
 from lab.sampler import RESIDUAL_NOISE, Observation, Sampler
 from lab.samples import Reason, Sample, Usage
-from lab.store import USAGE_SCHEMA, join_raw, now
 from lab.sweeps import Point
 from lab.targets.base import Endpoint, Role, System, Target
 
@@ -79,12 +80,13 @@ class Measuring:
             with Sampler(self._pids) as sampler:
                 ended = run_generator(self.system, generator, self.chosen.path, load, folder)
         seen = sampler.observation()
-        seen = with_unexplained(seen, self._own_cpu_s(seen, ended.cpu_s))
+        own_cpu_s = self._own_cpu_s(seen, ended.cpu_s)
+        seen = with_unexplained(seen, own_cpu_s)
 
         result, found = _parsed(generator, load, ended)
         if self._running() != running:
             found.append((Reason.PROXY_DIED, self.system.log_tail() or "a process ended during the sample"))
-        cores = self._cores(seen, ended.cpu_s, result)
+        cores = self._cores(seen, own_cpu_s, result)
         limited_by = None
         if result is not None:
             core = cores["generator"] or 0.0
@@ -130,18 +132,21 @@ class Measuring:
                 own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) / len(cpus)
         return own
 
-    def _cores(self, seen: Observation, generator_s: float, result: Result | None) -> dict[str, float | None]:
+    def _cores(
+        self, seen: Observation, own_cpu_s: Mapping[int, float], result: Result | None
+    ) -> dict[str, float | None]:
         """How busy a role's CPUs were while the generator ran: the proxy's least busy one, the generator's busiest.
 
         Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
         """
         span_s = min(seen.elapsed_s, result.duration_s) if result and result.duration_s else seen.elapsed_s
-        own = self._own_cpu_s(seen, generator_s)
         busy = {
-            cpu: min(1.0, max(share * seen.elapsed_s, own.get(cpu, 0.0)) / span_s) for cpu, share in seen.busy.items()
+            cpu: min(1.0, max(share * seen.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s)
+            for cpu, share in seen.busy.items()
         }
         cpus = self.target.cpus()
-        proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and self.system.processes("proxy")]
+        has_proxy = bool(self.system.processes("proxy"))
+        proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
         generator = [busy[cpu] for cpu in cpus.get("generator", ()) if cpu in busy]
         return {"proxy": min(proxy, default=None), "generator": max(generator, default=None)}
 

@@ -10,8 +10,9 @@ from lab.errors import UsageError
 from lab.generators import OutputError, Result, generator
 from lab.histogram import Histogram
 from lab.measurement import load_of, reported
+from lab.records import RunRecord
 from lab.samples import Sample
-from lab.store import RunRecord, RunStore
+from lab.store import RunStore
 from lab.targets.base import Endpoint
 
 NOWHERE = Endpoint("http://192.0.2.1", "")

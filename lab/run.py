@@ -13,12 +13,13 @@ from itertools import groupby
 from typing import Protocol
 
 from lab.errors import LabError
+from lab.files import StoreError
 from lab.histogram import Histogram
 from lab.measurement import Chosen, Measurement, Measuring, blank_sample, not_measured
 from lab.plan import Slot
 from lab.readback import Reading, read_back
 from lab.samples import Reason, Sample
-from lab.store import RunStore, StoreError
+from lab.store import RunStore
 from lab.targets.base import Target
 from lab.variants import Variant
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import polars as pl
 
+from lab.frames import USAGE_SCHEMA
 from lab.samples import Usage
-from lab.store import USAGE_SCHEMA
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

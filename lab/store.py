@@ -25,17 +25,9 @@ import yaml
 
 from lab import frames
 from lab.errors import UsageError, did_you_mean
-from lab.files import StoreError as StoreError  # these names belong to the store for those who use it
-from lab.files import check_writable as check_writable
 from lab.files import json_bytes, read_record, replace, sync, write_frame, write_synced, writing
-from lab.frames import HISTOGRAM_SCHEMA as HISTOGRAM_SCHEMA
-from lab.frames import STDERR_MARK as STDERR_MARK
-from lab.frames import USAGE_SCHEMA as USAGE_SCHEMA
-from lab.frames import join_raw as join_raw
 from lab.histogram import Histogram
-from lab.records import SCHEMA as SCHEMA
 from lab.records import RunRecord, now
-from lab.records import VariantRecord as VariantRecord
 from lab.samples import Reason, Sample
 
 PARTS = ("raw.zst", "hist.parquet", "usage.parquet")

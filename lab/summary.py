@@ -23,7 +23,7 @@ from lab.sweeps import Point
 from lab.units import format_blocks, format_interval, format_percent, metric_name
 
 if TYPE_CHECKING:
-    from lab.store import RunRecord
+    from lab.records import RunRecord
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 LABELS = {"rate": "rate", "cpu_per_request": "CPU/req"} | {name: name for name in QUANTILES}

@@ -17,9 +17,10 @@ from lab.histogram import Histogram
 from lab.measurement import Chosen
 from lab.plan import Slot, arms_for, plan
 from lab.readback import Reading
+from lab.records import RunRecord, VariantRecord, now
 from lab.run import Bench
 from lab.samples import Sample
-from lab.store import RunRecord, RunStore, VariantRecord, now
+from lab.store import RunStore
 from lab.sweeps import Point
 from lab.targets.base import Endpoint, Response, Role
 from lab.variants import Check, Variant

@@ -10,8 +10,10 @@ import pytest
 
 from lab.errors import UsageError
 from lab.forecast import BRING_UP_S, forecast
+from lab.frames import USAGE_SCHEMA
 from lab.plan import Plan
-from lab.store import USAGE_SCHEMA, RunRecord, RunStore, VariantRecord
+from lab.records import RunRecord, VariantRecord
+from lab.store import RunStore
 from lab.tests.factories import make_plan, make_run
 
 PLAN = make_plan((("baseline", None),), blocks=6, reference=None)

@@ -13,13 +13,13 @@ from typing import IO, Any
 import psutil
 import pytest
 
-from lab import process, store
+from lab import process
+from lab.files import StoreError
 from lab.generators import Load
 from lab.process import Ended, run_generator, scratch
 from lab.readback import read_back
 from lab.run import Bench
 from lab.samples import Reason
-from lab.store import StoreError
 from lab.tests.fakes import FakeGenerator, FakeSystem, bench
 from lab.variants import Check
 
@@ -138,7 +138,7 @@ def test_the_labs_own_lack_blames_no_one_else(tmp_path: Path, number: int) -> No
     """Neither the generator nor the knob is at fault when this machine lacks descriptors, memory or space."""
     with pytest.raises(StoreError, match="this machine"):
         run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
-    with pytest.raises(store.StoreError, match="this machine"):
+    with pytest.raises(StoreError, match="this machine"):
         read_back(FullSystem(number), [Check(kind="backlog", port=80, value="1")])
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from lab import process, sampler, store
 from lab.errors import MeasuringError, UsageError
+from lab.files import StoreError
 from lab.run import counts, settled, stale_blocks
 from lab.samples import Reason, Sample
-from lab.store import RunStore, StoreError
+from lab.store import RunStore
 from lab.tests.fakes import (
     PAGE,
     FakeGenerator,

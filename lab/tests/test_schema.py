@@ -9,11 +9,12 @@ import polars as pl
 import pytest
 
 from lab import schema, tables, validity
+from lab.frames import USAGE_SCHEMA
 from lab.histogram import Histogram
 from lab.knobs import Check
 from lab.readback import Reading
 from lab.samples import Reason
-from lab.store import USAGE_SCHEMA, RunStore
+from lab.store import RunStore
 from lab.summary import summarise
 from lab.tests.factories import made_invalid, make_plan, make_run, make_sample
 

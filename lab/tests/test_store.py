@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from lab import store
 from lab.errors import UsageError
-from lab.frames import HISTOGRAM_SCHEMA, FrameError, histogram_frame, read_histogram
+from lab.frames import HISTOGRAM_SCHEMA, USAGE_SCHEMA, FrameError, histogram_frame, read_histogram
 from lab.histogram import Histogram
-from lab.store import USAGE_SCHEMA, RunStore
+from lab.store import RunStore
 from lab.tests.factories import make_sample
 from lab.tests.fakes import bench
 
