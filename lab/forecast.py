@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import median
 
-from lab import stats, store
+from lab import roundtrip, stats, store
 from lab.errors import LabError
 from lab.records import RunRecord
 from lab.samples import Sample
@@ -20,6 +20,7 @@ from lab.units import metric_name
 
 BRING_UP_S = 2.0
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
+ROUNDTRIP_S = roundtrip.TAKES_S
 PRIOR_CV = {"rate": 0.055, "cpu_per_request": 0.03}
 """Coefficients of variation of ten 5 s wrk samples on a shared 2-core machine (design.md §6)."""
 
@@ -48,6 +49,7 @@ def forecast(record: RunRecord) -> Forecast:
     past = _past(record)
     bring_up_s = past.bring_up_s if past and past.bring_up_s is not None else BRING_UP_S
     duration_s = planned.measuring_s + planned.bring_ups * bring_up_s + len(planned.slots) * SAMPLE_OVERHEAD_S
+    duration_s += ROUNDTRIP_S * any(arm.role == "reference" for arm in planned.arms)
     if planned.blocks < stats.MIN_BLOCKS:
         return Forecast(duration_s, (), f"fewer than {stats.MIN_BLOCKS} blocks give no interval")
     if past is not None and past.spreads:

@@ -6,16 +6,19 @@ Refuses to decide what happens next: measuring again, storing and ordering belon
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from lab import validity
+from lab.canary import Canary, canary
 from lab.frames import USAGE_SCHEMA, join_raw
-from lab.generators import Generator, Load, OutputError, Result
+from lab.generators import Generator, Load, OutputError, Result, command
 from lab.histogram import Histogram
+from lab.limits import limited_by
 from lab.plan import Slot
 from lab.process import GRACE_S, Ended, run_generator, scratch
 from lab.readback import Reading
@@ -25,7 +28,8 @@ from lab.samples import Reason, Sample, Usage
 from lab.sweeps import Point
 from lab.targets.base import Endpoint, Role, System, Target
 
-FETCH_TIMEOUT_S = 10.0
+NO_TLS = "no TLS on the way: there is no session to resume"
+NOT_COUNTED = "no TLS ends at the proxy here: whether sessions were resumed was not counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,6 @@ class Measuring:
     generation: int
     bring_up_s: float
     readings: Sequence[Reading]
-    overflow_is_subject: bool = False
 
     def once(self, attempt: int) -> Measurement:
         """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number."""
@@ -68,16 +71,19 @@ class Measuring:
         endpoint = self.system.endpoint(point)
         load = load_of(point, endpoint)
         blank = blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, self.bring_up_s)
-        blank = blank.model_copy(update={"argv": (self.chosen.path, *generator.argv(load)[1:])})
-        if before := self._standing_faults() + canary(self.system, endpoint, point):
+        blank = blank.model_copy(update={"notes": (*blank.notes, *filter(None, [endpoint.way]))})
+        blank = blank.model_copy(update={"argv": tuple(command(generator, self.chosen.path, load))})
+        first = canary(self.system, endpoint, point)
+        blank = blank.model_copy(update={"tls": first.tls})
+        if before := self._standing_faults() + _refused(generator, load) + first.faults:
             return Measurement(blank.model_copy(update=_verdict(before)), "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
 
         running = self._running()
-        with scratch() as folder:
+        with scratch() as folder, self._shaped(point.link_mbit):
             if point.warmup_s:
                 warm_up = replace(load, duration_s=max(1.0, point.warmup_s), requests=None)
                 run_generator(self.system, generator, self.chosen.path, warm_up, folder)
-            with Sampler(self._pids) as sampler:
+            with Sampler(self._pids, self.system.counters) as sampler:
                 ended = run_generator(self.system, generator, self.chosen.path, load, folder)
         seen = sampler.observation()
         own_cpu_s = self._own_cpu_s(seen, ended.cpu_s)
@@ -87,21 +93,28 @@ class Measuring:
         if self._running() != running:
             found.append((Reason.PROXY_DIED, self.system.log_tail() or "a process ended during the sample"))
         cores = self._cores(seen, own_cpu_s, result)
-        limited_by = None
+        limit, notes = None, blank.notes
         if result is not None:
             core = cores["generator"] or 0.0
-            found += validity.faults(point, result, seen, core, generator.calibration_s(load), self.overflow_is_subject)
-            found += canary(self.system, endpoint, point)
-            limited_by = validity.limited_by(point, cores["proxy"], core)
+            calibration_s = generator.calibration_s(load)
+            found += validity.faults(point, result, seen, core, calibration_s, first.body_bytes, first.chunked)
+            judged, said = _afterwards(point, first, canary(self.system, endpoint, point))
+            found += judged
+            if endpoint.tls in ("edge", "reencrypt"):
+                found += validity.resumption(point, seen.counters)
+            elif point.resumption is not None:
+                said.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
+            limit = limited_by(point, result, seen.counters, cores["proxy"], core)
+            notes = (*notes, *result.notes, *said)
         sample = blank.model_copy(
             update={
                 **_verdict(found),
                 **reported(result),
                 **_observed(seen, ended),
-                "notes": (*blank.notes, *(result.notes if result else ())),
+                "notes": notes,
                 "proxy_core": cores["proxy"],
                 "generator_core": cores["generator"],
-                "limited_by": limited_by,
+                "limited_by": limit,
             }
         )
         return Measurement(sample, join_raw(ended.stdout, ended.stderr), _histograms(result), seen.rows)
@@ -110,6 +123,15 @@ class Measuring:
         wrong = [reading for reading in self.readings if not reading.ok]
         faults = [(Reason.KNOB_NOT_APPLIED, str(reading)) for reading in wrong]
         return faults + [(Reason.LIMIT_NOT_APPLIED, what) for what in self.system.unapplied()]
+
+    @contextmanager
+    def _shaped(self, link_mbit: float | None) -> Iterator[None]:
+        """The client's link as the point wants it for as long as the load lasts: canaries take the link as it is."""
+        self.system.shape(link_mbit)
+        try:
+            yield
+        finally:
+            self.system.shape(None)
 
     def _pids(self) -> Mapping[str, list[int]]:
         roles: tuple[Role, ...] = ("proxy", "backend", "generator")
@@ -172,32 +194,27 @@ def load_of(point: Point, endpoint: Endpoint) -> Load:
         threads=point.threads,
         requests=point.requests,
         keepalive=point.keepalive,
+        hosts=endpoint.hosts,
+        sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
+        gzip=point.accept_encoding == "gzip",
+        resumption=point.resumption,
     )
 
 
-def canary(system: System, endpoint: Endpoint, point: Point) -> list[validity.Fault]:
-    """One request through the proxy must bring the very bytes that the backend gives when asked directly."""
-    path = f"/{point.page}"
-    try:
-        wanted = system.fetch(system.backend_endpoint(), path, FETCH_TIMEOUT_S)
-        got = system.fetch(endpoint, path, FETCH_TIMEOUT_S)
-    except OSError as error:
-        return [(Reason.WRONG_BACKEND, f"canary {endpoint.base_url}{path}: {error}")]
-    if wanted.status != 200 or not wanted.body:
-        return [
-            (
-                Reason.WRONG_BACKEND,
-                f"the backend itself answers {wanted.status} to {path}",
-            )
-        ]
-    if got.status != 200 or got.body != wanted.body:
-        return [
-            (
-                Reason.WRONG_BACKEND,
-                f"canary {endpoint.base_url}{path}: status {got.status}, {len(got.body)} bytes that are not the backend's",
-            )
-        ]
-    return []
+def _refused(generator: Generator, load: Load) -> list[validity.Fault]:
+    """What could not be known before the system was up: how many hosts it has and where its TLS ends."""
+    refusal = generator.refusal(load)
+    return [(Reason.GENERATOR_FAILED, f"{generator.name} cannot make this load: {refusal}")] if refusal else []
+
+
+def _afterwards(point: Point, before: Canary, after: Canary) -> tuple[list[validity.Fault], list[str]]:
+    """(faults, notes) of the second canary. Where errors are the subject, that it too was refused is one of them."""
+    if after.refusal and "errors" in point.subject:
+        return [], [f"refused afterwards, too: {after.refusal}"]
+    if not after.faults and after.body_bytes != before.body_bytes:
+        said = f"the canary weighed {before.body_bytes} bytes before and {after.body_bytes} after"
+        return [(Reason.WRONG_SIZE, said)], []
+    return after.faults, []
 
 
 def blank_sample(
@@ -287,7 +304,12 @@ def reported(result: Result | None) -> dict[str, Any]:
 
 
 def _observed(seen: Observation, ended: Ended) -> dict[str, Any]:
-    generator = Usage(cpu_s=ended.cpu_s, rss_bytes=ended.rss_bytes, processes=1)
+    most = seen.usage.get("generator")  # several at once, where it has one for every host
+    generator = Usage(
+        cpu_s=ended.cpu_s,
+        rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
+        processes=most.processes if most else 1,
+    )
     return {
         "usage": {**seen.usage, "generator": generator},
         "busy": {str(cpu): share for cpu, share in seen.busy.items()},

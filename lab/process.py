@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 from lab.files import own_faults, writing
-from lab.generators import Generator, Load
+from lab.generators import Generator, Load, command
 from lab.targets.base import System, Target
 from lab.variants import Variant
 
@@ -58,7 +58,7 @@ def scratch() -> Iterator[Path]:
 def run_generator(system: System, generator: Generator, path: str, load: Load, scratch: Path) -> Ended:
     """Start it in the client's place, wait for its planned time and a grace, collect what it said and used.
 
-    `path` takes the place of argv[0]. One that cannot be started, crashes, hangs or says too much is an `Ended` like
+    `path` takes the place of its name. One that cannot be started, crashes, hangs or says too much is an `Ended` like
     any other; only the lab's own faults are raised.
     """
     with ExitStack() as opened:
@@ -70,7 +70,7 @@ def run_generator(system: System, generator: Generator, path: str, load: Load, s
         deadline = time.monotonic() + load.duration_s + GRACE_S
         try:
             with own_faults(path):
-                process = system.popen([path, *generator.argv(load)[1:]], scratch, stdout, stderr)
+                process = system.popen(command(generator, path, load), scratch, stdout, stderr)
         except OSError as error:
             return Ended("", f"{path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
         try:

@@ -10,7 +10,7 @@ from lab.errors import UsageError
 from lab.generators import OutputError, Result, generator
 from lab.histogram import Histogram
 from lab.measurement import load_of, reported
-from lab.records import RunRecord
+from lab.records import RoundTrip, RunRecord
 from lab.samples import Sample
 from lab.store import RunStore
 from lab.targets.base import Endpoint
@@ -41,6 +41,9 @@ class Reparsed:
 
     def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
         return self._histograms.get(f"{sample.id}/{series}")
+
+    def roundtrip(self) -> RoundTrip | None:
+        return self.store.roundtrip()
 
     def _again(self, sample: Sample) -> Sample:
         if sample.requests is None:

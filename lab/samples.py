@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lab.limits import Limit
 from lab.sweeps import Point
 
 SCHEMA = 1
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     DROPPED = "dropped", "Requests were due and never sent."
     RATE_NOT_ACHIEVED = "rate-not-achieved", "The achieved rate was below 99 % of the offered one."
     GENERATOR_SATURATED = "generator-saturated", "At a given rate the generator's CPU was 80 % busy or more."
+    RESUMPTION = "resumption", "TLS sessions were resumed, or not, other than the load asks for."
     LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
     CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
     BLOCK_INTERRUPTED = "block-interrupted", "After an interruption its block was measured again as a whole."
@@ -112,9 +114,14 @@ class Sample(BaseModel):
         description="cores used by what is not the lab's (processes, or clock ticks nobody of ours explains)",
     )
     counters: dict[str, int] = Field(default_factory=dict, description="kernel counters' increase, by role/name")
-    limited_by: Literal["proxy", "generator"] | None = Field(
+    tls: dict[str, str] | None = Field(
+        default=None, description="of the canary's TLS connection: version, cipher, key; null = no TLS"
+    )
+    limited_by: Limit | None = Field(
         default=None,
-        description="closed loop: who was the limit (proxy: its CPUs >= 95 % busy and the generator's < 95 %)",
+        description="closed loop: who was the limit (limit: a container's CPU limit throttled it; link: the shaped link"
+        " was full; errors: they are the subject, and >= 1 % of the requests failed; proxy: its CPUs >= 95 % busy and the"
+        " generator's < 95 %; waiting: the generator's < 80 % and the proxy's not full; generator: else)",
     )
     verdict: Literal["valid", "invalid"]
     reason: Reason | None
@@ -125,7 +132,18 @@ class Sample(BaseModel):
         return self.verdict == "valid"
 
     @property
+    def goodput_rps(self) -> float | None:
+        """Requests per second that were answered as they should: the achieved rate less what came with a wrong status."""
+        if self.achieved_rps is None or not self.requests:
+            return self.achieved_rps
+        return self.achieved_rps * (1 - self.errors.get("status", 0) / self.requests)
+
+    @property
     def cpu_per_request_s(self) -> float | None:
-        """CPU seconds of the proxy (of the backend where there is no proxy) per answered request."""
+        """CPU seconds of the proxy (of the backend where there is no proxy) per request answered as it should be.
+
+        What it spends on requests that fail is part of the price of the good ones.
+        """
         usage = self.usage.get("proxy") or self.usage.get("backend")
-        return usage.cpu_s / self.requests if usage and self.requests else None
+        good = (self.requests or 0) - self.errors.get("status", 0)
+        return usage.cpu_s / good if usage and good > 0 else None

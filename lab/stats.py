@@ -102,6 +102,32 @@ def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 
     return Estimate(effect, low, high, n, confidence, sd, p_value, middle, hl_low, hl_high, outliers, tuple(notes))
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One arm's level in its own unit: the blocks' geometric mean; `low` and `high` are None below six blocks."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
+    """exp of the mean of the logarithms, and of their t-interval; shape (n,), n ≥ 1, positive and finite, else ValueError.
+
+    The same model as `paired`: noise that multiplies. It describes this run's blocks; to compare two arms, pair them.
+    """
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 1 or given.size == 0 or not bool(np.all(np.isfinite(given) & (given > 0))):
+        raise ValueError("level: expected positive finite values, shape (n,), n >= 1")
+    logs, n = np.log(given), int(given.size)
+    mean = float(logs.mean())
+    if n < MIN_BLOCKS:
+        return Level(exp(mean), None, None, n)
+    half = _t(n, confidence) * float(logs.std(ddof=1)) / sqrt(n)
+    return Level(exp(mean), exp(mean - half), exp(mean + half), n)
+
+
 def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
     """Median of the Walsh averages (d_i + d_j)/2, i ≤ j, and its distribution-free interval; shape (n,), n ≥ 1.
 

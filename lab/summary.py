@@ -17,20 +17,28 @@ from typing import TYPE_CHECKING, Literal
 from lab import stats
 from lab.errors import MeasuringError
 from lab.histogram import BEYOND, Histogram
+from lab.judging import ERRORS_MIX, LIMITED, Ruling, Side, carrier, ruling
 from lab.plan import Arm, Plan
 from lab.samples import ArmRole, Reason, Sample
 from lab.sweeps import Point
 from lab.units import format_blocks, format_interval, format_percent, metric_name
 
 if TYPE_CHECKING:
-    from lab.records import RunRecord
+    from lab.records import NotMeasured, RunRecord
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 LABELS = {"rate": "rate", "cpu_per_request": "CPU/req"} | {name: name for name in QUANTILES}
 """Metric → its short name in tables. These are the metrics that have effects; errors are counted, never compared."""
 
 MARK_P = 0.05
-LIMITED = "generator-limited; only CPU per request carries the effect"
+UNBOUNDED = "not resolved, and no bound: the faster side was limited by the generator"
+WHY_NO_MORE = {
+    "limit": "limited by a container's CPU limit",
+    "link": "limited by the shaped link",
+    "errors": "limited by what failed",
+    "waiting": "no CPU was full: what it waited for was the limit",
+}
+"""Notes of closed-loop rows in which every sample had this limit."""
 Judged = Literal["claimed", "marked", "unresolved", "no-interval", "a/a", "not-judged", "not-available"]
 HistogramOf = Callable[[Sample], Histogram | None]
 
@@ -45,7 +53,7 @@ class Effect:
     unresolved     neither
     no-interval    fewer than six blocks
     a/a            the baseline against itself: what the floor comes from
-    not-judged     `note` says why this point cannot show it
+    not-judged     `note` says why this point cannot show it (lab/judging.py has the rules)
     not-available  no estimate
     """
 
@@ -66,7 +74,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One arm at one point. Rates and CPU are medians over the valid blocks, percentiles those of the merged histogram.
+    """One arm at one point. Rates (of answers as they should be) and CPU are medians over the valid blocks, percentiles
+    those of the merged histogram.
 
     `errors` by kind over the valid samples, `errors_invalid` over the others. `cpu_of`: whose CPU (`backend` where
     there is no proxy). `invalid`: samples by reason, re-measured ones included. `generator_limited`: at a closed loop,
@@ -94,6 +103,10 @@ class Row:
     generator_limited: bool
     effects: tuple[Effect, ...]
     notes: tuple[str, ...]
+    values: Mapping[str, Mapping[int, float]] = field(default_factory=dict[str, Mapping[int, float]])
+    """Metric → block → what was measured, of the valid blocks (seconds, req/s)."""
+    limits: tuple[str, ...] = ()
+    """What limited this arm itself in any valid block of a closed loop, as in `Sample.limited_by`."""
 
     @property
     def generator_label(self) -> str:
@@ -119,6 +132,8 @@ class Summary:
     snippets: Mapping[str, str]
     elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
     """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
+    not_measurable: tuple[NotMeasured, ...] = ()
+    """What was asked for and cannot be shown here. It counts against nothing."""
 
     @property
     def complete(self) -> bool:
@@ -130,6 +145,8 @@ class Summary:
 class _Cell:
     """What one arm measured at one point: counted samples by block, each metric's value by block, all latencies."""
 
+    needs: str = ""
+    """What the arm's effect needs and no sweep does; empty = nothing."""
     everything: list[Sample] = field(default_factory=list[Sample])
     counted: dict[int, Sample] = field(default_factory=dict[int, Sample])
     values: dict[str, dict[int, float]] = field(default_factory=lambda: {metric: {} for metric in LABELS})
@@ -137,7 +154,7 @@ class _Cell:
 
     def add(self, sample: Sample, histogram: Histogram | None) -> None:
         self.counted[sample.block] = sample
-        found = {"rate": sample.achieved_rps, "cpu_per_request": sample.cpu_per_request_s}
+        found = {"rate": sample.goodput_rps, "cpu_per_request": sample.cpu_per_request_s}
         if histogram is not None:
             found |= {name: histogram.quantile_s(q) for name, q in QUANTILES.items()}
             self.merged = self.merged.merge(histogram) if self.merged else histogram
@@ -153,10 +170,8 @@ class _Cell:
         )
 
     @property
-    def generator_limited(self) -> bool:
-        return any(
-            sample.point.rate_rps is None and sample.limited_by == "generator" for sample in self.counted.values()
-        )
+    def side(self) -> Side:
+        return Side(list(self.counted.values()), self.values, self.cpu_of)
 
 
 def counted_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
@@ -178,8 +193,10 @@ def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
         for name, variant in variants.items()
         if variant.hypothesis_sweep not in (None, record.sweep)
     }
-    summary = summarise(record.plan(), samples, histogram_of, primary, snippets)
-    return replace(summary, elsewhere=elsewhere, notes=(*summary.notes, *_changed_facts(record)))
+    needs = {name: variant.needs for name, variant in variants.items()}
+    summary = summarise(record.plan(), samples, histogram_of, primary, snippets, needs)
+    notes = (*summary.notes, *_changed_facts(record))
+    return replace(summary, elsewhere=elsewhere, notes=notes, not_measurable=record.not_measurable)
 
 
 def _changed_facts(record: RunRecord) -> list[str]:
@@ -197,14 +214,17 @@ def summarise(
     histogram_of: HistogramOf,
     primary: Mapping[str, str | None],
     snippets: Mapping[str, str] | None = None,
+    needs: Mapping[str, str] | None = None,
 ) -> Summary:
     """Every cell of the plan as a row, measured or not.
 
     `primary`: arm → its primary metric; arms without one claim nothing. `histogram_of` is called once per counted
-    sample. `snippets`: arm → what to apply, for its verdict. MeasuringError when samples do not belong together.
+    sample. `snippets`: arm → what to apply, for its verdict. `needs`: arm → what its effect needs and no sweep does: then
+    nothing is judged. MeasuringError when samples do not belong together.
     """
     _refuse_mixtures(plan, samples)
-    cells = {(arm.name, point.name): _Cell() for arm in plan.arms for point in plan.points}
+    needs = needs or {}
+    cells = {(arm.name, point.name): _Cell(needs.get(arm.name, "")) for arm in plan.arms for point in plan.points}
     for sample in samples:
         cells[sample.arm, sample.point.name].everything.append(sample)
     for (_, arm, point), sample in sorted(counted_samples(samples).items()):
@@ -263,7 +283,7 @@ def _row(
         generator=next((sample.generator for sample in [*counted, *invalid]), None),
         stand_in_for=next((sample.stand_in_for for sample in [*counted, *invalid]), None),
         offered_rps=point.rate_rps,
-        achieved_rps=_median(sample.achieved_rps for sample in counted),
+        achieved_rps=_median(sample.goodput_rps for sample in counted),
         latency_s={
             **{name: cell.merged.quantile_s(q) if cell.merged else None for name, q in QUANTILES.items()},
             "max": cell.merged.maximum_s if cell.merged else None,
@@ -281,15 +301,19 @@ def _row(
         generator_limited=_limited(arm, point, cells),
         effects=_effects(plan, arm, point, cells, primary),
         notes=(),
+        values=cell.values,
+        limits=tuple(sorted({sample.limited_by for sample in counted if sample.limited_by and point.rate_rps is None})),
     )
     told = (note for sample in counted for note in sample.notes)
-    notes = _row_notes(row, len({sample.block for sample in cell.everything}))
+    limits = {sample.limited_by for sample in counted}
+    why = WHY_NO_MORE.get(limits.pop() or "", "") if len(limits) == 1 else ""
+    notes = (*_row_notes(row, len({sample.block for sample in cell.everything})), *filter(None, [why]))
     return replace(row, notes=tuple(dict.fromkeys((*notes, *told))))
 
 
 def _limited(arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell]) -> bool:
     return any(
-        cells[name, point.name].generator_limited
+        True in cells[name, point.name].side.limited
         for name in (arm.name, arm.baseline)
         if name and (name, point.name) in cells
     )
@@ -304,12 +328,12 @@ def _effects(
     again = next(
         (cells[a.name, point.name] for a in plan.arms if a.role == "again" and a.baseline == arm.baseline), _Cell()
     )
-    limited = _limited(arm, point, cells)
-    whys = {metric: _not_judged(metric, point, limited, plan.points, own.cpu_of == base.cpu_of) for metric in LABELS}
-    wanted = _wanted(plan, arm, point, limited, primary, whys)
+    rulings = _rulings(plan, arm, point, cells)
+    wanted = _wanted(plan, arm, point, cells, primary)
     effects: list[Effect] = []
     for metric in [*LABELS, *sorted(wanted - LABELS.keys())]:
-        why = whys.get(metric, f"{metric} are counted, not compared")
+        ruled = rulings.get(metric, Ruling(f"{metric} are counted, not compared"))
+        why, note = ruled.why, ruled.note
         estimate = _paired(own, base, metric)
         aa = _paired(again, base, metric)
         floor = stats.floor_of(aa) if aa else None
@@ -322,44 +346,51 @@ def _effects(
             judgement = "not-judged"
         else:
             judgement = "a/a" if arm.role == "again" else stats.judge(estimate, floor)
-        effects.append(Effect(metric, arm.baseline, estimate, floor, judgement, metric in wanted, why))
+            if ruled.bound and judgement == "unresolved" and metric in wanted:
+                judgement, why = "not-judged", UNBOUNDED
+        effects.append(Effect(metric, arm.baseline, estimate, floor, judgement, metric in wanted, why or note))
     return tuple(effects)
 
 
-def _wanted(
-    plan: Plan, arm: Arm, point: Point, limited: bool, primary: Mapping[str, str | None], whys: Mapping[str, str]
-) -> set[str]:
-    """The metrics of the effect column: the arm's primary one; for an A/A pair those of the variants that rely on it.
+def _rulings(plan: Plan, arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell]) -> dict[str, Ruling]:
+    """Metric → whether it is judged here. An A/A pair's floors are shown where a variant that relies on it is judged."""
+    assert arm.baseline is not None, "only arms with a baseline have effects"
+    if needs := cells[arm.name, point.name].needs:
+        return dict.fromkeys([*LABELS, "errors"], Ruling(f"needs {needs}"))
+    own, base = cells[arm.name, point.name].side, cells[arm.baseline, point.name].side
+    found = {metric: ruling(metric, point, own, base, plan.points) for metric in LABELS}
+    for user in _users(plan, arm):
+        theirs = _rulings(plan, user, point, cells)
+        found |= {metric: Ruling() for metric in LABELS if not theirs[metric].why}
+    return found
 
-    Where the generator was the limit, CPU per request stands for the rate. That is settled by who was the limit, not by
-    what the effect looks like, so it stays one metric chosen beforehand.
-    """
+
+def _users(plan: Plan, arm: Arm) -> list[Arm]:
+    """The variants that rely on an A/A pair."""
+    if arm.role != "again":
+        return []
+    return [other for other in plan.arms if other.role == "variant" and other.baseline == arm.baseline]
+
+
+def _wanted(
+    plan: Plan, arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell], primary: Mapping[str, str | None]
+) -> set[str]:
+    """The metrics of the effect column: what carries the arm's primary one; for an A/A pair those of the variants that rely on it."""
+    rulings = _rulings(plan, arm, point, cells)
     if arm.role == "variant":
-        asked = {metric for metric in [primary.get(arm.name)] if metric}
-        return asked - {"rate"} | {"cpu_per_request"} if limited and "rate" in asked else asked
-    users = [other.name for other in plan.arms if other.role == "variant" and other.baseline == arm.baseline]
-    asked = {metric for name in users if (metric := primary.get(name)) and not whys.get(metric, metric)}
-    default = {"cpu_per_request"} if limited else {"rate" if point.rate_rps is None else "p99"}
-    return asked or default | (set() if users else {"cpu_per_request"})
+        why = {metric: found.why for metric, found in rulings.items()}
+        return {carrier(metric, point, plan.points, why) for metric in [primary.get(arm.name)] if metric}
+    users = _users(plan, arm)
+    asked = {metric for user in users for metric in _wanted(plan, user, point, cells, primary)}
+    judged = {metric for metric in asked if metric in rulings and not rulings[metric].why}
+    closed = "cpu_per_request" if rulings["rate"].why == LIMITED else "rate"
+    return judged or {closed if point.rate_rps is None else "p99"} | (set() if users else {"cpu_per_request"})
 
 
 def _paired(own: _Cell, base: _Cell, metric: str) -> stats.Estimate | None:
     mine, theirs = own.values.get(metric, {}), base.values.get(metric, {})
     both = sorted(mine.keys() & theirs.keys())
     return stats.paired([mine[block] for block in both], [theirs[block] for block in both]) if both else None
-
-
-def _not_judged(metric: str, point: Point, limited: bool, points: Sequence[Point], same_cpu: bool) -> str:
-    """Why this point cannot show an effect in this metric; empty if it can."""
-    if metric == "rate" and point.rate_rps is not None:
-        return "the rate is given here, not measured"
-    if metric == "cpu_per_request":
-        return "" if same_cpu else "CPU per request of a proxy is not comparable with a backend's"
-    if limited:
-        return LIMITED
-    if metric in QUANTILES and point.rate_rps is None and any(other.rate_rps is not None for other in points):
-        return "latency is judged at the points with a rate; a closed loop's follows from its throughput"
-    return ""
 
 
 def _with_marks(rows: Sequence[Row]) -> list[Row]:
@@ -393,8 +424,11 @@ def _row_notes(row: Row, blocks_tried: int) -> tuple[str, ...]:
         notes.append(f"{total} invalid: {', '.join(reasons)}")
     if blocks_tried < row.planned_blocks:
         notes.append(f"{format_blocks(row.planned_blocks - blocks_tried)} not measured")
-    if row.generator_limited and row.arm.role != "reference":
+    if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):
         notes.append(LIMITED)
+    # p99.9 is mixed up by fewer failures than the others
+    if any(effect.note == ERRORS_MIX for effect in row.effects if effect.metric != "p99.9"):
+        notes.append(ERRORS_MIX)
     if row.cpu_of == "backend":
         notes.append("no proxy: CPU per request is the backend's")
     for effect in row.shown:
@@ -415,6 +449,11 @@ def _row_notes(row: Row, blocks_tried: int) -> tuple[str, ...]:
         elif effect.floor is None and effect.judgement == "unresolved":
             notes.append(f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks")
     return tuple(dict.fromkeys(notes))
+
+
+def _despite(effect: Effect) -> bool:
+    """Whether something else than CPU per request carries the effect though a generator was the limit."""
+    return effect.metric != "cpu_per_request" and effect.judgement in {"claimed", "no-interval", "a/a"}
 
 
 def _general_notes(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Sweeps: one TOML file → a named list of points (loads). Refuses unknown keys, impossible numbers and values of
-another type (`"5"` and `true` are no numbers), and loads that the lab cannot offer yet (TLS, more than one route).
+another type (`"5"` and `true` are no numbers).
 
 `connections`, `rate_rps` and `page` may be lists: they are crossed, except that `rate_rps = "connections"`
-offers as many requests per second as there are connections.
+offers as many requests per second as there are connections, and `requests_per_connection` makes the requests grow with
+them. Whether a generator can make a load, it says itself (`Generator.refusal`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PAGES = {
 Connections = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000)]
 Tls = Literal["none", "edge", "passthrough", "reencrypt"]
+Subject = Literal["errors", "listen-overflow"]
 
 RATE = "offered requests per second; null = closed loop"
 DURATION = "how long to load; with `requests` the deadline: a generator still running well after it is killed"
@@ -35,8 +37,12 @@ WARMUP = "the same load before it, not recorded, for this long, at least 1 s; 0 
 THREADS = "threads of the generator, for those that have them"
 REQUESTS = "end after so many requests instead of after `duration_s` (hey, oha); null = by time"
 KEEPALIVE = "false = a new connection for every request"
-TLS = "where TLS ends; only `none` can be measured yet"
-ROUTES = "how many routes the load is spread over; only 1 can be measured yet"
+TLS = "the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say"
+ROUTES = "how many routes (hosts) the load is spread over; `all` = as many as the variant has"
+RESUMPTION = "whether new TLS connections must resume a session (true), must not (false); null = recorded only"
+ENCODING = "what the client accepts: `gzip` lets the proxy compress"
+LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
+SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 
 
 class Point(BaseModel):
@@ -54,8 +60,12 @@ class Point(BaseModel):
     page: str
     requests: int | None = Field(default=None, description=REQUESTS)
     keepalive: bool = Field(default=True, description=KEEPALIVE)
-    tls: Tls = Field(default="none", description=TLS)
-    routes: int = Field(default=1, description=ROUTES)
+    tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
+    routes: int | Literal["all"] = Field(default=1, description=ROUTES)
+    resumption: bool | None = Field(default=None, description=RESUMPTION)
+    accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    link_mbit: float | None = Field(default=None, description=LINK)
+    subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
 
 
 class PointSpec(BaseModel):
@@ -78,39 +88,55 @@ class PointSpec(BaseModel):
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
     requests: Annotated[int, Field(ge=1)] | None = Field(default=None, description=REQUESTS)
     keepalive: bool = Field(default=True, description=KEEPALIVE)
-    tls: Tls = Field(default="none", description=TLS)
-    routes: int = Field(default=1, ge=1, le=10_000, description=ROUTES)
+    requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="`requests` as a multiple of the connections, where both grow together"
+    )
+    tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
+    routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(default=1, description=ROUTES)
+    resumption: bool | None = Field(default=None, description=RESUMPTION)
+    accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description=LINK)
+    subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
+
+    @property
+    def pages(self) -> list[str]:
+        return self.page if isinstance(self.page, list) else [self.page]
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with these keys together: `key: fault`. What a generator cannot do, it says itself."""
+        if unknown := next((page for page in self.pages if page not in PAGES), None):
+            return f"page: unknown page {unknown!r}: {did_you_mean(unknown, PAGES)}"
+        if self.requests is not None and self.requests_per_connection is not None:
+            return "requests: so is requests_per_connection given: keep one"
+        if self.resumption is not None and self.tls == "none":
+            return 'resumption: there is no TLS to resume: leave it out, or leave out tls = "none"'
+        if len(set(self.subject)) < len(self.subject):
+            return f"subject: {self.subject[0]!r} stands there twice"
+        return None
 
     def expand(self) -> list[Point]:
+        """Every combination of the lists. What is called the same in `Point` and has no list of values is handed on."""
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
-        pages = self.page if isinstance(self.page, list) else [self.page]
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
-        fixed = self.model_dump(
-            include={
-                "generator",
-                "duration_s",
-                "warmup_s",
-                "threads",
-                "requests",
-                "keepalive",
-                "tls",
-                "routes",
-            }
-        )
-        points = []
-        for clients, rate, page in product(connections, rates, pages):
+        same = PointSpec.model_fields.keys() & Point.model_fields.keys()
+        fixed = self.model_dump(include=same - {"name", "connections", "rate_rps", "page", "requests", "subject"})
+        points: list[Point] = []
+        for clients, rate, page in product(connections, rates, self.pages):
             labels = [self.name]
             labels += [f"c{clients}"] if len(connections) > 1 else []
             labels += [f"r{rate:g}"] if len(rates) > 1 and isinstance(rate, float) else []
-            labels += [page.lower()] if len(pages) > 1 else []
-            offered = float(clients) if isinstance(rate, str) else rate
+            labels += [page.lower()] if len(self.pages) > 1 else []
+            each = self.requests_per_connection
             points.append(
                 Point(
+                    **fixed,
                     name="-".join(labels),
                     connections=clients,
-                    rate_rps=offered,
+                    rate_rps=float(clients) if isinstance(rate, str) else rate,
                     page=page,
-                    **fixed,
+                    requests=self.requests if each is None else each * clients,
+                    subject=tuple(self.subject),
                 )
             )
         return points
@@ -134,16 +160,8 @@ class Sweep(BaseModel):
         if twice:
             raise ValueError(f"points: two points are called {twice[0]!r}")
         for spec in self.points:
-            for page in spec.page if isinstance(spec.page, list) else [spec.page]:
-                if page not in PAGES:
-                    raise ValueError(f"points.{spec.name}.page: unknown page {page!r}: {did_you_mean(page, PAGES)}")
-            if spec.tls != "none":
-                raise ValueError(f"points.{spec.name}.tls: TLS ({spec.tls!r}) cannot be measured yet: leave tls out")
-            if spec.routes > 1:
-                raise ValueError(
-                    f"points.{spec.name}.routes: {spec.routes} routes cannot be measured yet, the load goes to one:"
-                    " leave routes out"
-                )
+            if spec.fault is not None:
+                raise ValueError(f"points.{spec.name}.{spec.fault}")
         return self
 
     def expanded(self) -> list[Point]:

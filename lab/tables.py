@@ -64,10 +64,22 @@ def table_lines(summary: Summary, width: int | None) -> list[Text]:
             point = row.point.name
             lines += [Text(""), _heading(row.point)]
         lines += block
+    lines += _not_measurable(summary)
     for line in lines:
         line.rstrip()
-    notes = [Text(f"{_superscript(number)} {note}", style="dim") for note, number in numbers.items()]
+    notes = [Text(f"{superscript(number)} {note}", style="dim") for note, number in numbers.items()]
     return [*lines, Text(""), *notes, *(Text(note, style="dim") for note in summary.notes)]
+
+
+def _not_measurable(summary: Summary) -> list[Text]:
+    """A line per variant that was asked for and cannot be shown here; why is in its verdict."""
+    found = summary.not_measurable
+    width = max((cell_len(item.variant) for item in found), default=0)
+    lines = [
+        Text.assemble((item.variant.ljust(width), "bold"), (f"  not measurable: {item.what}", "yellow"))
+        for item in found
+    ]
+    return [Text(""), Text.assemble(("not measurable here", "bold cyan")), *lines] if found else []
 
 
 def _width(blocks: Sequence[Sequence[Text]]) -> int:
@@ -81,17 +93,17 @@ def _numbered(summary: Summary) -> dict[str, int]:
 
 
 def _one_line(grid: Sequence[Sequence[Text]], gap: int) -> list[list[Text]]:
-    return [[line] for line in _aligned(grid, LEFT, gap)]
+    return [[line] for line in aligned(grid, LEFT, gap)]
 
 
 def _two_lines(grid: Sequence[Sequence[Text]], gap: int) -> list[list[Text]]:
     """Variant, generator and effect above, numbers below."""
-    above = _aligned([[*row[:2], *row[12:]] for row in grid], frozenset({0, 1, 2}), gap)
-    below = _aligned([[Text(""), *row[2:12]] for row in grid], frozenset(), gap)
+    above = aligned([[*row[:2], *row[12:]] for row in grid], frozenset({0, 1, 2}), gap)
+    below = aligned([[Text(""), *row[2:12]] for row in grid], frozenset(), gap)
     return [[line] if number == 1 else [above[number], line] for number, line in enumerate(below)]
 
 
-def _aligned(grid: Sequence[Sequence[Text]], left: frozenset[int], gap: int) -> list[Text]:
+def aligned(grid: Sequence[Sequence[Text]], left: frozenset[int], gap: int) -> list[Text]:
     widths = [max(cell_len(row[column].plain) for row in grid) for column in range(len(grid[0]))]
     lines: list[Text] = []
     for row in grid:
@@ -104,13 +116,21 @@ def _aligned(grid: Sequence[Sequence[Text]], left: frozenset[int], gap: int) -> 
     return lines
 
 
-def _heading(point: Point) -> Text:
+def load_text(point: Point) -> str:
+    """A point's load in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
     load = f"{point.rate_rps:,g} req/s" if point.rate_rps is not None else "closed loop"
     extra = ["new connection per request"] if not point.keepalive else []
-    extra += [f"TLS {point.tls}"] if point.tls != "none" else []
-    extra += [f"{point.routes} routes"] if point.routes > 1 else []
-    parts = [f"{point.connections:,} connections", load, f"{point.duration_s:g} s", point.page, *extra]
-    return Text.assemble((point.name, "bold cyan"), (f"  {', '.join(parts)}", "dim"))
+    extra += [f"TLS {point.tls}"] if point.tls not in ("none", "routed") else []
+    extra += [f"client link {point.link_mbit:g} Mbit/s"] if point.link_mbit is not None else []
+    extra += [f"accepts {point.accept_encoding}"] if point.accept_encoding != "identity" else []
+    extra += [f"{point.routes} routes"] if point.routes != 1 else []
+    extra += [f"TLS sessions {'' if point.resumption else 'not '}resumed"] if point.resumption is not None else []
+    amount = f"{point.requests:,} requests" if point.requests is not None else f"{point.duration_s:g} s"
+    return ", ".join([f"{point.connections:,} connections", load, amount, point.page, *extra])
+
+
+def _heading(point: Point) -> Text:
+    return Text.assemble((point.name, "bold cyan"), (f"  {load_text(point)}", "dim"))
 
 
 def _cells(row: Row, numbers: Mapping[str, int]) -> list[Text]:
@@ -120,7 +140,7 @@ def _cells(row: Row, numbers: Mapping[str, int]) -> list[Text]:
         if effect.judgement == "marked"
     }
     lost, more = sum(row.errors.values()), sum(row.errors_invalid.values())
-    refs = ",".join(_superscript(numbers[note]) for note in row.notes)
+    refs = ",".join(superscript(numbers[note]) for note in row.notes)
     colour = {"claimed": "bold green" if all(effect.better for effect in row.shown) else "bold red", "a/a": "cyan"}
     return [
         Text(row.arm.name, style="bold" if row.arm.role == "variant" else ""),
@@ -142,14 +162,14 @@ def _cells(row: Row, numbers: Mapping[str, int]) -> list[Text]:
     ]
 
 
-def _superscript(number: int) -> str:
+def superscript(number: int) -> str:
     return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
     """Plain data with stable keys, in seconds, requests per second and ratios (variant/baseline); null = not known.
 
-    {schema_version, target, blocks, seed, complete, floor: str, notes: [str],
+    {schema_version, target, blocks, seed, complete, floor: str, notes: [str], not_measurable: [{variant, what, why}],
      verdicts: [{arm, kind, text, snippet}],
      rows: [{arm, variant, role, baseline, point, connections, generator, stand_in_for,
              offered_rps (null = closed loop), achieved_rps, latency_s: {p50, p90, p99, p99.9, max}, histogram,
@@ -168,6 +188,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "seed": summary.seed,
         "complete": summary.complete,
         "floor": floor_line(summary),
+        "not_measurable": [item.model_dump() for item in summary.not_measurable],
         "notes": list(summary.notes),
         "verdicts": [asdict(verdict) for verdict in verdicts(summary)],
         "rows": [_row_json(row) for row in summary.rows],
@@ -199,11 +220,11 @@ def _row_json(row: Row) -> dict[str, Any]:
         "invalid": {str(reason): count for reason, count in row.invalid.items()},
         "generator_limited": row.generator_limited,
         "notes": list(row.notes),
-        "effects": [_effect_json(effect) for effect in row.effects],
+        "effects": [effect_json(effect) for effect in row.effects],
     }
 
 
-def _effect_json(effect: Effect) -> dict[str, Any]:
+def effect_json(effect: Effect) -> dict[str, Any]:
     estimate = effect.estimate
     low, high = estimate.interval if estimate and estimate.interval else (None, None)
     return {
@@ -238,7 +259,9 @@ def as_markdown(summary: Summary) -> str:
             title = _heading(row.point).plain.replace("  ", "**: ", 1)
             lines += [*([""] if lines else []), f"**{title}", "", f"| {' | '.join(head)} |", f"|{rule}|"]
         lines.append(f"| {' | '.join(cell.plain.replace('|', '/') for cell in _cells(row, numbers))} |")
-    notes = [f"{_superscript(number)} {note}" for note, number in numbers.items()]
+    for item in summary.not_measurable:
+        lines.append(f"| {item.variant} | not measurable: {item.what} |{' |' * (len(head) - 2)}")
+    notes = [f"{superscript(number)} {note}" for note, number in numbers.items()]
     lines += ["", *(f"- {note}" for note in [*notes, *summary.notes])]
     found = verdicts(summary)
     for verdict in found:

@@ -1,25 +1,33 @@
 """Does a sample count? Pure: what was planned, reported and seen → the reasons why not (design.md §6).
 
-Steady loads only: in a disturbance errors are the outcome, and other rules hold.
+Steady loads only: in a disturbance errors are the outcome, and other rules hold. So are they where they are a point's
+subject: then requests may fail, but some must be answered, and a rate counts what was tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
 from lab.generators import Result
-from lab.sampler import Observation
+from lab.limits import BUSY, unanswered
+from lab.sampler import TICK_S, Observation
 from lab.samples import Reason
-from lab.sweeps import PAGES, Point
+from lab.sweeps import Point
 
 MIN_ACHIEVED = 0.99
-MAX_GENERATOR_CORE = 0.80
 MAX_STEAL = 0.01
 MAX_OTHERS_CORES = 0.05
+TICKS = 3
+"""Clock ticks that may fall on anybody: a run of a tenth of a second (hey, n requests) is not thrown away for one."""
 MAX_CLOCK_STEP_S = 0.1
-CEILING_BUSY = 0.95
 HEADER_BYTES = 2048  # more than any of our responses' headers
+CHUNK_SHARE = 1 / 256  # of a chunked body: at most 16 bytes around every 4 KiB
+HANDSHAKE_BYTES = 8192  # more than a server says in a TLS handshake with our certificates
+RECORD_SHARE = 1 / 32  # of what TLS carries: at most 40 bytes around every frame's 1.3 kB
+HANDSHAKE_EVERY = 100  # kept connections serve as many requests at least, as far as the check of sizes goes
+RESUMED = 0.90
+"""Of all handshakes, where sessions are to be resumed: each connection's first is a full one."""
+NOT_RESUMED = 0.01
 
 Fault = tuple[Reason, str]
 
@@ -30,99 +38,96 @@ def faults(
     seen: Observation,
     generator_core: float,
     calibration_s: float,
-    overflow_is_subject: bool = False,
+    body_bytes: int,
+    chunked: bool = False,
 ) -> list[Fault]:
-    """Every reason against a steady sample, most telling first. `overflow_is_subject`: the run is about accept queues."""
-    found: list[Fault] = []
+    """Every reason against a steady sample. `body_bytes`: what one body weighed as it came (the canary's), `chunked` or not."""
+    return [
+        *_reported(point, result, calibration_s),
+        *_sizes(point, result, body_bytes, chunked),
+        *_rate(point, result, generator_core),
+        *_seen(point, seen),
+    ]
+
+
+def _reported(point: Point, result: Result, calibration_s: float) -> Iterator[Fault]:
     if point.requests is None and point.duration_s <= calibration_s:
-        found.append(
-            (
-                Reason.TOO_SHORT,
-                f"{point.duration_s:g} s, of which {calibration_s:g} s are calibration",
-            )
-        )
+        yield Reason.TOO_SHORT, f"{point.duration_s:g} s, of which {calibration_s:g} s are calibration"
     if result.uncalibrated:
-        found.append((Reason.TOO_SHORT, "the generator did not finish its calibration: start-up is in the latencies"))
-    if result.requests == 0 or result.latency.total == 0:
-        found.append(
-            (
-                Reason.TOO_SHORT,
-                f"{result.requests} requests answered, {result.latency.total} latencies recorded",
-            )
-        )
-    refused = {kind: count for kind, count in result.errors.items() if count}
-    if status := refused.pop("status", 0):
-        found.append((Reason.NON_2XX, f"{status} of {result.requests} responses"))
-    if refused:
-        found.append(
-            (
-                Reason.ERRORS,
-                ", ".join(f"{count} {kind}" for kind, count in refused.items()),
-            )
-        )
+        yield Reason.TOO_SHORT, "the generator did not finish its calibration: start-up is in the latencies"
+    good = result.requests - (result.errors.get("status", 0) if "errors" in point.subject else 0)
+    if good <= 0 or result.latency.total == 0:
+        yield Reason.TOO_SHORT, f"{good} requests answered, {result.latency.total} latencies recorded"
+    if "errors" not in point.subject:
+        refused = {kind: count for kind, count in result.errors.items() if count}
+        if status := refused.pop("status", 0):
+            yield Reason.NON_2XX, f"{status} of {result.requests} responses"
+        if refused:
+            yield Reason.ERRORS, ", ".join(f"{count} {kind}" for kind, count in refused.items())
     if result.dropped:
-        found.append((Reason.DROPPED, f"{result.dropped} requests were due and never sent"))
-    if result.size_bytes is not None and result.requests:
-        page, mean = PAGES[point.page], result.size_bytes / result.requests
-        slack = HEADER_BYTES if result.size_includes_headers else 0
-        # a run that is cut off reads part of its last responses: one per connection
-        part = page * point.connections / result.requests
-        if not page - part - 1 <= mean <= page + slack + part + 1:
-            found.append(
-                (
-                    Reason.WRONG_SIZE,
-                    f"{mean:.0f} bytes per response, the page has {page}",
-                )
-            )
-    if point.rate_rps is not None:
-        if result.achieved_rps < MIN_ACHIEVED * point.rate_rps:
-            share = result.achieved_rps / point.rate_rps
-            found.append(
-                (
-                    Reason.RATE_NOT_ACHIEVED,
-                    f"{result.achieved_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})",
-                )
-            )
-        if generator_core >= MAX_GENERATOR_CORE:
-            found.append((Reason.GENERATOR_SATURATED, f"its CPU was {generator_core:.0%} busy"))
-    if not overflow_is_subject and (overflows := _sum(seen.counters, "/ListenOverflows")):
-        found.append(
-            (
-                Reason.LISTEN_OVERFLOW,
-                f"{overflows} connections dropped at a full accept queue",
-            )
-        )
+        yield Reason.DROPPED, f"{result.dropped} requests were due and never sent"
+
+
+def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool) -> Iterator[Fault]:
+    """Bytes per response within what headers, chunks, TLS and responses cut short can explain."""
+    if result.size_bytes is None or not result.requests:
+        return
+    mean = result.size_bytes / result.requests
+    slack = 0.0
+    if result.size_includes_headers:
+        slack += HEADER_BYTES + (body_bytes * CHUNK_SHARE if chunked else 0)
+    if result.size_includes_tls:
+        every = point.connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
+        slack += body_bytes * RECORD_SHARE + HANDSHAKE_BYTES * every
+    # a run that is cut off reads part of its last responses, one per connection; one that fails, of each that did
+    part = body_bytes * (point.connections + unanswered(result)) / result.requests
+    wrong = body_bytes * result.errors.get("status", 0) / result.requests
+    if not body_bytes - part - wrong - 1 <= mean <= body_bytes + slack + part + 1:
+        yield Reason.WRONG_SIZE, f"{mean:.0f} bytes per response, the page has {body_bytes}"
+
+
+def _rate(point: Point, result: Result, generator_core: float) -> Iterator[Fault]:
+    if point.rate_rps is None:
+        return
+    tried = unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
+    tried_rps = result.achieved_rps * (1 + tried)
+    if tried_rps < MIN_ACHIEVED * point.rate_rps:
+        share = tried_rps / point.rate_rps
+        yield Reason.RATE_NOT_ACHIEVED, f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})"
+    if generator_core >= BUSY:
+        yield Reason.GENERATOR_SATURATED, f"its CPU was {generator_core:.0%} busy"
+
+
+def _seen(point: Point, seen: Observation) -> Iterator[Fault]:
+    overflows = _sum(seen.counters, "/ListenOverflows")
+    if overflows and "listen-overflow" not in point.subject:
+        yield Reason.LISTEN_OVERFLOW, f"{overflows} connections dropped at a full accept queue"
     if drops := _sum(seen.counters, "/conntrack_drop"):
-        found.append(
-            (
-                Reason.CONNTRACK_OVERFLOW,
-                f"{drops} packets dropped by connection tracking",
-            )
-        )
+        yield Reason.CONNTRACK_OVERFLOW, f"{drops} packets dropped by connection tracking"
     if abs(seen.clock_step_s) > MAX_CLOCK_STEP_S:
-        found.append(
-            (
-                Reason.CLOCK_STEP,
-                f"the wall clock moved by {seen.clock_step_s:+.2f} s against the monotonic one",
-            )
-        )
-    if seen.steal >= MAX_STEAL:
-        found.append((Reason.STEAL, f"the hypervisor took {seen.steal:.1%} of the CPU time"))
-    if seen.others is not None and seen.others >= MAX_OTHERS_CORES:
-        found.append(
-            (
-                Reason.OTHER_PROCESSES,
-                f"what is not the lab's used {seen.others:.1%} of a core",
-            )
-        )
-    return found
+        moved = f"{seen.clock_step_s:+.2f} s"
+        yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"
+    ticks = TICKS * TICK_S / seen.elapsed_s
+    if seen.steal >= max(MAX_STEAL, ticks / max(1, len(seen.busy))):
+        yield Reason.STEAL, f"the hypervisor took {seen.steal:.1%} of the CPU time"
+    if seen.others is not None and seen.others >= max(MAX_OTHERS_CORES, ticks):
+        yield Reason.OTHER_PROCESSES, f"what is not the lab's used {seen.others:.1%} of a core"
 
 
-def limited_by(point: Point, proxy_core: float | None, generator_core: float) -> Literal["proxy", "generator"] | None:
-    """Closed loop: a ceiling is the proxy's only if its CPUs were full and the generator's were not."""
-    if point.rate_rps is not None or proxy_core is None:
-        return None
-    return "proxy" if proxy_core >= CEILING_BUSY and generator_core < CEILING_BUSY else "generator"
+def resumption(point: Point, counters: Mapping[str, int]) -> list[Fault]:
+    """Whether TLS sessions were resumed as the load asks, where TLS ends at the proxy: what nobody counts was not seen."""
+    if point.resumption is None:
+        return []
+    if "proxy/tls_handshakes" not in counters:
+        return [(Reason.RESUMPTION, "the proxy's TLS handshakes were not counted")]
+    handshakes, resumed = counters["proxy/tls_handshakes"], counters.get("proxy/tls_resumed", 0)
+    if handshakes <= 0:
+        return [(Reason.RESUMPTION, "no TLS handshake was counted")]
+    share = resumed / handshakes
+    if share >= RESUMED if point.resumption else share <= NOT_RESUMED:
+        return []
+    asked = f"{RESUMED:.0%} or more" if point.resumption else f"{NOT_RESUMED:.0%} or less"
+    return [(Reason.RESUMPTION, f"{resumed} of {handshakes} handshakes resumed a session, asked for {asked}")]
 
 
 def _sum(counters: Mapping[str, int], suffix: str) -> int:

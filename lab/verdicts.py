@@ -28,7 +28,8 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     for row in summary.rows:
         if row.arm.role == "variant":
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
-    return tuple(_completed(summary, _verdict(arm, effects)) for arm, effects in by_arm.items())
+    found = [_completed(summary, _verdict(arm, effects)) for arm, effects in by_arm.items()]
+    return (*found, *(Verdict(item.variant, "not-measurable", str(item)) for item in summary.not_measurable))
 
 
 def _completed(summary: Summary, verdict: Verdict) -> Verdict:
@@ -89,7 +90,7 @@ def _finding(row: Row, effect: Effect) -> str:
     estimate = effect.estimate
     assert estimate is not None, "what is claimed has an estimate"
     assert effect.floor is not None, "and a floor"
-    beyond = f"beyond the A/A floor of {format_size(effect.floor)}"
+    beyond = f"beyond the A/A floor of {format_size(effect.floor)}" + (f" ({effect.note})" if effect.note else "")
     return f"{_where(row, effect)} {format_percent(estimate.effect)} %{format_interval(estimate.low, estimate.high)}, {beyond}"
 
 
@@ -115,7 +116,7 @@ def _unresolved(judged: Sequence[tuple[Row, Effect]]) -> str:
 
 def _where(row: Row, effect: Effect) -> str:
     tool = f" ({row.generator} for {row.stand_in_for})" if row.stand_in_for else ""
-    limited = " (generator-limited)" if row.generator_limited else ""
+    limited = " (generator-limited)" if row.generator_limited and not effect.note else ""
     return f"{metric_name(effect.metric)} at {row.point.name}{tool}{limited}"
 
 

@@ -1,4 +1,4 @@
-"""The load generators: one file each, found by globbing this folder.
+"""The load generators: one file each, found by globbing this folder (what begins with `_` is shared between them).
 
 A generator turns a `Load` into an argv and the verbatim output into a `Result`. It knows no paths
 beyond the file names it asks for in its scratch folder, no target, no variant, no cluster.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
 from lab.errors import UsageError, did_you_mean
 from lab.histogram import Histogram
@@ -31,6 +32,10 @@ class Load:
     `rate_rps` None means closed loop. `requests` ends the run after so many requests instead of after
     `duration_s` (hey, oha). `keepalive` False opens a new connection for every request. A response
     later than `timeout_s` counts as an error of kind `timeout`, not as a latency.
+
+    `hosts` are all hosts that requests are spread over evenly, `host` first; names in `url` and `hosts` resolve in the
+    client's place. `sni_per_host`: each host needs connections of its own, with its own name in the TLS handshake.
+    `gzip`: accept a compressed response. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
 
     url: str
@@ -42,6 +47,10 @@ class Load:
     requests: int | None = None
     keepalive: bool = True
     timeout_s: float = 10.0
+    hosts: tuple[str, ...] = ()
+    sni_per_host: bool = False
+    gzip: bool = False
+    resumption: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,8 @@ class Result:
     requests that were due and never sent. `latency` covers `recorded_s` of the run, counted from when
     the request was due or sent, as the generator's `latency_from` says. `service` is the time since
     sending where the generator gives both; `uncalibrated` says that it holds a start-up which it was to leave
-    out, so that it must not count. `size_bytes` is what was read, headers included where
-    `size_includes_headers`.
+    out, so that it must not count. `size_bytes` is what was read, as it came (not decompressed): headers and chunk
+    sizes included where `size_includes_headers`, and TLS records and handshakes where `size_includes_tls`.
     """
 
     requests: int
@@ -66,6 +75,7 @@ class Result:
     dropped: int = 0
     size_bytes: int | None = None
     size_includes_headers: bool = True
+    size_includes_tls: bool = False
     service: Histogram | None = None
     notes: tuple[str, ...] = ()
     scheduled_s: float | None = None
@@ -122,7 +132,7 @@ class Generator(Protocol):
         ...
 
     def argv(self, load: Load) -> list[str]:
-        """The command; argv[0] is `binary`; file names relative to the working directory."""
+        """The command, `binary` first in it or after a shell and its script; file names relative to the working directory."""
         ...
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
@@ -132,7 +142,7 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One generator as found on this machine: the run puts `path` in the place of argv[0]."""
+    """One generator as found on this machine: the run puts `path` in the place of `binary`, see `command`."""
 
     name: str
     path: str
@@ -145,7 +155,8 @@ VERSION_TIMEOUT_S = 10.0
 @cache
 def generators() -> Mapping[str, Generator]:
     """Every generator in this folder by name."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    names = [found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
     return {module.GENERATOR.name: module.GENERATOR for module in modules}
 
 
@@ -207,6 +218,30 @@ def choose(
     raise UsageError(f"generator {name}", f"`{wanted.binary}` is not on PATH{nor}", wanted.remedy)
 
 
+def command(generator: Generator, path: str, load: Load) -> list[str]:
+    """Its argv with the program that was found in the place of its name."""
+    argv = generator.argv(load)
+    place = argv.index(generator.binary)
+    return [*argv[:place], path, *argv[place + 1 :]]
+
+
+def destinations(load: Load) -> list[tuple[str, str]]:
+    """(URL, Host header) of every host of the load. Under TLS the URL names the host, as the handshake's SNI comes from it."""
+    hosts = load.hosts or (load.host,)
+    if len(hosts) == 1 or not load.url.startswith("https://"):
+        return [(load.url, host) for host in hosts]
+    parts = urlsplit(load.url)
+    port = f":{parts.port}" if parts.port else ""
+    return [(parts._replace(netloc=f"{host}{port}").geturl(), host) for host in hosts]
+
+
+def one_host_refusal(name: str, load: Load) -> str | None:
+    """For generators that cannot spread requests."""
+    if len(load.hosts) > 1:
+        return f"{name} knows one host only, got {len(load.hosts)}: wrk, wrk2 and k6 take many"
+    return None
+
+
 def scheduled_s(load: Load) -> float | None:
     """How long requests fall due under an open loop (seconds); None for a closed one, which ends when it ends."""
     if load.rate_rps is None:
@@ -226,6 +261,8 @@ def common_refusal(load: Load) -> str | None:
         return f"the rate must be a positive number of requests per second, got {load.rate_rps:g}"
     if load.requests is not None and load.requests < 1:
         return f"the number of requests must be positive, got {load.requests}"
+    if load.sni_per_host and not load.url.startswith("https://"):
+        return f"a name for every host in the TLS handshake needs an https:// URL, got {load.url!r}"
     if not (math.isfinite(load.timeout_s) and load.timeout_s > 0):
         return f"the timeout must be a positive number of seconds, got {load.timeout_s:g}"
     return None

@@ -15,6 +15,7 @@ oha facts this file respects (source of 1.15, tried with 1.16):
 - "due" is when oha's own ticker released the request: a stall of the server is corrected for, one of oha's is not.
 - it asks for compression unless told otherwise, times nothing out unless told so, has no thread option
   (TOKIO_WORKER_THREADS; else one for every core), and counts body bytes only.
+- rustls keeps sessions by default, so it resumes where it can (read, not tried): it cannot be told not to.
 """
 
 from __future__ import annotations
@@ -28,7 +29,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, error_kind, scheduled_s, unreadable
+from lab.generators import (
+    ErrorKind,
+    Load,
+    OutputError,
+    Result,
+    common_refusal,
+    error_kind,
+    one_host_refusal,
+    scheduled_s,
+    unreadable,
+)
 from lab.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
@@ -53,7 +64,11 @@ class Oha:
         return found[1] if found else None
 
     def refusal(self, load: Load) -> str | None:
-        return common_refusal(load)
+        if (common := common_refusal(load)) is not None:
+            return common
+        if load.resumption is False:
+            return "oha resumes TLS sessions where it can: hey and k6 never do"
+        return one_host_refusal(self.name, load)
 
     def calibration_s(self, load: Load) -> float:
         return 0.0
@@ -72,6 +87,7 @@ class Oha:
         argv += ["-c", str(load.connections), "-t", f"{round(load.timeout_s * 1000)}ms"]
         argv += ["--redirect", "0", "--disable-compression", "--insecure"]
         argv += ["--host", load.host] if load.host else []
+        argv += ["-H", "Accept-Encoding: gzip"] if load.gzip else []
         return [*argv, *([] if load.keepalive else ["--disable-keepalive"]), load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:

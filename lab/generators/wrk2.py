@@ -16,6 +16,8 @@ wrk2 facts this file respects (source of 44a94c1, the same for nixpkgs' e0109df;
 - `timeout` counts, every 2 s, the connections whose last request began longer ago; nothing is given up.
 - `status` counts 400 and above, and those responses are in the latencies. In close mode the next connection
   opens right after a response, before it is due: connect time is hardly in the latency.
+- many hosts take turns as with wrk, but not with a name for each in the handshake: every process would calibrate by
+  itself and print a spectrum of its own. It resumes TLS sessions as wrk does, whose code it shares (not tried).
 - the clock is gettimeofday: a step of it prints a warning about a negative latency, and the run is refused.
 """
 
@@ -27,7 +29,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unreadable
-from lab.generators.wrk import common_arguments, connect_note, histogram_of, read_block, thread_refusal
+from lab.generators._wrk_hosts import taking_turns
+from lab.generators.wrk import (
+    common_arguments,
+    connect_note,
+    histogram_of,
+    read_blocks,
+    resumption_refusal,
+    thread_refusal,
+)
 from lab.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
@@ -98,13 +108,15 @@ class Wrk2:
             return f"wrk2 needs {MINIMUM_S} s or more: it calibrates for {self.calibration_s(load):g} s, got {load.duration_s:g} s"
         if load.duration_s < 2 * self.calibration_s(load):
             return f"wrk2 calibrates for {self.calibration_s(load):g} s here: half of {load.duration_s:g} s or less would count"
-        return thread_refusal(load)
+        if load.sni_per_host:
+            return "wrk2 takes one name for the TLS handshake from its URL: wrk and k6 take one for each host"
+        return resumption_refusal(self.name, load) or thread_refusal(load)
 
     def calibration_s(self, load: Load) -> float:
         return 10 + 0.005 * (load.connections // load.threads)
 
     def files(self, load: Load) -> Mapping[str, str]:
-        return {"wrk2.lua": SCRIPT}
+        return {"wrk2.lua": SCRIPT + taking_turns(load)}
 
     def argv(self, load: Load) -> list[str]:
         rate = int(load.rate_rps or 0)
@@ -119,7 +131,7 @@ class Wrk2:
         requests = int(totals[1])
         if requests == 0:
             raise OutputError(f"no request was answered: {totals[0].strip()!r}")
-        block = read_block(stdout)
+        block = next(iter(read_blocks(stdout)), None)
         if block is None and "\nLAB " in stdout:
             raise unreadable("the block of counts up to 'LAB end'", stdout, stderr)
         spectra = {found[1]: spectrum(found[0], int(found[2])) for found in SPECTRUM.finditer(stdout)}
