@@ -22,6 +22,17 @@ class UsageError(LabError):
     """Wrong usage, bad input or a missing prerequisite: nothing was started (exit 2)."""
 
 
+class NotMeasurableError(UsageError):
+    """What this machine or target cannot show (design.md §6): a row "not measurable: <what>" of the table, not a number.
+
+    `what` is short: `cores`, `open files`, `host-wide`; `why` is the fault in words. Asked for alone it is an error like any other wrong usage.
+    """
+
+    def __init__(self, what: str, place: str, fault: str, remedy: str = "") -> None:
+        self.what, self.why = what, fault
+        super().__init__(place, f"{fault}: not measurable: {what}", remedy)
+
+
 class MeasuringError(LabError):
     """Something failed once measuring had begun; what was recorded is kept (exit 1)."""
 

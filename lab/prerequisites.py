@@ -1,7 +1,7 @@
 """The prerequisites of every target, each found out by trying it: what is there, and how to get what is not.
 
 Trusts no version string where it can try the thing itself: namespaces are made, sysctls written inside them, a
-cgroup folder created and removed. Refuses to repair anything, and to judge: `doctor` does.
+process limited by a cgroup of its own. Refuses to repair anything, and to judge: `doctor` does.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from lab import generators, store
+from lab.targets.local import cgroups, services
 from lab.targets.local import target as local
 
 Need = Literal["local", "kind", "remote", "optional"]
@@ -75,8 +76,12 @@ TOOLS = (
     Tool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
     Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), "", "nix, or Kubernetes' own packages"),
     Tool("kind", ["version"], (0, 27), KIND, ""),
-    Tool("haproxy", ["-v"], (2, 4), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
+    Tool("haproxy", ["-v"], (2, 6), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
+    Tool("bash", ["--version"], (5, 0), OPTIONAL, "starts HAProxy anew", "apt-get install bash"),
+    Tool("socat", ["-V"], (1, 7), OPTIONAL, "reads HAProxy back", "apt-get install socat"),
     Tool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
+    Tool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
+    Tool("sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"),
     Tool("kubeconform", ["-v"], (0, 6), OPTIONAL, "just validate"),
 )
 
@@ -105,6 +110,7 @@ def checks() -> list[Finding]:
         _machine,
         _steal,
         _namespaces,
+        _nat,
         _cgroup,
         _disk,
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[:7]),
@@ -211,21 +217,23 @@ def _userns_remedy() -> str:
     return f"{in_container}, or use --target kind" if os.geteuid() == 0 else f"{in_container}; otherwise {ROOT}"
 
 
+def _nat() -> list[Finding]:
+    """Whether a Service's NAT can be had in a namespace, by loading one."""
+    fault = services.nft_fault()
+    found = "works" if fault is None else "nft is not on PATH" if fault == services.MISSING else fault
+    remedy = "apt-get install nftables" if fault == services.MISSING else "modprobe nft_chain_nat nft_masq nft_numgen"
+    remedy += "; only variants behind a Service of type LoadBalancer need it"
+    return [Finding("service NAT (nftables)", OPTIONAL, fault is None, found, remedy)]
+
+
 def _cgroup() -> list[Finding]:
-    check, need = "cgroup", OPTIONAL
-    remedy = "limits of CPU and memory count as not applied; systemd-run --user --scope -p Delegate=yes, or root on cgroup v2"
+    """Whether a process of ours can be limited, by limiting one."""
     try:
-        own = next(
-            (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), None
-        )
-        if own is None or not Path("/sys/fs/cgroup/cgroup.controllers").exists():
-            return [Finding(check, need, False, "version 1", remedy)]
-        folder = Path("/sys/fs/cgroup", own.lstrip("/"), f"lab-doctor-{os.getpid()}")
-        folder.mkdir()
-        folder.rmdir()
-    except OSError as error:
-        return [Finding(check, need, False, f"version 2, not writable: {error.strerror}", remedy)]
-    return [Finding(check, need, True, "version 2, writable")]
+        ok, said = cgroups.trial()
+    except (OSError, LookupError) as error:
+        ok, said = False, str(error)
+    remedy = "variants with such limits make invalid samples here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
+    return [Finding("limits of CPU and memory (cgroup)", OPTIONAL, ok, said, remedy)]
 
 
 def _disk() -> list[Finding]:

@@ -5,29 +5,41 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import IO, Any, Literal, Protocol
 
-from lab.sweeps import Point
+from lab.sweeps import Point, Tls
 from lab.variants import Variant
 
-Role = Literal["proxy", "backend", "generator", "lab"]
+Role = Literal["proxy", "backend", "generator", "lab", "node"]
+"""`node`: no pod and no process of ours; the machine under the proxy's pod, where `System.exec` can look at it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the load goes: a URL without path, and the Host header the routes expect."""
+    """Where the load goes: a URL without path, and the Host header the routes expect.
+
+    `hosts`: every host of a load that is spread over several routes, `host` first. `tls`: where TLS ends; unless it is
+    `none` the URL is https and names the host, which resolves in the client's place. `way`: what lies between client and
+    proxy that a sample must say, in words; empty = the way is straight.
+    """
 
     base_url: str
     host: str
+    hosts: tuple[str, ...] = ()
+    tls: Tls = "none"
+    way: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """`tls` of a TLS connection: `version`, `cipher`, `key` (type and size), `subject` (the certificate's common name)."""
+
     status: int
     body: bytes
     headers: Mapping[str, str]
+    tls: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class System(Protocol):
@@ -45,12 +57,35 @@ class System(Protocol):
         """The backend itself, for the canary's truth."""
         ...
 
-    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> Response:
-        """One request from the client's place. Raises OSError."""
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """One request from the client's place, on a connection of its own; `body` as it came. Raises OSError."""
         ...
 
     def popen(self, argv: Sequence[str], cwd: Path, stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start a generator in the client's place, on the generator's CPUs, in a session of its own."""
+        ...
+
+    def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a helper (a round-trip server) in the place and on the CPUs of a role; it ends with the system at the latest."""
+        ...
+
+    def shape(self, link_mbit: float | None) -> None:
+        """Shape the client's link in both directions, None = not at all; idempotent. MeasuringError if it does not take."""
+        ...
+
+    def counters(self) -> Mapping[str, int]:
+        """Cumulative counts that the target knows beside the kernel's, by `role/name`; a sample records their increase.
+
+        Where they exist: `client/rx_bytes`, `client/tx_bytes` (on the wire), `proxy/tls_handshakes` (all) and
+        `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
+        `<role>/cpu_throttled_us`; of those with a memory limit `<role>/memory_limit_hits`.
+        """
+        ...
+
+    def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        """The running, ready pods of a role as Kubernetes would show them (`spec`, …), from what is really in force."""
         ...
 
     def processes(self, role: Role) -> list[int]:
@@ -81,8 +116,11 @@ class Target(Protocol):
         """UsageError when a prerequisite is missing; nothing has been started."""
         ...
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> None:
-        """UsageError when this target cannot realise the variant or serve one of the points; starts nothing."""
+    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        """UsageError when this target cannot realise the variant or serve one of the points; starts nothing.
+
+        Point → where its load will go: hosts and TLS are right, the address is known only once the system is up.
+        """
         ...
 
     def enter(self, argv: Sequence[str]) -> int | None:

@@ -7,6 +7,11 @@ bringup      objects → addresses, volumes, what is started           nginx_con
 kubelet      pods: init containers, readiness, deletion              target       the protocol of lab.targets.base
 runner       one container: probes, restarts, events                 system       one variant that is up
 containers   one container as a process in namespaces of its own     cpus         which CPU belongs to whom
+cgroups      limits of containers                                    services     the way into the proxy, a Service's NAT
+openshift    a Route; secrets: a Secret, its certificate made    haproxy_conf Routes → the router's haproxy.config and maps
+hosts        a point → its hosts and their TLS; /etc/hosts        haproxy_stats TLS handshakes that it counted
+pod_objects  running pods as Kubernetes shows them
+hostwide     the machine's own settings, which nothing here changes  shaping      the client's link: its rate, its bytes
 """
 
 from lab.targets.local.system import LocalSystem

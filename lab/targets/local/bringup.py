@@ -6,17 +6,19 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lab.errors import MeasuringError, UsageError, did_you_mean
+from lab.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
+from lab.quantities import quantity
 from lab.targets.base import Role
-from lab.targets.local import images, network
+from lab.targets.local import disk, hostwide, images, network, services
+from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, Setting, find_program
 from lab.targets.local.images import Context, Realisation
 from lab.targets.local.kubelet import PodJob
-from lab.targets.local.namespaces import STATE
+from lab.targets.local.namespaces import STATE, real_root
 from lab.targets.local.network import Network, Place
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod, Volume
@@ -25,29 +27,30 @@ PODS = STATE / "pods"
 
 
 def links(objects: Objects) -> list[tuple[str, str]]:
-    """Who talks to whom: the client to every proxy and (direct runs and canaries) backend, every proxy to every backend."""
+    """Who talks to whom: the client to every proxy and (direct runs and canaries) backend, every proxy to every backend.
+
+    Between client and proxies there is a node where their Service has one.
+    """
     proxies, backends = objects.role("proxy"), objects.role("backend")
-    client = [(network.CLIENT, pod.name) for pod in proxies + backends]
+    client = [(network.CLIENT, pod.name) for pod in backends]
+    if services.balancer(objects) is None:
+        client += [(network.CLIENT, pod.name) for pod in proxies]
+    else:
+        client += [(network.CLIENT, services.NODE), *((services.NODE, pod.name) for pod in proxies)]
     return client + [(proxy.name, backend.name) for proxy in proxies for backend in backends]
 
 
 def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
-    if len(objects.role("proxy")) > 1:
-        raise UsageError(
-            objects.role("proxy")[0].place,
-            "the local target runs one proxy: nothing here balances over several",
-            "set replicas: 1, or use --target kind",
-        )
+    services.vet(objects)
+    hostwide.vet(objects)
+    _refuse_devices(objects)
     for pod in objects.pods:
         for volume in pod.volumes.values():
-            if volume.configmap is not None and volume.configmap not in objects.configmaps:
-                raise UsageError(
-                    f"{pod.place}: volume {volume.name}",
-                    f"there is no ConfigMap {volume.configmap!r}",
-                    did_you_mean(volume.configmap, objects.configmaps),
-                )
+            if volume.on_disk:
+                disk.check()
+            _keys(f"{pod.place}: volume {volume.name}", volume, objects)
         for container in pod.init:
             find_program(container.place, _command(container)[0])
         for container in pod.containers:
@@ -57,12 +60,19 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
             )
 
 
-def job(pod: Pod, objects: Objects, net: Network, pinned: Mapping[Role, frozenset[int]]) -> PodJob:
+def job(
+    pod: Pod, objects: Objects, net: Network, pinned: Mapping[Role, frozenset[int]], disks: disk.Disk, groups: Groups
+) -> PodJob:
     """What the kubelet needs to start a pod. Makes its volumes; its containers are made when their turn comes."""
     addresses = {place.name: place.address for place in net.places}
     place = net[pod.name]
     folder = PODS / pod.name
-    volumes = {name: _make_volume(folder / "volumes" / name, volume, objects) for name, volume in pod.volumes.items()}
+    volumes = {
+        name: disks.folder(pod.name, name)
+        if volume.on_disk
+        else _make_volume(folder / "volumes" / name, volume, objects)
+        for name, volume in pod.volumes.items()
+    }
     hosts = _hosts(pod, place, objects, addresses)
 
     def make(container: Container) -> Process:
@@ -83,6 +93,7 @@ def job(pod: Pod, objects: Objects, net: Network, pinned: Mapping[Role, frozense
             env=realisation.env,
             files=realisation.files,
             stop_signal=stop,
+            group=groups.make(pod.role, f"{pod.name}-{container.name}", container.place, container.limits),
         )
         if realisation.pre_stop is not None:
             container = replace(container, pre_stop=realisation.pre_stop)
@@ -95,13 +106,22 @@ def remove(objects: Objects) -> None:
     """Take the pods' folders away, once nothing runs in them."""
     for pod in objects.pods:
         for volume in pod.volumes.values():
-            if volume.size:
+            if volume.size and (PODS / pod.name / "volumes" / volume.name).is_mount():
                 subprocess.run(
                     ["umount", "--lazy", str(PODS / pod.name / "volumes" / volume.name)],
                     check=False,
                     capture_output=True,
                 )
         shutil.rmtree(PODS / pod.name, ignore_errors=True)
+
+
+def _refuse_devices(objects: Objects) -> None:
+    """NotMeasurableError for a privileged container that writes to its interfaces' /sys: that takes root of the machine."""
+    for container in [container for pod in objects.pods for container in pod.init + pod.containers]:
+        text = "\n".join(container.command + container.args)
+        if container.privileged and "/sys/class/net" in text and not real_root():
+            fault = "writes to /sys/class/net, which the kernel refuses in a user namespace"
+            raise NotMeasurableError("root", container.place, fault, "run the lab as root (sudo), or use --target kind")
 
 
 def _command(container: Container) -> tuple[str, ...]:
@@ -150,18 +170,13 @@ def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str
 
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
     folder.mkdir(parents=True)
-    if volume.configmap is not None:
-        data = objects.configmaps[volume.configmap]
-        for key, name in (volume.items or {key: key for key in data}).items():
-            if key not in data:
-                raise UsageError(
-                    f"volume {volume.name}: items",
-                    f"ConfigMap {volume.configmap} has no key {key!r}",
-                    did_you_mean(key, data),
-                )
-            (folder / name).write_text(data[key])
+    if volume.configmap is not None or volume.secret is not None:
+        secret = objects.secrets[volume.secret] if volume.secret is not None else None
+        texts = objects.configmaps[volume.configmap or ""] if secret is None else secret.files()
+        for key, name in _keys(f"volume {volume.name}", volume, objects).items():
+            (folder / name).write_text(texts[key])
     elif volume.size:
-        size = _bytes(volume.name, volume.size)
+        size = int(quantity(volume.size))
         done = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "volume", str(folder)],
             capture_output=True,
@@ -175,9 +190,20 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
     return folder
 
 
-def _bytes(name: str, text: str) -> int:
-    units = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 10**3, "M": 10**6, "G": 10**9, "": 1}
-    number = text.rstrip("KkMGi")
-    if not number.isdigit() or text[len(number) :] not in units:
-        raise UsageError(f"volume {name}: sizeLimit", f"expected a quantity such as 260Mi, got {text!r}", "correct it")
-    return int(number) * units[text[len(number) :]]
+def _keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
+    """Key → file of a ConfigMap's or Secret's volume, empty for any other. UsageError for what is not there."""
+    if volume.configmap is None and volume.secret is None:
+        return {}
+    all_of_them: Mapping[str, Collection[str]] = objects.configmaps
+    kind, name = "ConfigMap", volume.configmap or ""
+    if volume.secret is not None:
+        all_of_them = {key: item.keys for key, item in objects.secrets.items()}
+        kind, name = "Secret", volume.secret
+    if name not in all_of_them:
+        raise UsageError(place, f"there is no {kind} {name!r}", did_you_mean(name, all_of_them))
+    known = all_of_them[name]
+    wanted = volume.items or {key: key for key in known}
+    if missing := [key for key in wanted if key not in known]:
+        fault = f"{kind} {name} has no key {missing[0]!r}"
+        raise UsageError(f"{place}: items", fault, did_you_mean(missing[0], known))
+    return wanted

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +26,12 @@ import psutil
 
 from lab.errors import UsageError
 from lab.targets.local import cpus
+from lab.targets.local.cgroups import Group
+from lab.targets.local.namespaces import real_root
 from lab.targets.local.network import Place
 from lab.targets.local.pods import Container
 
-PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib/nginx", "/var/cache/nginx", "/run")
+PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/run")
 """Folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
 
 ONLINE = "/sys/devices/system/cpu/online"
@@ -40,6 +43,18 @@ mount --bind /proc/sys/net /proc/sys/net
 mount -o remount,bind,rw /proc/sys/net
 """
 """Of /proc/sys only net is the pod's own; the rest is the machine's, and root of the machine could write it."""
+
+
+_OWN_DEVICES = """
+mount -t sysfs own {folder}
+for part in class/net devices/virtual/net; do
+  mount --bind {folder}/$part /sys/$part
+  mount -o remount,bind,{mode} /sys/$part
+done
+umount --lazy {folder}
+"""
+"""Of /sys the network interfaces are the pod's own (a sysfs shows the network namespace that it was mounted in); else a
+privileged container would write the machine's. Only root of the machine could, and only it may mount one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,7 @@ class Setting:
     env: Mapping[str, str]
     files: Mapping[str, str]
     stop_signal: signal.Signals
+    group: Group
 
 
 class Process:
@@ -67,11 +83,11 @@ class Process:
         """The parent that made the main process's namespaces; ends as the main process ends."""
         self._main: int | None = None
         self._stopping = threading.Lock()
-        folder.mkdir(parents=True)
+        (folder / "sysfs").mkdir(parents=True)
         private = self._private()
         self._binds = [*self._volumes(), *self._covers(), *private]
         for path, text in setting.files.items():
-            file = self._inside(path)
+            file = self.inside(path)
             if file is None:
                 raise UsageError(
                     container.place,
@@ -113,7 +129,8 @@ class Process:
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": setting.hostname, **setting.env}
         variables = [f"{name}={value}" for name, value in environment.items()]
         command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, "env", "-i", *variables, *setting.command]
-        script = f"hostname {shlex.quote(setting.hostname)}{_NODE_SYSCTLS}{binds}\ncd /\nexec {shlex.join(command)}"
+        # Into its limits first: what the shell becomes, and all that this starts, is inside from its first instruction.
+        script = f"{setting.group.join()}hostname {shlex.quote(setting.hostname)}{_NODE_SYSCTLS}{self._devices()}{binds}\ncd /\nexec {shlex.join(command)}"
         apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
         # Appending, so that a log can be cut while it is being written.
         with self.stdout.open("ab") as stdout, self.stderr.open("ab") as stderr:
@@ -138,18 +155,39 @@ class Process:
         return tree(self.pid) if self.pid is not None else []
 
     def confine(self) -> list[int]:
-        """Cut CPU affinities back to the role's CPUs, as a cpuset would. Returns the threads that had others."""
+        """Cut CPU affinities back to the role's CPUs, as a cpuset would. Returns the threads that had others.
+
+        A process that bound itself to one CPU keeps one: that of the role's to which the fewest others are bound.
+        """
         strays = []
-        for pid in self.processes():
+        pids = self.processes()
+        bound = Counter(cpu for pid in pids if (cpu := self._bound(pid)) is not None)
+        for pid in pids:
+            own = self._bound(pid)
             for thread in _threads(pid):
                 try:
                     mask = os.sched_getaffinity(thread)
-                    if not mask <= self.setting.cpus:
-                        os.sched_setaffinity(thread, (mask & self.setting.cpus) or self.setting.cpus)
-                        strays.append(thread)
+                    if mask <= self.setting.cpus:
+                        continue
+                    allowed = (mask & self.setting.cpus) or self.setting.cpus
+                    if len(mask) == 1:
+                        if own is None:
+                            own = min(sorted(self.setting.cpus), key=lambda cpu: bound[cpu])
+                            bound[own] += 1
+                        allowed = {own}
+                    os.sched_setaffinity(thread, allowed)
+                    strays.append(thread)
                 except ProcessLookupError:
                     continue
         return strays
+
+    def _bound(self, pid: int) -> int | None:
+        """The one CPU of the role's that a process may use; None where it may use several, or another."""
+        with contextlib.suppress(ProcessLookupError):
+            mask = os.sched_getaffinity(pid)
+            if len(mask) == 1 and mask <= self.setting.cpus:
+                return next(iter(mask))
+        return None
 
     def stop(self, grace_s: float) -> bool:
         """preStop, the stop signal, then SIGKILL when the grace period is over. True if it ended by itself."""
@@ -191,13 +229,20 @@ class Process:
         status = self.popen.returncode
         if status == 1 and self.tail(1).startswith("unshare: sigprocmask"):
             status = -signal.SIGKILL
-        return f"exited {status}" if status >= 0 else f"ended by signal {-status}"
+        said = f"exited {status}" if status >= 0 else f"ended by signal {-status}"
+        return ", ".join(filter(None, [said, self.setting.group.out_of_memory()]))
 
     def truncate(self, larger_than: int) -> None:
         """Cut the output files that are larger (bytes) to nothing, as a kubelet rotates them."""
         for file in (self.stdout, self.stderr):
             if file.exists() and file.stat().st_size > larger_than:
                 os.truncate(file, 0)
+
+    def _devices(self) -> str:
+        if not real_root():
+            return ""
+        mode = "rw" if self.container.privileged else "ro"
+        return _OWN_DEVICES.format(folder=shlex.quote(str(self.folder / "sysfs")), mode=mode)
 
     def _private(self) -> list[tuple[Path, str, bool]]:
         found = []
@@ -206,7 +251,9 @@ class Process:
                 own = self.folder / "private" / path.strip("/").replace("/", "-")
                 own.mkdir(parents=True)
                 found.append((own, path, False))
-        (self.folder / "private/var-log/nginx").mkdir()  # where nginx opens its first log, whatever its config says
+        # Where nginx opens its first log and makes its folders, whatever its config says.
+        for path in ("private/var-log/nginx", "private/var-lib/nginx"):
+            (self.folder / path).mkdir()
         for link in Path("/run").iterdir():
             if link.is_symlink():
                 (self.folder / "private/run" / link.name).symlink_to(link.readlink())
@@ -222,7 +269,7 @@ class Process:
                     f"volume {mount.volume} has no {mount.sub_path!r}",
                     "correct the mount's subPath",
                 )
-            target = self._inside(mount.path)
+            target = self.inside(mount.path)
             if target is None and not Path(mount.path).exists():
                 raise UsageError(
                     self.container.place,
@@ -247,7 +294,7 @@ class Process:
                 found.append((own, path, False))
         return found
 
-    def _inside(self, path: str) -> Path | None:
+    def inside(self, path: str) -> Path | None:
         """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
         for prefix in PRIVATE:
             if path.startswith(prefix + "/") and Path(prefix).is_dir():

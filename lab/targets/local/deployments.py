@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lab.errors import UsageError, did_you_mean
+from lab.quantities import quantity
 from lab.targets.local.fields import Fields
 from lab.targets.local.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
 
@@ -91,6 +92,13 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
     containers = tuple(_container(item, uid, gid, volumes) for item in body.each("containers"))
     if not containers:
         raise UsageError(body.place, "'containers' is empty", "name at least one")
+    host_network = body.take("hostNetwork", False)
+    if host_network and sysctls:
+        fault = f"a kubelet refuses pod sysctls ({next(iter(sysctls))}) with hostNetwork: they would be the node's"
+        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
+    if host_network and (privileged := [item for item in init + containers if item.privileged]):
+        fault = f"the privileged container {privileged[0].name} would write to the node's own network"
+        raise UsageError(body.at("hostNetwork"), fault, "leave one of the two out")
     twice = [item.name for item in init + containers if [c.name for c in init + containers].count(item.name) > 1]
     if twice:
         raise UsageError(body.place, f"two containers are called {twice[0]!r}", "rename one")
@@ -105,6 +113,7 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
         volumes,
         init,
         containers,
+        host_network,
     )
 
 
@@ -119,14 +128,29 @@ def _sysctl(fields: Fields) -> tuple[str, str]:
 
 def _volume(fields: Fields) -> Volume:
     name = fields.need("name", "")
-    if not fields.has("configMap"):
-        with fields.inner("emptyDir") as empty:
-            empty.waive("medium")  # memory is all there is
-            return Volume(name, None, {}, empty.take("sizeLimit", ""))
-    with fields.inner("configMap") as source:
-        source.waive("defaultMode")
-        items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
-        return Volume(name, source.need("name", ""), items, "")
+    if fields.has("configMap") or fields.has("secret"):
+        kind, key = ("configMap", "name") if fields.has("configMap") else ("secret", "secretName")
+        with fields.inner(kind) as source:
+            source.waive("defaultMode")
+            items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
+            named = source.need(key, "")
+            if kind == "secret":
+                return Volume(name, items=items, secret=named)
+            return Volume(name, items=items, configmap=named)
+    with fields.inner("emptyDir") as empty:
+        medium = empty.take("medium", "")
+        if medium not in ("", "Memory"):
+            raise UsageError(empty.at("medium"), f"expected Memory or nothing, got {medium!r}", "correct it")
+        size = empty.take("sizeLimit", "")
+        if size and not medium:
+            fault = "the local target limits volumes in memory only"
+            raise UsageError(empty.at("sizeLimit"), fault, "leave it out, or ask for medium: Memory")
+        if size:
+            try:
+                quantity(size)
+            except ValueError as error:
+                raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
+        return Volume(name, size=size, memory=medium == "Memory")
 
 
 def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:

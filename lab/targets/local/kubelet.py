@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import MeasuringError
+from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, reap_orphans
 from lab.targets.local.network import Place, write_sysctls
 from lab.targets.local.pods import Container, Pod
@@ -47,6 +48,8 @@ class Kubelet:
     def __init__(self, log: Log | None = None) -> None:
         self.log = log or Log()
         self.pods: list[RunningPod] = []
+        self.groups = Groups()
+        """The limits of all containers; removed by whoever stops the kubelet, after that."""
         self._initialising: list[Process] = []
         self._stopped = threading.Event()
 
@@ -80,6 +83,7 @@ class Kubelet:
                     )
                 if fault is not None:
                     time.sleep(0.01)
+            runner.ready = True  # what its own probes find from now on, they change
             runner.confine()
 
     def runners(self, role: str) -> list[Runner]:
@@ -141,7 +145,9 @@ class Kubelet:
         self.log.add(pod.name, process.container.name, "Completed", f"exited {status}")
         if status != 0:
             raise MeasuringError(
-                process.container.place, f"this init container exited {status}", process.tail(3) or "it printed nothing"
+                process.container.place,
+                f"this init container {process.ended()}",
+                process.tail(3) or "it printed nothing",
             )
 
     def _rotate(self) -> None:

@@ -18,11 +18,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 from lab.errors import UsageError
 from lab.sampler import HOST_PROC, OUTER_PID
+from lab.targets.local import cgroups
 
 INSIDE = "LAB_INSIDE"
 """Environment variable: the number of the socket to the outer process. Set = we are inside."""
@@ -32,6 +34,9 @@ STATE = Path("/run/lab")
 
 SCRATCH = STATE / "scratch"
 """TMPDIR inside: nothing of it is left, however the lab ends."""
+
+OPEN_FILES = 1_048_576
+"""Hard and soft limit of open files that containerd and Docker start containers with (and the kernel's fs.nr_open)."""
 
 KILL_AFTER = 3
 """The third interrupt does not ask any more."""
@@ -49,6 +54,7 @@ def enter(argv: Sequence[str]) -> int:
     ours, theirs = socket.socketpair()
     host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     _end_with_just()
+    cgroups.delegate()
     interrupts = 0
     process: subprocess.Popen[bytes] | None = None
 
@@ -117,8 +123,16 @@ def prepare() -> None:
     """Inside the namespaces: cover /run, bring the loopback up, raise the file limit."""
     _cover_run()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    _raise_open_files()
+
+
+def _raise_open_files() -> None:
+    """What container runtimes give, where we may (root with CAP_SYS_RESOURCE); else all that this process may have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # as a container runtime does
+    for limit in (max(hard, OPEN_FILES), hard):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+            return
 
 
 def _cover_run() -> None:
@@ -128,6 +142,11 @@ def _cover_run() -> None:
     for path, destination in links:
         path.symlink_to(destination)
     STATE.mkdir(mode=0o755)
+
+
+def real_root() -> bool:
+    """Whether we are root of the machine, and not of a user namespace only."""
+    return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text().split()[1] == "0"
 
 
 def set_namespace(path: Path, kind: int = 0x40000000) -> None:

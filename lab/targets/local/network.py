@@ -2,6 +2,7 @@
 
 An address belongs to a pod, not to a link: it is a /32 on the pod's loopback, reached over whichever pair joins
 two places. The lab's own namespace is the node: joined to every pod, it is where probes come from.
+`services` puts one more place between client and pods where a Service's NAT is on the way; `shaping` slows links down.
 Refuses to change anything of the kernel's defaults, offloads included, save two that a container runtime and a
 load generator's host would have changed too (`_SYSCTLS`).
 """
@@ -51,16 +52,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """All places of one bring-up. `build` makes them, `remove` takes them away."""
+    """All places of one bring-up and the pairs that are joined. `build` makes them, `remove` takes them away."""
 
     places: tuple[Place, ...]
+    links: tuple[tuple[str, str], ...] = ()
 
     def __getitem__(self, name: str) -> Place:
         return next(place for place in self.places if place.name == name)
 
+    def device(self, here: str, there: str) -> str:
+        """The name of the interface in one place that leads straight to another."""
+        return f"to{[place.name for place in self.places].index(there)}"
+
     def remove(self) -> None:
         """The node's ends go first: a namespace's own links would outlive this call by the time its cleaning takes."""
-        _batch(
+        batch(
             ["-force"],  # goes on after an error, so that what a failed bring-up made goes too
             [
                 *(f"link del pod{index}" for index, _ in enumerate(self.places)),
@@ -75,6 +81,7 @@ def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
         Place(name, f"10.64.{(index + 2) >> 8}.{(index + 2) & 255}") for index, name in enumerate([CLIENT, *names])
     ]
     number = {place.name: index for index, place in enumerate(places)}
+    net = Network(tuple(places), tuple(links))
     root = [f"netns add {place.name}" for place in places]
     within: dict[str, list[str]] = {
         place.name: [
@@ -92,18 +99,17 @@ def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
         node += [f"link set {device} up", f"route add {place.address}/32 dev {device} src {NODE_ADDRESS}"]
     for left, right in links:
         ends = [(places[number[left]], places[number[right]]), (places[number[right]], places[number[left]])]
-        devices = [f"to{number[other.name]}" for _, other in ends]
+        devices = [net.device(place.name, other.name) for place, other in ends]
         root.append(f"link add {devices[0]} netns {left} type veth peer name {devices[1]} netns {right}")
         for (place, other), device in zip(ends, devices, strict=True):
             within[place.name] += [
                 f"link set {device} up",
                 f"route add {other.address}/32 dev {device} src {place.address}",
             ]
-    net = Network(tuple(places))
     try:
-        _batch([], root + node)
+        batch([], root + node)
         for place in places:
-            _batch(["-n", place.name], within[place.name])
+            batch(["-n", place.name], within[place.name])
             settings = _SYSCTLS[""] + _SYSCTLS.get(place.name, [])
             write_sysctls(place, dict(item.split("=", 1) for item in settings))
     except BaseException:
@@ -149,7 +155,8 @@ def call_in(place: Place, action: Callable[[], T]) -> T:
     return results[0]
 
 
-def _batch(options: Sequence[str], lines: Sequence[str]) -> None:
+def batch(options: Sequence[str], lines: Sequence[str]) -> None:
+    """`ip` commands, one a line. Raises CalledProcessError."""
     subprocess.run(
         ["ip", *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True, capture_output=True
     )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lab.errors import UsageError, did_you_mean
 from lab.targets.local.deployments import read_deployment
 from lab.targets.local.fields import Fields
+from lab.targets.local.openshift import HostRoute, read_route
 from lab.targets.local.pods import Pod
+from lab.targets.local.secrets import Secret, read_secret
 
 DEFAULT_HOST = "bench.lab.test"
 """The host of a proxy that no Ingress describes (the manifests' own convention)."""
 
 ROLE_LABEL = "lab/role"
+SCOPE_LABEL = "lab/scope"
 
 # Kinds that mean something to an API server only.
 _CLUSTER_ONLY = {
@@ -35,6 +38,10 @@ class Service:
     selector: Mapping[str, str]
     ports: Mapping[int | str, int | str]
     """Number and name → target port."""
+    balanced: bool = False
+    """Of type LoadBalancer: clients reach it through a node's NAT."""
+    masquerade: bool = True
+    """externalTrafficPolicy Cluster: the pod sees the node's address, not the client's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,11 @@ class Objects:
     configmaps: Mapping[str, Mapping[str, str]]
     classes: Mapping[str, str]
     """IngressClass → controller."""
+    host_routes: tuple[HostRoute, ...] = ()
+    """OpenShift's Routes."""
+    secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    node_settings: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Name → (place, value) of what node-tuning would set. Its DaemonSet is never run here: see `hostwide`."""
 
     def role(self, role: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.role == role)
@@ -95,6 +107,9 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     classes: dict[str, str] = {}
     wanted: list[tuple[str, str]] = []
     configmaps: dict[str, Mapping[str, str]] = {}
+    secrets: dict[str, Secret] = {}
+    node_settings: dict[str, tuple[str, str]] = {}
+    host_routes: list[HostRoute] = []
     for raw in manifests:
         kind, name = str(raw.get("kind")), str(raw.get("metadata", {}).get("name"))
         place = f"{kind}/{name}"
@@ -109,6 +124,14 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
             classes[name] = str(raw.get("spec", {}).get("controller"))
         elif kind == "ConfigMap":
             configmaps[name] = _data(place, raw)
+            if _of_node(raw):
+                node_settings |= {key: (f"{place}: data.{key}", value) for key, value in configmaps[name].items()}
+        elif kind == "DaemonSet" and _of_node(raw):
+            continue
+        elif kind == "Secret":
+            secrets[name] = read_secret(place, raw)
+        elif kind == "Route":
+            host_routes.append(read_route(place, raw))
         elif kind not in _CLUSTER_ONLY:
             raise UsageError(
                 place, f"the local target does not know objects of kind {kind}", "remove it, or use --target kind"
@@ -118,8 +141,10 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
             raise UsageError(
                 f"{place}: spec.ingressClassName", f"no IngressClass is called {name!r}", did_you_mean(name, classes)
             )
-    objects = Objects(tuple(pods), services, tuple(routes), configmaps, classes)
-    for route in routes:
+    objects = Objects(
+        tuple(pods), services, tuple(routes), configmaps, classes, tuple(host_routes), secrets, node_settings
+    )
+    for route in [*routes, *host_routes]:
         objects.target_port(route.service, route.port)
     if not objects.role("backend"):
         raise UsageError(
@@ -128,13 +153,16 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     return objects
 
 
+def _of_node(raw: Mapping[str, Any]) -> bool:
+    return raw["metadata"].get("labels", {}).get(SCOPE_LABEL) == "node"
+
+
 def _service(place: str, raw: Mapping[str, Any]) -> Service:
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata")
         with fields.inner("spec") as spec:
-            spec.waive(
-                "type", "externalTrafficPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"
-            )  # no cluster network here
+            spec.waive("internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")  # no cluster network here
+            kind, policy = spec.take("type", "ClusterIP"), spec.take("externalTrafficPolicy", "Cluster")
             selector = spec.need("selector", dict[str, str]())
             ports: dict[int | str, int | str] = {}
             for item in spec.each("ports"):
@@ -144,7 +172,7 @@ def _service(place: str, raw: Mapping[str, Any]) -> Service:
                 ports[number] = target
                 if label := item.take("name", ""):
                     ports[label] = target
-    return Service(str(raw["metadata"]["name"]), selector, ports)
+    return Service(str(raw["metadata"]["name"]), selector, ports, kind == "LoadBalancer", policy == "Cluster")
 
 
 def _routes(place: str, raw: Mapping[str, Any]) -> list[Route]:

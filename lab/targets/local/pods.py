@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lab.errors import UsageError, did_you_mean
@@ -38,12 +38,22 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An emptyDir (`configmap` None, `size` its limit) or a ConfigMap's files (`items`: key → file; empty = all)."""
+    """An emptyDir, or the files of a ConfigMap or a Secret (`items`: key → file; empty = all).
+
+    Of an emptyDir: `size` is its limit; `memory` says that it is asked for in memory and not on the node's disk.
+    """
 
     name: str
-    configmap: str | None
-    items: Mapping[str, str]
-    size: str
+    configmap: str | None = None
+    items: Mapping[str, str] = field(default_factory=dict[str, str])
+    size: str = ""
+    secret: str | None = None
+    memory: bool = False
+
+    @property
+    def on_disk(self) -> bool:
+        """An emptyDir lies on the node's disk unless it asks for memory."""
+        return self.configmap is None and self.secret is None and not self.memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,7 @@ class Pod:
     volumes: Mapping[str, Volume]
     init: tuple[Container, ...]
     containers: tuple[Container, ...]
+    host_network: bool = False
 
     def port(self, port: int | str) -> int:
         """A number as it is, a name as the container port it names."""

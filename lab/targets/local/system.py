@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
+import signal
+import socket
+import ssl
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+from urllib.parse import urlsplit
 
+from lab import certificates
 from lab.errors import MeasuringError, UsageError
-from lab.sweeps import PAGES, Point
+from lab.sweeps import PAGES, Point, Tls
 from lab.targets.base import Endpoint, Response, Role
-from lab.targets.local import cpus, network
+from lab.targets.local import cpus, haproxy_stats, hosts, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
+from lab.targets.local.haproxy_conf import SOCKET
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.local.network import Network
-from lab.targets.local.objects import DEFAULT_HOST, Objects
+from lab.targets.local.objects import Objects
 from lab.targets.local.runner import Event
 
 PROBED_PAGE = "1kB.bin"
@@ -29,7 +38,9 @@ class LocalSystem:
     def __init__(self, wanted: Objects, net: Network, kubelet: Kubelet, pinned: Mapping[Role, frozenset[int]]) -> None:
         self._objects, self._net, self._kubelet, self._cpus = wanted, net, kubelet, pinned
         self._generators: list[subprocess.Popen[bytes]] = []
-        self._host = next((route.host for route in wanted.routes), DEFAULT_HOST)
+        self._helpers: list[subprocess.Popen[bytes]] = []
+        self._routed = hosts.routed(wanted)
+        self._host = next(iter(self._routed))
 
     @property
     def events(self) -> Sequence[Event]:
@@ -41,20 +52,65 @@ class LocalSystem:
         return self._kubelet
 
     def endpoint(self, point: Point) -> Endpoint:
-        check_point(self._objects, point)
-        return self.entry()
+        return self._entry(*hosts.chosen(self._objects, point))
 
     def backend_endpoint(self) -> Endpoint:
         return self._at("backend")
 
-    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> Response:
-        address, _, port = endpoint.base_url.removeprefix("http://").partition(":")
-        connection = http.client.HTTPConnection(address, int(port or 80), timeout=timeout_s)
-        connection.sock = network.connect(self._net[network.CLIENT], (address, int(port or 80)), timeout_s)
+    def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        pods = self._objects.role(role)
+        if role != "generator" and not pods:
+            raise UsageError(f"role {role}", "this variant has no such pod", "name the other role")
+        place = network.CLIENT if role == "generator" else pods[0].name
+        command = [*self._net[place].enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
+        helper = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._helpers.append(helper)
+        return helper
+
+    def end_helpers(self) -> None:
+        """SIGKILL to what `spawn` started, with its children. Called before the network goes."""
+        for helper in self._helpers:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(helper.pid, signal.SIGKILL)
+            helper.wait()
+
+    def shape(self, link_mbit: float | None) -> None:
+        shaping.shape(shaping.ends(self._net, self._objects), link_mbit)
+
+    def counters(self) -> Mapping[str, int]:
+        links = shaping.counters(shaping.ends(self._net, self._objects))
+        nat = services.counters(self._net, self._objects)
+        return {**self._kubelet.groups.counters(), **links, **nat, **self._handshakes()}
+
+    def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        running = [pod for pod in self._kubelet.pods if pod.pod.role == role]
+        return [
+            pod_objects.shown(pod, services.on_the_node(self._net, self._objects, pod.pod))
+            for pod in running
+            if pod_objects.ready(pod)
+        ]
+
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        url = urlsplit(endpoint.base_url)
+        place = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+        connection = http.client.HTTPConnection(*place, timeout=timeout_s)
+        connection.sock = network.connect(self._net[network.CLIENT], place, timeout_s)
+        tls: Mapping[str, str] = {}
         try:
-            connection.request("GET", path, headers={"Host": endpoint.host, "Connection": "close"})
+            if url.scheme == "https":
+                connection.sock, tls = _encrypted(connection.sock, endpoint.host)
+            connection.request("GET", path, headers={"Host": endpoint.host, "Connection": "close", **(headers or {})})
             answer = connection.getresponse()
-            return Response(answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()})
+            named = {name.lower(): value for name, value in answer.getheaders()}
+            return Response(answer.status, answer.read(), named, tls)
         except http.client.HTTPException as error:
             raise OSError(f"not an HTTP answer: {error!r}") from error
         finally:
@@ -79,6 +135,8 @@ class LocalSystem:
         return [pid for runner in self._kubelet.runners(role) for pid in runner.process.processes()]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if role == "node":
+            return hostwide.run(argv)
         runners = self._kubelet.runners(role)
         if not runners:
             raise UsageError(
@@ -104,12 +162,7 @@ class LocalSystem:
         }
 
     def unapplied(self) -> Sequence[str]:
-        return [
-            f"limit not applied: {container.place}: {name} {value}"
-            for pod in self._objects.pods
-            for container in pod.init + pod.containers
-            for name, value in container.limits.items()
-        ]
+        return self._kubelet.groups.unapplied()
 
     def log_tail(self) -> str:
         parts = [
@@ -117,7 +170,9 @@ class LocalSystem:
             for role in ("proxy", "backend")
             for runner in self._kubelet.runners(role)
         ]
-        return "\n".join(f"--- {runner.pod.name}/{runner.container.name}\n{text}" for runner, text in parts if text)
+        said = [f"--- {name}\n{text}" for name, text in self._kubelet.groups.deaths()]
+        said += [f"--- {runner.pod.name}/{runner.container.name}\n{text}" for runner, text in parts if text]
+        return "\n".join(said)
 
     def wait(self, deadline: float) -> None:
         """Until the entry serves the probed page whole. MeasuringError at the deadline (monotonic)."""
@@ -138,26 +193,47 @@ class LocalSystem:
             time.sleep(0.01)
 
     def entry(self) -> Endpoint:
-        return self._at("proxy" if self._objects.role("proxy") else "backend")
+        return self._entry((self._host,), self._routed[self._host])
+
+    def address(self) -> str:
+        """Where the hosts of all routes are, for a client: the proxy's address, or its Service's."""
+        return services.address(self._objects, self._net, self._way_in)[0]
+
+    @property
+    def _way_in(self) -> Role:
+        return "proxy" if self._objects.role("proxy") else "backend"
+
+    def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
+        plain = self._at(self._way_in)
+        if tls == "none":
+            return replace(plain, host=names[0], hosts=names)
+        _, number = services.address(self._objects, self._net, self._way_in, "https")
+        return replace(plain, base_url=f"https://{names[0]}:{number}", host=names[0], hosts=names, tls=tls)
+
+    def _handshakes(self) -> Mapping[str, int]:
+        """`proxy/tls_…`, where a HAProxy of ours ends TLS; empty where it cannot be asked."""
+        if not {"edge", "reencrypt"} & set(self._routed.values()):
+            return {}
+        found: Counter[str] = Counter()
+        for runner in self._kubelet.runners("proxy"):
+            path = runner.process.inside(SOCKET)
+            if path is not None and path.exists():
+                with contextlib.suppress(OSError):  # it has just ended, which the restarts tell
+                    found.update(haproxy_stats.tls(haproxy_stats.ask(path, "show stat")))
+        return {f"proxy/{name}": value for name, value in found.items()}
 
     def _at(self, role: Role) -> Endpoint:
         """The Service in front of a role's first pod, by its port called http (or its first)."""
-        pod = self._objects.role(role)[0]
-        service = next(
-            (item for item in self._objects.services.values() if item.selector.items() <= pod.labels.items()), None
-        )
-        if service is None:
-            raise UsageError(pod.place, "no Service selects these pods", "add one, as in manifests/base")
-        port = "http" if "http" in service.ports else next(iter(service.ports))
-        number = self._objects.target_port(service.name, port)
-        return Endpoint(f"http://{self._net[pod.name].address}:{number}", self._host)
+        address, number = services.address(self._objects, self._net, role)
+        way = services.way(self._objects) if role == "proxy" else ""
+        return Endpoint(f"http://{address}:{number}", self._host, way=way)
 
 
-def check_point(wanted: Objects, point: Point) -> None:
-    """UsageError when the system cannot serve the point."""
-    if point.tls != "none":
-        fault = f"asks for '{point.tls}', the local target has no certificates yet"
-        raise UsageError(f"point {point.name}: tls", fault, 'use tls = "none"')
-    if point.routes > max(1, len(wanted.routes)):
-        fault = f"asks for {point.routes} routes, the variant has {len(wanted.routes)}"
-        raise UsageError(f"point {point.name}: routes", fault, "lower it")
+def _encrypted(connection: socket.socket, host: str) -> tuple[ssl.SSLSocket, Mapping[str, str]]:
+    """The connection with TLS, and what it agreed on. Nothing is verified: what is there is recorded. Raises OSError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    encrypted = context.wrap_socket(connection, server_hostname=host)
+    cipher, der = encrypted.cipher(), encrypted.getpeercert(binary_form=True)
+    shown = certificates.described(der) if der else {}
+    return encrypted, {"version": encrypted.version() or "", "cipher": cipher[0] if cipher else "", **shown}

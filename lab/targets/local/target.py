@@ -14,11 +14,11 @@ from pathlib import Path
 
 from lab.errors import MeasuringError, UsageError
 from lab.sweeps import Point
-from lab.targets.base import Role
-from lab.targets.local import bringup, cpus, namespaces, network, objects
-from lab.targets.local.images import ingress_nginx
+from lab.targets.base import Endpoint, Role
+from lab.targets.local import bringup, cgroups, cpus, disk, hosts, hostwide, namespaces, network, objects, services
+from lab.targets.local.images import haproxy_router, ingress_nginx
 from lab.targets.local.kubelet import Kubelet
-from lab.targets.local.system import LocalSystem, check_point
+from lab.targets.local.system import LocalSystem
 from lab.variants import Variant
 
 DEADLINE_S = 30.0
@@ -41,6 +41,7 @@ class LocalTarget:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 fault = f"not on PATH: {', '.join(missing)}"
                 raise UsageError("local target", fault, PACKAGES)
+            os.environ[hostwide.SEEN_OUTSIDE] = hostwide.seen_outside()
             return namespaces.enter(argv)
         namespaces.attach()
         return None
@@ -50,6 +51,8 @@ class LocalTarget:
         ingress_nginx.nginx_version()
         if not os.access("/run/lab", os.W_OK):
             raise UsageError("local target", "the lab is not inside its namespaces", "start it with `python -m lab`")
+        cgroups.sweep()
+        disk.sweep()
 
     def facts(self) -> Mapping[str, str]:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -58,10 +61,12 @@ class LocalTarget:
             "privilege": "root" if Path("/proc/self/uid_map").read_text().split()[1] == "0" else "user namespace",
             "kernel": platform.release(),
             "nginx": ".".join(map(str, ingress_nginx.nginx_version())),
+            "haproxy": haproxy_router.haproxy_version(),
             "open_files": f"{soft} (hard {hard})",
             "container_output": "tmpfs, cut to nothing beyond 64 MiB",
             "allocator": "the C library's (the controller's image preloads mimalloc)",
             "pod_sysctls": "net.ipv4.ip_unprivileged_port_start=0",
+            "service_nat": f"type LoadBalancer: nftables in a node's namespace, conntrack_max {services.conntrack_max()}",
             "client_sysctls": "net.ipv4.ip_local_port_range=1024 65535, net.ipv4.tcp_tw_reuse=1",
             **{f"cpus_{role}": cpus.as_list(numbers) for role, numbers in self.cpus().items()},
         }
@@ -69,12 +74,11 @@ class LocalTarget:
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         return cpus.split(self._cpus)
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> None:
+    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
         wanted = objects.read(variant.manifests)
         bringup.vet(wanted, self.cpus())
-        for point in points:
-            check_point(wanted, point)
+        return {point.name: hosts.expected(wanted, point) for point in points}
 
     @contextmanager
     def up(self, variant: Variant) -> Iterator[LocalSystem]:
@@ -84,13 +88,22 @@ class LocalTarget:
         kubelet = Kubelet()
         with ExitStack() as undo:
             try:
-                net = network.build([pod.name for pod in wanted.pods], bringup.links(wanted))
+                disks = disk.Disk()
+                undo.callback(disks.remove)
+                names = [pod.name for pod in wanted.pods] + [services.NODE] * (services.balancer(wanted) is not None)
+                net = network.build(names, bringup.links(wanted))
                 undo.callback(net.remove)
+                services.install(net, wanted)
                 undo.callback(bringup.remove, wanted)
+                undo.callback(kubelet.groups.remove)
                 undo.callback(kubelet.stop)
                 system = LocalSystem(wanted, net, kubelet, self.cpus())
-                kubelet.start([bringup.job(pod, wanted, net, self.cpus()) for pod in wanted.pods], deadline)
+                undo.callback(system.end_helpers)
+                kubelet.start(
+                    [bringup.job(pod, wanted, net, self.cpus(), disks, kubelet.groups) for pod in wanted.pods], deadline
+                )
                 kubelet.wait(deadline)
+                undo.enter_context(hosts.resolving(list(hosts.routed(wanted)), system.address()))
                 system.wait(deadline)
             except subprocess.CalledProcessError as error:
                 fault = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"

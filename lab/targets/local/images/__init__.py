@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from lab.errors import UsageError
+from lab.errors import NotMeasurableError
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod
 
@@ -42,12 +42,23 @@ class Realisation:
     """Instead of the manifest's preStop; None = as the manifest says."""
 
 
-def refuse_workers(place: str, workers: int, context: Context) -> None:
-    """UsageError for more workers than the container has CPUs: their number would measure the scheduler (design.md §6)."""
+def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
+    """NotMeasurableError for more workers (or threads: `noun`) than the container has CPUs: their number would measure the scheduler (design.md §6)."""
     if workers > context.cpus:
         cpus = "1 CPU" if context.cpus == 1 else f"{context.cpus} CPUs"
-        fault = f"asks for {workers} workers, the {context.pod.role} has {cpus} here: not measurable: cores"
-        raise UsageError(place, fault, f"a machine with more CPUs, or {context.cpus} at most")
+        fault = f"asks for {workers} {noun}, the {context.pod.role} has {cpus} here"
+        raise NotMeasurableError("cores", place, fault, f"a machine with more CPUs, or {context.cpus} at most")
+
+
+def refuse_open_files(place: str, files: int, context: Context, asked: str = "") -> None:
+    """NotMeasurableError for more open files than a process may have here: nginx would go on with fewer, and only log it.
+
+    `asked`: what takes so many, where they are not asked for themselves.
+    """
+    if files > context.open_files:
+        fault = f"{asked + ' take' if asked else 'asks for'} {files} open files, a container may have {context.open_files} here"
+        remedy = "raise the hard limit of the shell that starts the lab (ulimit -Hn), or run it as root"
+        raise NotMeasurableError("open files", place, fault, remedy)
 
 
 class Image(Protocol):

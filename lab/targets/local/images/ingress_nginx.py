@@ -1,9 +1,7 @@
 """The ingress-nginx controller as a stock nginx with the same directives: *directive-equivalent, not the controller*.
 
 What is missing: Lua (the balancer's endpoint choice, its log phase), headers-more (the Server header stays), the
-controller process, HTTPS certificates (port 443 refuses every handshake). What is said in both directions, since nginx
-versions differ in it: upstream keep-alive. `backlog=` is the pod's net.core.somaxconn when this is written, as
-the controller does it (511 below 512: internal/ingress/controller/util.go).
+controller process, HTTPS certificates (port 443 refuses every handshake). Its nginx.conf is `nginx_conf`'s.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from collections.abc import Mapping
 
 from lab.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import settings
-from lab.targets.local.images import Context, Realisation, refuse_workers
+from lab.targets.local.images import Context, Realisation, refuse_open_files, refuse_workers
 from lab.targets.local.nginx_conf import PID, render
 
 IMAGE = "ingress-nginx/controller"
@@ -57,6 +55,7 @@ def realise(context: Context) -> Realisation:
     values = settings(place, data)
     if (workers := values["worker-processes"]) != "auto":
         refuse_workers(f"{place}: worker-processes", int(workers), context)
+    refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
     text = render(values, context, version=nginx_version(), http_port=int(arguments.get("--http-port", "80")))
     env = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}

@@ -6,11 +6,11 @@ import re
 import signal
 
 from lab.errors import UsageError
-from lab.targets.local.images import Context, Realisation, refuse_workers
+from lab.targets.local.images import Context, Realisation, refuse_open_files, refuse_workers
 
 IMAGE = "nginx"
 STOP_SIGNAL = signal.SIGQUIT
-_WORKERS = re.compile(r"^\s*worker_processes\s+(\d+)\s*;", re.MULTILINE)
+_REFUSED = {"worker_processes": refuse_workers, "worker_rlimit_nofile": refuse_open_files}
 
 
 def realise(context: Context) -> Realisation:
@@ -21,6 +21,7 @@ def realise(context: Context) -> Realisation:
     if context.pod.role == "proxy":
         for name in filter(None, (volume.configmap for volume in context.pod.volumes.values())):
             for key, text in context.objects.configmaps[name].items():
-                for workers in _WORKERS.findall(text):
-                    refuse_workers(f"ConfigMap/{name}: {key}: worker_processes", int(workers), context)
+                for directive, refuse in _REFUSED.items():
+                    for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
+                        refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
     return Realisation(command=container.command + container.args, env=container.env)

@@ -1,0 +1,28 @@
+"""Kubernetes quantities as exact numbers: `200m` → 1/5, `64Mi` → 67108864, `1e3` → 1000.
+
+Refuses what the API server refuses (`64MB`, `1.5.0`); rounds nothing: whoever needs whole units says which way.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+
+
+def quantity(text: str) -> Fraction:
+    """ValueError with the text for anything else.
+
+    >>> quantity("200m"), quantity("64Mi"), quantity("1e3")
+    (Fraction(1, 5), Fraction(67108864, 1), Fraction(1000, 1))
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"expected a quantity such as 200m, 1 or 64Mi, got {text!r}")
+    number, exponent, suffix = found.groups()
+    if suffix in _BINARY:
+        return Fraction(number) * 1024 ** _BINARY[suffix]
+    return Fraction(number) * Fraction(10) ** int(exponent or _DECIMAL.get(suffix, 0))

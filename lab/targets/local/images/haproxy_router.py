@@ -1,0 +1,174 @@
+"""OKD's router (openshift/router) as a HAProxy with the same configuration: *directive-equivalent, not the router*.
+
+What is missing: the router process, which watches an API server and admits Routes, its metrics and its graceful
+shutdown delay. A bash script beside this file stands in for what it does to HAProxy.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.errors import UsageError, did_you_mean
+from lab.targets.local.containers import find_program
+from lab.targets.local.haproxy_conf import HOME, Backend, Endpoint, Settings, render
+from lab.targets.local.images import Context, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.objects import Objects
+from lab.targets.local.openshift import HostRoute
+
+IMAGE = "origin-haproxy-router"
+STOP_SIGNAL = signal.SIGTERM
+SCRIPT = Path(__file__).with_suffix(".bash")
+INSIDE = f"{HOME}/router.bash"
+
+MAX_CONNECTIONS = 20000
+"""The router's own default where ROUTER_MAX_CONNECTIONS is not set; the operator sets 50000, and `auto` for -1."""
+
+FD_CEILING = 1_048_576
+"""Above it a HAProxy that chooses its own maximum would reserve memory for connections that nobody opens."""
+
+SPARE_FDS = 100
+"""Open files that HAProxy needs beside two per connection: listeners, pollers, its socket (29 with two threads)."""
+
+# Fixed: another value would need what is not here. Value: what it must be.
+_FIXED = {
+    "ROUTER_METRICS_TYPE": "haproxy",
+    "ROUTER_SET_FORWARDED_HEADERS": "append",
+    "ROUTER_DISABLE_HTTP2": "true",
+}
+_WAIVED = {"ROUTER_SERVICE_NAME", "ROUTER_SERVICE_NAMESPACE"}  # what it calls itself
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|ns))+")
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_HAPROXY_TIME = re.compile(r"[1-9]\d*(us|ms|s|m|h|d)?")
+
+
+def realise(context: Context) -> Realisation:
+    container = context.container
+    if container.command or container.args:
+        raise UsageError(container.place, "expected neither command nor args", "as in manifests/base/haproxy-router")
+    find_program(container.place, "haproxy")
+    env = _Environment(f"{container.place}.env", container.env)
+    settings = Settings(
+        http_port=env.integer("ROUTER_SERVICE_HTTP_PORT", 80),
+        https_port=env.integer("ROUTER_SERVICE_HTTPS_PORT", 443),
+        stats_port=env.integer("STATS_PORT", 1936),
+        threads=_threads(env, context),
+        max_connections=_max_connections(env, context),
+        hard_stop_after=env.matching("ROUTER_HARD_STOP_AFTER", _HAPROXY_TIME, "a time such as 30m") or None,
+        fd_limit=FD_CEILING if context.open_files > FD_CEILING else None,
+        balance=env.matching("ROUTER_LOAD_BALANCE_ALGORITHM", _ALGORITHM, "an algorithm of HAProxy's") or "random",
+        tcp_balance=env.matching("ROUTER_TCP_BALANCE_SCHEME", _ALGORITHM, "an algorithm of HAProxy's") or "source",
+        min_tls=env.text("SSL_MIN_VERSION", "TLSv1.2"),
+        ciphers=env.text("ROUTER_CIPHERS"),
+        ciphersuites=env.text("ROUTER_CIPHERSUITES"),
+        destination_ca=env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
+    )
+    interval = reload_interval_s(env.at("RELOAD_INTERVAL"), env.text("RELOAD_INTERVAL", "5s"))
+    certificates = env.text("DEFAULT_CERTIFICATE_DIR")
+    wanted = _labels(env)
+    env.finish()
+    routes = [route for route in context.objects.host_routes if wanted.items() <= route.labels.items()]
+    files = render(settings, [_backend(route, context.objects, context.addresses) for route in routes])
+    return Realisation(
+        command=("bash", INSIDE, certificates),
+        env={**container.env, "RELOAD_INTERVAL": f"{interval}s"},
+        files={**files, INSIDE: SCRIPT.read_text()},
+    )
+
+
+@functools.cache
+def haproxy_version() -> str:
+    """Of the haproxy on PATH; `not on PATH` where there is none, as only this router's variants need it."""
+    try:
+        printed = subprocess.run(["haproxy", "-v"], capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return "not on PATH"
+    found = re.search(r"version (\S+)", printed)
+    return found[1] if found else "unknown"
+
+
+def reload_interval_s(place: str, text: str) -> int:
+    """Seconds of a Go duration. UsageError outside of what OKD allows: 1s to 120s (`spec.tuningOptions.reloadInterval`)."""
+    seconds = None
+    if _DURATION.fullmatch(text):
+        parts = re.findall(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|ns)", text)
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds is None:
+        raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
+    if not 1 <= seconds <= 120 or seconds != int(seconds):
+        fault = f"expected 1s to 120s, got {text}: OKD allows no other minimum interval between reloads"
+        raise UsageError(place, fault, "choose whole seconds in that range")
+    return int(seconds)
+
+
+_ALGORITHM = re.compile(r"roundrobin|leastconn|source|random")
+
+
+class _Environment:
+    """Reads variables one by one, so that none is ignored in silence."""
+
+    def __init__(self, place: str, values: Mapping[str, str]) -> None:
+        self._place, self._values = place, values
+        self._asked = {*_FIXED, *_WAIVED}
+
+    def at(self, name: str) -> str:
+        return f"{self._place}[{name}]"
+
+    def text(self, name: str, default: str | None = None) -> str:
+        self._asked.add(name)
+        value = self._values.get(name, default)
+        if value is None:
+            raise UsageError(self._place, f"'{name}' is missing", "as in manifests/base/haproxy-router")
+        return value
+
+    def matching(self, name: str, form: re.Pattern[str], wanted: str) -> str:
+        """The value; empty where it is not set."""
+        value = self.text(name, "")
+        if value and not form.fullmatch(value):
+            raise UsageError(self.at(name), f"expected {wanted}, got {value!r}", "correct it")
+        return value
+
+    def integer(self, name: str, default: int) -> int:
+        return int(self.matching(name, re.compile(r"[1-9]\d{0,8}"), "a positive integer") or default)
+
+    def finish(self) -> None:
+        """UsageError for a variable that nothing has asked for, or a fixed one that says something else."""
+        for name, value in self._values.items():
+            if name not in self._asked:
+                fault = f"the local target does not honour {name}"
+                raise UsageError(self._place, fault, did_you_mean(name, self._asked))
+            if _FIXED.get(name, value) != value:
+                raise UsageError(self.at(name), f"only {_FIXED[name]!r} can be had here, got {value!r}", "remove it")
+
+
+def _threads(env: _Environment, context: Context) -> int | None:
+    if not env.text("ROUTER_THREADS", ""):
+        return None
+    threads = env.integer("ROUTER_THREADS", 0)
+    refuse_workers(env.at("ROUTER_THREADS"), threads, context, "threads")
+    return threads
+
+
+def _max_connections(env: _Environment, context: Context) -> int | None:
+    """None = `auto`: as many as the limit of open files allows, by HAProxy's own reckoning."""
+    if env.text("ROUTER_MAX_CONNECTIONS", str(MAX_CONNECTIONS)) in ("", "auto"):
+        return None
+    wanted = env.integer("ROUTER_MAX_CONNECTIONS", MAX_CONNECTIONS)
+    refuse_open_files(env.at("ROUTER_MAX_CONNECTIONS"), 2 * wanted + SPARE_FDS, context, asked=f"{wanted} connections")
+    return wanted
+
+
+def _labels(env: _Environment) -> Mapping[str, str]:
+    """ROUTE_LABELS: which Routes are its own."""
+    text = env.matching("ROUTE_LABELS", re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*"), "KEY=VALUE,…")
+    return dict(item.split("=", 1) for item in text.split(",") if item)
+
+
+def _backend(route: HostRoute, objects: Objects, addresses: Mapping[str, str]) -> Backend:
+    port = objects.target_port(route.service, route.port)
+    pods = objects.endpoints(route.service)
+    return Backend(route, tuple(Endpoint(pod.name, addresses[pod.name], port, str(route.port)) for pod in pods))

@@ -1,0 +1,79 @@
+"""OpenShift's Route: one host, one Service, and where TLS ends. Pure; refuses every field it would not honour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from lab.errors import UsageError
+from lab.sweeps import Tls
+from lab.targets.local.fields import Fields
+
+GROUP = "route.openshift.io/v1"
+TERMINATIONS = ("edge", "passthrough", "reencrypt")
+Insecure = Literal["None", "Allow", "Redirect"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostRoute:
+    """One Route. `insecure` says what happens to a request without TLS where `tls` is not none."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    host: str
+    path: str
+    service: str
+    port: int | str
+    tls: Tls
+    insecure: Insecure = "None"
+
+
+def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
+    """UsageError for what the router does not admit, or this target does not honour."""
+    metadata = raw["metadata"]
+    for annotation in metadata.get("annotations") or {}:
+        if "router.openshift.io/" in annotation:
+            fault = f"the local target does not honour {annotation}"
+            raise UsageError(f"{place}: metadata.annotations", fault, "remove it, or use --target kind")
+    with Fields(place, raw) as fields:
+        fields.waive("apiVersion", "kind", "metadata")
+        with fields.inner("spec") as spec, spec.inner("to") as to, spec.inner("port") as port:
+            if spec.any("wildcardPolicy") != "None":
+                remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
+                raise UsageError(spec.at("wildcardPolicy"), "expected None: the router does not admit it", remedy)
+            if (kind := to.take("kind", "Service")) != "Service":
+                raise UsageError(to.at("kind"), f"expected Service, got {kind!r}", "correct it")
+            to.waive("weight")  # there is one Service
+            target = port.any("targetPort")
+            if target is None:
+                raise UsageError(port.place, "'targetPort' is missing", "name the Service's port: http or https")
+            tls, insecure = _tls(spec)
+            return HostRoute(
+                namespace=metadata.get("namespace", "default"),
+                name=metadata["name"],
+                labels=metadata.get("labels") or {},
+                host=spec.need("host", ""),
+                path=spec.take("path", ""),
+                service=to.need("name", ""),
+                port=target,
+                tls=tls,
+                insecure=insecure,
+            )
+
+
+def _tls(spec: Fields) -> tuple[Tls, Insecure]:
+    if not spec.has("tls"):
+        return "none", "None"
+    with spec.inner("tls") as tls:
+        termination, insecure = tls.need("termination", ""), tls.take("insecureEdgeTerminationPolicy", "None")
+        if termination not in TERMINATIONS:
+            raise UsageError(
+                tls.at("termination"), f"expected {' or '.join(TERMINATIONS)}, got {termination!r}", "correct it"
+            )
+        allowed = ("None", "Redirect") if termination == "passthrough" else ("None", "Allow", "Redirect")
+        if insecure not in allowed:
+            fault = f"expected {' or '.join(allowed)}, got {insecure!r}"
+            raise UsageError(tls.at("insecureEdgeTerminationPolicy"), fault, "correct it")
+        return cast("Tls", termination), cast("Insecure", insecure)

@@ -1,0 +1,202 @@
+"""The way into the proxy: straight to its pod, or, behind a Service of type LoadBalancer, through a node that does the NAT.
+
+client ── node ── proxy pods. The client sends to the Service's own address; the node (a network namespace of its own, so
+that probes do not pass it) does what kube-proxy's nftables mode does there: a connection's first packet is given to one
+of the endpoints at random (`numgen random`), connection tracking does the same for the rest, and under
+externalTrafficPolicy Cluster the source becomes the node's address with a random port (`masquerade fully-random`); under
+Local the pod sees the client's. kube-proxy's two connection-tracking timeouts are set. Not modelled: a balancer in front
+of the node, a second node, session affinity, source ranges, node ports, kube-proxy's own size of the conntrack table
+(it is the machine's, see the facts). A pod with hostNetwork is reached straight, and so is one behind any other Service.
+
+Under Cluster all clients share one address: with a connection per request a port is soon used again for another client,
+whose SYN meets the proxy's TIME-WAIT with other timestamps (TcpExtPAWSTimewait) and is sent again after 1 s. It is so in a
+cluster too, and why the rate of a long run in close mode falls.
+
+The kernel does this work in softirq on the CPU of whoever sends: requests on the generator's, responses on the proxy's.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.errors import NotMeasurableError, UsageError
+from lab.sampler import network_counters
+from lab.targets.local.network import CLIENT, Network, Place, batch, call_in, write_sysctls
+from lab.targets.local.objects import Objects, Service
+from lab.targets.local.pods import Pod
+
+NODE = "node"
+ADDRESS = "10.65.0.1"
+"""Of the Service. It belongs to no interface: the client's route leads to the node, whose NAT is the first to look."""
+
+MISSING = "missing"
+CONNTRACK_MAX = Path("/proc/sys/net/netfilter/nf_conntrack_max")
+_NODE_SYSCTLS = {"net.ipv4.ip_forward": "1"}
+_CONNTRACK = {  # kube-proxy's defaults (KubeProxyConntrackConfiguration)
+    "net.netfilter.nf_conntrack_tcp_timeout_established": "86400",
+    "net.netfilter.nf_conntrack_tcp_timeout_close_wait": "3600",
+}
+_MARK = "0x4000"  # kube-proxy's masquerade bit
+
+
+def balancer(objects: Objects) -> Service | None:
+    """The LoadBalancer Service that is in front of the proxy's pods; None where the way is straight."""
+    pods = objects.role("proxy")
+    return None if not pods or pods[0].host_network else _balanced(objects, pods[0])
+
+
+def on_the_node(net: Network, objects: Objects, pod: Pod) -> bool:
+    """Whether the pod's ports are the node's own: a LoadBalancer Service selects it, and the way in passes no NAT."""
+    return _balanced(objects, pod) is not None and all(place.name != NODE for place in net.places)
+
+
+def address(objects: Objects, net: Network, role: str, port: str = "http") -> tuple[str, int]:
+    """Where clients reach a role: (IP, port) of the Service's port of that name, or its first if it has none so called.
+
+    UsageError when no Service selects the role's pods.
+    """
+    pod = objects.role(role)[0]
+    balanced = balancer(objects) if role == "proxy" else None
+    selecting = (item for item in objects.services.values() if item.selector.items() <= pod.labels.items())
+    service = balanced or next(selecting, None)
+    if service is None:
+        raise UsageError(pod.place, "no Service selects these pods", "add one, as in manifests/base")
+    name = port if port in service.ports else next(iter(service.ports))
+    if balanced is None:
+        return net[pod.name].address, objects.target_port(service.name, name)
+    target = service.ports[name]
+    return ADDRESS, next(number for number in _numbers(service) if number == name or service.ports[number] == target)
+
+
+def way(objects: Objects) -> str:
+    """In words, for the samples' notes; empty where it is straight."""
+    service = balancer(objects)
+    if service is None:
+        return ""
+    count = len(objects.endpoints(service.name))
+    source = "masquerade" if service.masquerade else "the client's address kept"
+    return f"through a node's Service NAT (nftables, {count} endpoint{'s' * (count > 1)}, {source})"
+
+
+def install(net: Network, objects: Objects) -> None:
+    """Make the node forward and translate, and the routes lead through it. Raises CalledProcessError, OSError."""
+    service = balancer(objects)
+    if service is None:
+        return
+    node, client = net[NODE], net[CLIENT]
+    write_sysctls(node, _NODE_SYSCTLS)
+    nft(rules(net, objects, service), node)
+    write_sysctls(node, _CONNTRACK)
+    to_node = net.device(CLIENT, NODE)
+    batch(["-n", CLIENT], [f"route add {ADDRESS}/32 via {node.address} dev {to_node} onlink src {client.address}"])
+    for pod in objects.endpoints(service.name):
+        back = net.device(pod.name, NODE)
+        batch(["-n", pod.name], [f"route add {client.address}/32 via {node.address} dev {back} onlink"])
+
+
+def counters(net: Network, objects: Objects) -> Mapping[str, int]:
+    """What the node's network namespace counts, such as `node/conntrack_drop`; cumulative, empty without a node."""
+    if balancer(objects) is None:
+        return {}
+    found = call_in(net[NODE], lambda: network_counters("thread-self"))
+    return {f"{NODE}/{name}": value for name, value in found.items()}
+
+
+def conntrack_max() -> str:
+    """Size of the machine's connection tracking table; `unknown` before anything used it."""
+    try:
+        return CONNTRACK_MAX.read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def rules(net: Network, objects: Objects, service: Service) -> str:
+    """The node's ruleset, as `nft -f` reads it."""
+    pods = objects.endpoints(service.name)
+    lines = []
+    for number in _numbers(service):
+        target = objects.target_port(service.name, number)
+        endpoints = ", ".join(f"{index} : {net[pod.name].address} . {target}" for index, pod in enumerate(pods))
+        mark = f"meta mark set meta mark or {_MARK} " if service.masquerade else ""
+        chosen = f"dnat ip addr . port to numgen random mod {len(pods)} map {{ {endpoints} }}"
+        lines.append(f"ip daddr {ADDRESS} tcp dport {number} {mark}{chosen}")
+    return _RULES.format(dnat="\n".join(lines), mark=_MARK)
+
+
+def nft(text: str, place: Place | None = None) -> None:
+    """Load a ruleset in a place (default: a fresh namespace that goes at once). Raises CalledProcessError, OSError."""
+    fresh = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net", "--"]
+    enter: Sequence[str] = place.enter if place else fresh
+    subprocess.run([*enter, "nft", "-f", "-"], input=text, text=True, check=True, capture_output=True)
+
+
+@functools.cache
+def nft_fault() -> str | None:
+    """Why the NAT cannot be had here, found by trying it; None if it can, MISSING if there is no nft at all."""
+    if shutil.which("nft") is None:
+        return MISSING
+    try:
+        nft(_RULES.format(dnat="ip daddr 10.65.0.1 tcp dport 80 dnat ip addr . port to"
+                          " numgen random mod 1 map { 0 : 192.0.2.1 . 80 }", mark=_MARK))  # fmt: skip
+    except subprocess.CalledProcessError as error:
+        said = str(error.stderr).strip().splitlines()
+        return said[0] if said else f"nft exited {error.returncode}"
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def vet(objects: Objects) -> None:
+    """UsageError when the manifests need the NAT and this machine does not have it; several proxies need it.
+
+    NotMeasurableError for hostNetwork where there is no NAT that it could leave out.
+    """
+    for pod in objects.pods:
+        if pod.host_network and _balanced(objects, pod) is None:
+            fault = "no Service of type LoadBalancer is in front: the way is straight without hostNetwork, too"
+            raise NotMeasurableError(
+                "host network", f"{pod.place}: hostNetwork", fault, "measure it on such a baseline (okd)"
+            )
+    service = balancer(objects)
+    proxies = objects.role("proxy")
+    if service is None and len(proxies) > 1:
+        raise UsageError(
+            proxies[0].place,
+            "several proxies, and no Service of type LoadBalancer in front: nothing balances over them here",
+            "set replicas: 1, give the proxy such a Service (without hostNetwork), or use --target kind",
+        )
+    if service is None or (fault := nft_fault()) is None:
+        return
+    place = f"Service/{service.name}: spec.type LoadBalancer"
+    if fault == MISSING:
+        raise UsageError(place, "the program 'nft' is not on this machine", "apt-get install nftables")
+    remedy = "a kernel with nf_tables and its NAT (modprobe nft_chain_nat nft_masq), or --target kind"
+    raise NotMeasurableError("service NAT", place, f"nft does not work here: {fault}", remedy)
+
+
+def _balanced(objects: Objects, pod: Pod) -> Service | None:
+    found = (item for item in objects.services.values() if item.selector.items() <= pod.labels.items())
+    return next((item for item in found if item.balanced), None)
+
+
+def _numbers(service: Service) -> list[int]:
+    return [number for number in service.ports if isinstance(number, int)]
+
+
+_RULES = """
+table ip lab {{
+  chain prerouting {{
+    type nat hook prerouting priority dstnat
+    {dnat}
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat
+    meta mark and {mark} == {mark} masquerade fully-random
+  }}
+}}
+"""
