@@ -11,6 +11,9 @@ Refuses annotations it does not know, sweeps that do not exist, and patches that
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -33,11 +36,24 @@ class Check(BaseModel):
     """One read-back: what must be found in the running system before a sample counts.
 
     kind        what is compared with `value`
-    nginx       a directive's arguments in the parsed `nginx -T` (`name`; `context` such as `http/server` if it stands in several)
+    nginx       a directive's arguments in the parsed `nginx -T` (`name`; `context` such as `http/server` if it stands in several;
+                after a space the argument that is meant, by place or key: `access_log 1`, `access_log buffer`)
     sysctl      /proc/sys in the pod's network namespace (`name`)
     backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
     limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
     processes   how many processes have a title that starts with `process`
+    affinity    the CPUs that the processes whose title starts with `process` may use, one entry per process, sorted
+    environment an environment variable (`name`) of the container's main process
+    quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
+    ports       outgoing connections that are really made use only local ports in the range `value` (`1024 65000`)
+    node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
+    rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+    haproxy     a key (`name`) of HAProxy's `show info`
+    pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
+    pods        how many pods of the role run and are ready
+    routes      how many routes answer, each under its own host, and no more
+    termination where TLS ends, from the certificate that a client sees and from what reaches the backend
+    disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
@@ -48,10 +64,25 @@ class Check(BaseModel):
         "backlog": ({"port"}, set()),
         "limit": ({"name", "process"}, set()),
         "processes": ({"process"}, set()),
+        "affinity": ({"process"}, set()),
+        "environment": ({"name"}, set()),
+        "quota": ({"name"}, set()),
+        "ports": (set(), set()),
+        "node": ({"name"}, set()),
+        "rps": (set(), set()),
+        "haproxy": ({"name"}, set()),
+        "pod": ({"name"}, set()),
+        "pods": (set(), set()),
+        "routes": (set(), set()),
+        "termination": (set(), set()),
+        "disk": ({"name"}, set()),
     }
     """kind → the keys it needs and the keys it may have, beside kind, role and value."""
 
-    kind: Literal["nginx", "sysctl", "backlog", "limit", "processes"]
+    kind: Literal[
+        "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
+        "haproxy", "pod", "pods", "routes", "termination", "disk",
+    ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend"] = "proxy"
     name: str | None = None
@@ -83,12 +114,21 @@ class Knob(BaseModel):
     name: str = Field(description="the component's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it sets, and what was set before")
     study: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$", description="the key of the study that names it")
+    parameters: tuple[str, ...] = Field(
+        default=(),
+        description="rows of data/published/parameters.csv that it realises: YAML text, a list of STUDY/PARAMETER",
+    )
     published: str | None = Field(default=None, description="the published value, in the study's words")
     hypothesis: str = Field(
         min_length=20, description="one falsifiable sentence: what changes, under which load, in which direction"
     )
     sweep: str = Field(description="the sweep in which an effect could show")
     primary_metric: Metric = Field(description="the one metric that may claim in the summary line")
+    needs: str | None = Field(
+        default=None,
+        min_length=20,
+        description="what has to happen during the load for an effect to show, and no sweep does yet",
+    )
     readback: tuple[Check, ...] = Field(
         min_length=1, description="how to see that it took: YAML text, a list of checks"
     )
@@ -107,7 +147,9 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     where = annotated.place(folder)
     content = annotated.kustomization(folder, "Component", KEYS)
     values = annotated.values(content, Knob, where)
-    values["readback"] = _checks(values["readback"], where)
+    values["readback"] = _listed("readback", values["readback"], where)
+    if "parameters" in values:
+        values["parameters"] = _listed("parameters", values["parameters"], where)
     knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
     if knob.sweep not in sweeps.sweep_names():
         raise UsageError(
@@ -126,30 +168,76 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     return knob
 
 
-def targets(content: dict[str, Any], where: str) -> list[str]:
-    """`Deployment/proxy` of every patch that has a target. It must be exact: kustomize drops a patch that matches nothing."""
-    found: list[str] = []
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a patch is for: one object by kind and name, or all of a kind that have certain labels.
+
+    `labels` is a selector in one of three forms: `key`, `key=value`, `key in (value, value)`.
+    """
+
+    kind: str
+    name: str = ""
+    labels: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}" if self.name else f"{self.kind} with {self.labels}"
+
+    def count(self, objects: Iterable[Mapping[str, Any]]) -> int:
+        """How many of the objects it means."""
+        return sum(obj.get("kind") == self.kind and self._means(obj.get("metadata", {})) for obj in objects)
+
+    def _means(self, metadata: Mapping[str, Any]) -> bool:
+        if self.name:
+            return metadata.get("name") == self.name
+        form = _SELECTOR.fullmatch(self.labels)
+        assert form is not None
+        value = metadata.get("labels", {}).get(form["key"])
+        wanted = form["one"] or form["any"]
+        return value is not None and (wanted is None or value in wanted.replace(" ", "").split(","))
+
+
+_SELECTOR = re.compile(r"(?P<key>[\w./-]+)(?:=(?P<one>[\w.-]+)| in \((?P<any>[\w.-]+(?:, ?[\w.-]+)*)\))?")
+
+
+def targets(content: dict[str, Any], where: str) -> list[Target]:
+    """The target of every patch that has one. It must be exact: kustomize drops a patch that matches nothing."""
+    found: list[Target] = []
     for patch in content.get("patches", []):
         target = patch.get("target")
         if target is None:
             continue
-        named = isinstance(target, dict) and {"kind", "name"} <= set(target) <= {"group", "version", "kind", "name"}
-        if not named or not all(str(target[key]).replace("-", "").isalnum() for key in ("kind", "name")):
+        given = set(target) - {"group", "version"} if isinstance(target, dict) else set[str]()
+        named = given == {"kind", "name"} and all(str(target[key]).replace("-", "").isalnum() for key in given)
+        labelled = (
+            given == {"kind", "labelSelector"}
+            and str(target["kind"]).isalnum()
+            and _SELECTOR.fullmatch(str(target["labelSelector"])) is not None
+        )
+        if not named and not labelled:
             raise UsageError(
                 where,
                 f"patches.target: expected an exact kind and name, got {target!r}",
-                "as in {kind: Deployment, name: proxy}",
+                "as in {kind: Deployment, name: proxy}; for many objects, {kind: Route, labelSelector: KEY},"
+                " KEY=VALUE or KEY in (VALUE, VALUE)",
             )
-        found.append(f"{target['kind']}/{target['name']}")
+        found.append(Target(target["kind"], target.get("name", ""), str(target.get("labelSelector", ""))))
     return found
 
 
-def _checks(text: str, where: str) -> list[Any]:
-    form = "write a list, as in - {kind: sysctl, name: net.core.somaxconn, value: 128}"
+def _listed(key: str, text: str, where: str) -> list[Any]:
+    """An annotation that holds a list, as YAML text."""
+    form = f"write a list, as in {_FORMS[key]}"
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise UsageError(where, f"lab/readback: not YAML: {' '.join(str(error).split())}", form) from None
+        raise UsageError(where, f"lab/{key}: not YAML: {' '.join(str(error).split())}", form) from None
     if not isinstance(found, list) or not found:
-        raise UsageError(where, f"lab/readback: expected a list of checks, got {found!r}", form)
+        wanted = "checks" if key == "readback" else "texts"
+        raise UsageError(where, f"lab/{key}: expected a list of {wanted}, got {found!r}", form)
     return found
+
+
+_FORMS = {
+    "readback": "- {kind: sysctl, name: net.core.somaxconn, value: 128}",
+    "parameters": "- digitalocean/net.core.somaxconn",
+}

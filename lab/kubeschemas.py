@@ -50,6 +50,27 @@ def folder(version: str, cache: Path = CACHE) -> Path:
     return found
 
 
+def report(answer: str) -> list[str]:
+    r"""Lines of what `kubeconform -verbose -output json` found: of every file its faults, then how many objects are what.
+
+    >>> report('{"resources": [{"filename": "/x/direct.yaml", "kind": "Service", "name": "a", "status": "statusValid"}]}')
+    ['direct: Summary: 1 objects - Valid: 1, Invalid: 0, Errors: 0, Skipped: 0\\n']
+    """
+    files: dict[str, list[dict[str, str]]] = {}
+    for item in json.loads(answer)["resources"] or []:
+        files.setdefault(Path(item["filename"]).stem, []).append(item)
+    lines: list[str] = []
+    for name, items in sorted(files.items()):
+        lines += [
+            f"{name}: {item.get('kind')} {item.get('name')}: {item['msg']}\n" for item in items if item.get("msg")
+        ]
+        found = [item["status"].removeprefix("status") for item in items]
+        counts = {"Valid": "Valid", "Invalid": "Invalid", "Errors": "Error", "Skipped": "Skipped"}
+        told = ", ".join(f"{head}: {found.count(status)}" for head, status in counts.items())
+        lines.append(f"{name}: Summary: {len(items)} objects - {told}\n")
+    return lines
+
+
 def relocated(schema: Any) -> Any:
     """The schema with references relative to its own folder, and without the `$id` that says it is elsewhere."""
     if isinstance(schema, dict):

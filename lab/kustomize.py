@@ -1,7 +1,7 @@
 """kustomize: folders → the Kubernetes objects they render. Never writes into the checkout and never asks the network.
 
 Refuses to know what a variant is. A build takes about 0.1 s; one process builds the same thing once, until
-a file of the manifests changes.
+a file that it reads changes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import yaml
 from lab.errors import UsageError
 
 Objects = tuple[dict[str, Any], ...]
+Stamp = frozenset[tuple[str, int, int]]
 
 TIMEOUT_S = 60.0
 
@@ -31,7 +32,7 @@ class BuildError(Exception):
 def render(resources: Iterable[Path], components: Iterable[Path] = ()) -> bytes:
     """What kustomize prints for these resources with these components applied in order. BuildError in its own words."""
     wanted, applied = tuple(resources), tuple(components)
-    return _build(wanted, applied, _stamp(wanted[0].parents[1]))
+    return _build(wanted, applied, _stamp((*wanted, *applied)))
 
 
 def objects(rendered: bytes) -> Objects:
@@ -51,16 +52,37 @@ def read_yaml(path: Path, place: str) -> Any:
         raise UsageError(place, f"not YAML: {' '.join(str(error).split())}", "correct it at the line named") from None
 
 
-def _stamp(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Name, size and time of every file below: changes when a build could."""
-    found = [(Path(root) / name) for root, _, names in os.walk(folder) for name in names]
-    return frozenset(
-        (str(path), stat.st_size, stat.st_mtime_ns) for path in found for stat in [path.stat(follow_symlinks=False)]
-    )
+def _stamp(folders: Iterable[Path]) -> Stamp:
+    """Name, size and time of every file in these folders and in those that they list: changes when a build could."""
+    found: set[tuple[str, int, int]] = set()
+    seen: set[Path] = set()
+    left = [folder.resolve() for folder in folders]
+    while left:
+        folder = left.pop()
+        if folder in seen:
+            continue
+        seen.add(folder)
+        for path in (Path(root, name) for root, _, names in os.walk(folder) for name in names):
+            stat = path.stat(follow_symlinks=False)
+            found.add((str(path), stat.st_size, stat.st_mtime_ns))
+            if path.name == "kustomization.yaml":
+                left += _listed(path, stat.st_size, stat.st_mtime_ns)
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1024)
+def _listed(path: Path, size: int, time_ns: int) -> tuple[Path, ...]:
+    """What a kustomization.yaml of this size and time lists, under whatever key; nothing if it cannot be read."""
+    try:
+        content = read_yaml(path, str(path))
+    except UsageError:
+        return ()
+    lists = [value for value in content.values() if isinstance(value, list)] if isinstance(content, dict) else []
+    return tuple((path.parent / entry).resolve() for value in lists for entry in value if isinstance(entry, str))
 
 
 @lru_cache(maxsize=512)
-def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: frozenset[tuple[str, int, int]]) -> bytes:
+def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp) -> bytes:
     if len(resources) == 1 and not components:
         return _kustomize(resources[0])
     try:

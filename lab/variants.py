@@ -39,6 +39,9 @@ class Overlay(BaseModel):
     title: str = Field(min_length=1, description="what it is, against its baseline")
     study: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$", description="the key of the study it belongs to")
     reference: bool = Field(default=False, description="measured once per run as the direct reference")
+    primary_metric: Metric | None = Field(
+        default=None, description="the one metric that may claim, where it is not its last knob's"
+    )
     baseline: str | None = Field(
         default=None, description="the parent overlay", json_schema_extra=annotated.NOT_AN_ANNOTATION
     )
@@ -66,6 +69,7 @@ class Variant(BaseModel):
     own_knobs: tuple[str, ...]
     manifests: tuple[dict[str, Any], ...]
     readback: tuple[Check, ...]
+    stated_metric: Metric | None = Field(default=None, description="what its overlay's lab/primary-metric says")
 
     @property
     def sweep(self) -> str | None:
@@ -74,8 +78,14 @@ class Variant(BaseModel):
 
     @property
     def primary_metric(self) -> Metric | None:
-        """The metric that its last own knob's hypothesis is about; None without knobs of its own."""
-        return self.knobs[-1].primary_metric if self.own_knobs else None
+        """What its overlay says, or what its last own knob's hypothesis is about; None without knobs of its own."""
+        return self.stated_metric or self.knobs[-1].primary_metric if self.own_knobs else None
+
+    @property
+    def needs(self) -> str:
+        """What no sweep does and every own knob needs for an effect to show; empty where one of them needs nothing."""
+        own = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
+        return "; ".join(dict.fromkeys(filter(None, own))) if all(own) else ""
 
 
 def variant_names(manifests: Path = MANIFESTS) -> list[str]:
@@ -137,9 +147,8 @@ def load_variant(name: str, manifests: Path = MANIFESTS) -> Variant:
     own = [load_knob(knob, manifests) for knob in overlay.own_knobs]
     knobs = (*(load_knob(knob, manifests) for each in overlays[:-1] for knob in each.own_knobs), *own)
     _refuse_contradiction(overlay, own)
-    rendered = _render(overlay, manifests)
-    objects = kustomize.objects(rendered)
-    _refuse_idle_knobs(overlay, rendered, objects, manifests)
+    objects = kustomize.objects(_render(overlay, manifests))
+    _refuse_idle_knobs(overlay, objects, manifests)
     _refuse_incomplete(overlay, objects)
     return Variant(
         name=name,
@@ -150,8 +159,16 @@ def load_variant(name: str, manifests: Path = MANIFESTS) -> Variant:
         knobs=knobs,
         own_knobs=overlay.own_knobs,
         manifests=objects,
+        stated_metric=overlay.primary_metric,
         readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),
     )
+
+
+def without(variant: Variant, knob: str, manifests: Path = MANIFESTS) -> Variant:
+    """The variant less one of its own knobs, but read back as if it had it: a sabotage that must be caught. UsageError."""
+    others = [own for own in variant.own_knobs if own != knob]
+    rendered = _render(load_overlay(variant.name, manifests), manifests, others)
+    return variant.model_copy(update={"manifests": kustomize.objects(rendered)})
 
 
 def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
@@ -231,12 +248,13 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where)
 
 
-def _render(overlay: Overlay, manifests: Path, without: str | None = None) -> bytes:
-    folders = [manifests / "components" / knob for knob in overlay.own_knobs if knob != without]
+def _render(overlay: Overlay, manifests: Path, knobs: Sequence[str] | None = None) -> bytes:
+    """With these of its own knobs only. By what it lists, not by its folder, so that overlays which begin alike share builds."""
+    own = overlay.own_knobs if knobs is None else knobs
     try:
-        if without is None and "+" not in overlay.name:
+        if not overlay.own_knobs:
             return kustomize.render([manifests / "overlays" / overlay.name])
-        return kustomize.render(overlay.resources, folders)
+        return kustomize.render(overlay.resources, [manifests / "components" / knob for knob in own])
     except kustomize.BuildError as error:
         fault = f"kustomize: {error}".replace(f"{manifests}/", "manifests/")
         remedy = "a knob that names what this base does not have ends so, too"
@@ -257,25 +275,28 @@ def _refuse_contradiction(overlay: Overlay, own: Sequence[Knob]) -> None:
                 raise UsageError("variant", fault, "keep one, or make one the baseline")
 
 
-def _refuse_idle_knobs(overlay: Overlay, rendered: bytes, objects: kustomize.Objects, manifests: Path) -> None:
-    """Each own knob must matter: its targets exist, and without it the render is another one."""
-    labels = [differences.label(obj) for obj in objects]
-    folders = {knob: manifests / "components" / knob for knob in overlay.own_knobs}
-    for folder in folders.values():
-        where = annotated.place(folder)
-        for target in targets(annotated.kustomization(folder, "Component", KNOB_KEYS), where):
-            if labels.count(target) != 1:
-                raise UsageError(
-                    where, f"patches.target: there is no {target} in '{overlay.name}'", did_you_mean(target, labels)
-                )
+def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
+    """Each own knob must matter: its targets exist, and a change that it makes lasts, or the render is another one without it."""
+    own = overlay.own_knobs
     with ThreadPoolExecutor() as pool:
-        without = pool.map(lambda knob: _render(overlay, manifests, without=knob), folders)
-        for folder, other in zip(folders.values(), without, strict=True):
-            if other == rendered:
-                fault = f"changes nothing: '{overlay.name}' renders the same without it"
-                raise UsageError(
-                    annotated.place(folder), fault, "see that it names what exists and sets what was not so before"
-                )
+        renders = list(pool.map(lambda count: _render(overlay, manifests, own[:count]), range(len(own))))
+    grown = [*map(kustomize.objects, renders), objects]
+    for knob, before, after in zip(own, grown, grown[1:], strict=False):
+        folder = manifests / "components" / knob
+        where = annotated.place(folder)
+        known = {differences.label(obj) for obj in before}  # a patch may delete what it is for
+        known_objects = (*before, *(obj for obj in after if differences.label(obj) not in known))
+        for target in targets(annotated.kustomization(folder, "Component", KNOB_KEYS), where):
+            count = target.count(known_objects)
+            if count == 0 or (target.name and count > 1):
+                fault = f"patches.target: there is no {target} in '{overlay.name}'"
+                remedy = did_you_mean(str(target), {differences.label(obj) for obj in known_objects})
+                raise UsageError(where, fault, remedy)
+        lasting = differences.changes(before, after).items() & differences.changes(before, objects).items()
+        others = [other for other in own if other != knob]
+        if not lasting and _render(overlay, manifests, others) == _render(overlay, manifests):
+            fault = f"changes nothing: '{overlay.name}' renders the same without it"
+            raise UsageError(where, fault, "see that it names what exists and sets what was not so before")
 
 
 def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:
