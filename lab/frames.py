@@ -18,6 +18,7 @@ USAGE_SCHEMA = {
     "t_s": pl.Float64,  # since the sample began
     "role": pl.String,
     "pid": pl.Int32,
+    "tid": pl.Int32,  # null: the row is the whole process's, its threads included; else this thread's own
     "title": pl.String,
     "threads": pl.Int32,
     "user_s": pl.Float64,  # cumulative since the process began, as are the next four
@@ -28,7 +29,13 @@ USAGE_SCHEMA = {
     "vsz_bytes": pl.Int64,
     "rss_bytes": pl.Int64,
 }
-"""Columns of usage.parquet: one row per process and second."""
+"""Columns of usage.parquet: one row per process and second, and of proxy and backend one per thread, where there are several.
+
+A sum over all rows counts such processes twice: take those without a `tid`, or with.
+"""
+
+_ADDED = ("tid",)
+"""Columns that usage tables of earlier labs do not have: null there."""
 
 HISTOGRAM_SCHEMA = {
     "series": pl.String,  # latency or service
@@ -81,6 +88,23 @@ def read_histogram(path: Path, series: str, kind: Literal["exact", "quantiles"])
     counts = Histogram.empty().counts
     counts[rows["bucket"].to_numpy()] = rows["count"].to_numpy()
     return Histogram(counts, kind)
+
+
+def read_usage(path: Path) -> pl.DataFrame:
+    """A usage.parquet of this lab or an earlier one. OSError, or FrameError when the file is damaged."""
+    content = path.read_bytes()
+    try:
+        frame = pl.read_parquet(content)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise FrameError(str(error).splitlines()[0][:200]) from None
+    for name in _ADDED:
+        if name not in frame.columns:
+            frame = frame.with_columns(pl.lit(None, USAGE_SCHEMA[name]).alias(name))
+    if frame.columns != list(USAGE_SCHEMA) and set(frame.columns) == set(USAGE_SCHEMA):
+        frame = frame.select(list(USAGE_SCHEMA))
+    if dict(frame.schema) != USAGE_SCHEMA:
+        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(USAGE_SCHEMA)}")
+    return frame
 
 
 def join_raw(stdout: str, stderr: str) -> str:

@@ -66,7 +66,8 @@ class Terminal:
         if last:
             self._done += 1
         if sample.requests is not None:
-            self._measured_s += sample.point.warmup_s + sample.point.duration_s
+            # A generator may wait longer than planned for its last answers, or end sooner with its last request.
+            self._measured_s += sample.point.warmup_s + (sample.duration_s or sample.point.duration_s)
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
         head = f"{block:>5}  {slot.arm.name:<{self._width}}  {slot.point.name:<{self._point_width}}"
         rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"

@@ -26,6 +26,37 @@ class VariantRecord(BaseModel):
     hypothesis_sweep: str | None
     manifests_sha256: str
     snippet: str = Field(default="", description="what to apply on a real cluster for its own knobs")
+    needs: str = Field(
+        default="", description="what its effect needs and no sweep does: nothing is judged; empty = nothing"
+    )
+
+
+class NotMeasured(BaseModel):
+    """A variant that was asked for and that this machine or target cannot show: a row of the table, not a number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    variant: str
+    what: str = Field(description="in a word or two: cores, open files, host-wide")
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.variant}: not measurable here: {self.what}: {self.why}"
+
+
+class RoundTrip(BaseModel):
+    """`roundtrip.json`: the bare network's TCP round trip between client and backend, once per run; or why there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool: str | None = None
+    version: str | None = None
+    count: int | None = Field(default=None, description="round trips measured")
+    p50_s: float | None = None
+    p90_s: float | None = None
+    p99_s: float | None = None
+    max_s: float | None = None
+    reason: str = Field(default="", description="why it was not measured; empty = it was")
 
 
 class RunRecord(BaseModel):
@@ -50,6 +81,13 @@ class RunRecord(BaseModel):
     )
     facts: dict[str, str]
     git_commit: str | None
+    not_measurable: tuple[NotMeasured, ...] = Field(
+        default=(), description="what was asked for and cannot be shown here; not part of the plan"
+    )
+    study: str | None = Field(default=None, description="the key of the study whose variants these are")
+    manifests: str | None = Field(
+        default=None, description="the manifests' folder, relative to the run's parent folder; null = the checkout's"
+    )
     resumed: tuple[dict[str, str], ...] = Field(default=(), description="when, and which facts had changed")
 
     def plan(self) -> Plan:

@@ -6,7 +6,7 @@ Everything it touches is handed in (target, generators, store, observer), so tes
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -18,9 +18,10 @@ from lab.histogram import Histogram
 from lab.measurement import Chosen, Measurement, Measuring, blank_sample, not_measured
 from lab.plan import Slot
 from lab.readback import Reading, read_back
+from lab.records import RoundTrip
 from lab.samples import Reason, Sample
 from lab.store import RunStore
-from lab.targets.base import Target
+from lab.targets.base import System, Target
 from lab.variants import Variant
 
 ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
@@ -47,7 +48,8 @@ class Bench:
     chosen: Mapping[str, Chosen]
     store: RunStore
     observer: Observer
-    overflow_is_subject: bool = False
+    roundtrip: Callable[[System], RoundTrip] | None = None
+    """Measures the bare network beside the direct reference, once per run; None = nobody does."""
     _attempts: dict[Cell, int] = field(default_factory=dict[Cell, int])
     _settled: set[Cell] = field(default_factory=set[Cell])
 
@@ -73,11 +75,11 @@ class Bench:
                 found = [reading.as_json() for reading in readings]
                 self.store.write_readback(first.block, first.arm.name, generation, found)
                 self.observer.brought_up(first, took_s, readings)
+                if first.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
+                    self.store.write_roundtrip(self.roundtrip(system))
                 for slot in slots:
-                    chosen, subject = self.chosen[slot.point.name], self.overflow_is_subject
-                    self._until_settled(
-                        Measuring(self.target, system, slot, chosen, generation, took_s, readings, subject)
-                    )
+                    chosen = self.chosen[slot.point.name]
+                    self._until_settled(Measuring(self.target, system, slot, chosen, generation, took_s, readings))
         except StoreError:
             raise  # what cannot be recorded must not be measured
         except LabError as error:

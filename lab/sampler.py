@@ -1,5 +1,6 @@
 """CPU, memory and kernel counters while a sample is measured, from /proc, at 1 Hz and at both ends.
 
+Of proxy and backend every thread is looked at as well where a process has several, as `pidstat -t` does.
 Process times come from the scheduler's nanosecond clock (/proc/PID/task/*/schedstat) where the kernel keeps it,
 else from clock ticks. Other people's processes are read from the host's /proc, which the lab hands
 into its namespaces as an open folder (`host_proc`); kernel threads are not counted as theirs,
@@ -26,6 +27,8 @@ from lab.samples import Usage
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KTHREADD = 2
+THREADED = frozenset({"proxy", "backend"})
+"""Roles whose threads are told apart."""
 RESIDUAL_NOISE = 0.15
 """Busy fraction of a CPU that the clock ticks may wrongly see beside our own processes (measured: up to 0.11 on a quiet machine)."""
 COUNTED = {
@@ -94,9 +97,11 @@ class Sampler:
 
     `processes` gives role → process ids and is asked anew every second. A role's CPU is the sum over
     all its processes, each from its first to its last sight; one that appears later counts from zero.
+    `extra` gives what the target counts beside the kernel, cumulative, by `role/name`; it is asked at both ends.
     """
 
     processes: Processes
+    extra: Callable[[], Mapping[str, int]] = dict[str, int]
     interval_s: float = 1.0
     _first: dict[tuple[str, int], float] = field(default_factory=dict)
     _peak_bytes: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
@@ -135,7 +140,10 @@ class Sampler:
                     self._first.setdefault((role, pid), seen.cpu_s if first else 0.0)
                     self._last[role, pid] = seen
                     self._peak_bytes[role, pid] = max(seen.rss_bytes, self._peak_bytes.get((role, pid), 0))
-                    self._rows.append((at, role, pid, *astuple(seen)))
+                    self._rows.append((at, role, pid, None, *astuple(seen)))
+                    if role in THREADED and seen.threads > 1:
+                        threads = thread_times(pid)
+                        self._rows += [(at, role, pid, tid, *astuple(times)) for tid, times in threads.items()]
 
     def _snapshot(self) -> _Snapshot:
         counters: dict[str, int] = {}
@@ -144,6 +152,7 @@ class Sampler:
                 for pid in _one_per_network(pids):
                     for name, value in network_counters(pid).items():
                         counters[f"{role}/{name}"] = counters.get(f"{role}/{name}", 0) + value
+        counters |= self.extra()
         return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:
@@ -183,8 +192,28 @@ class Sampler:
 
 def process_times(pid: int, proc: str = "/proc") -> ProcessTimes | None:
     """What /proc tells of a process (proc(5)), or None when it has gone."""
+    folder = f"{proc}/{pid}"
+    return _times(folder, [f"{folder}/task/{tid}" for tid in _threads(folder)])
+
+
+def thread_times(pid: int, proc: str = "/proc") -> Mapping[int, ProcessTimes]:
+    """Thread → what it alone has used; memory is its process's. Empty when the process has gone."""
+    folders = {tid: f"{proc}/{pid}/task/{tid}" for tid in _threads(f"{proc}/{pid}")}
+    found = {tid: _times(folder, [folder]) for tid, folder in folders.items()}
+    return {tid: times for tid, times in found.items() if times is not None}
+
+
+def _threads(folder: str) -> list[int]:
     try:
-        with open(f"{proc}/{pid}/stat", "rb") as handle:
+        return sorted(map(int, os.listdir(f"{folder}/task")))
+    except OSError:
+        return []
+
+
+def _times(folder: str, tasks: Sequence[str]) -> ProcessTimes | None:
+    """Of a process or a thread; `tasks` are the folders of the threads whose scheduled time counts."""
+    try:
+        with open(f"{folder}/stat", "rb") as handle:
             title, fields = _parse_stat(handle.read())
         user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
         return ProcessTimes(
@@ -192,7 +221,7 @@ def process_times(pid: int, proc: str = "/proc") -> ProcessTimes | None:
             threads=int(fields[17]),
             user_s=user_s,
             system_s=system_s,
-            cpu_s=_scheduled_s(f"{proc}/{pid}") or user_s + system_s,
+            cpu_s=_scheduled_s(tasks) or user_s + system_s,
             minflt=int(fields[7]),
             majflt=int(fields[9]),
             vsz_bytes=int(fields[20]),
@@ -208,11 +237,12 @@ def _parse_stat(text: bytes) -> tuple[str, list[bytes]]:
     return name.decode("utf-8", "replace"), rest.split()
 
 
-def _scheduled_s(folder: str) -> float:
+def _scheduled_s(tasks: Sequence[str]) -> float:
+    """The sum over threads; 0 where the kernel does not tell, or one ended while we looked."""
     total = 0
     try:
-        for thread in os.listdir(f"{folder}/task"):
-            with open(f"{folder}/task/{thread}/schedstat", "rb") as handle:
+        for task in tasks:
+            with open(f"{task}/schedstat", "rb") as handle:
                 total += int(handle.read().split()[0])
     except OSError:
         return 0.0
@@ -237,8 +267,7 @@ def other_processes_s() -> float | None:
 
     Ended children that were waited for are in it. The lab's own are the descendants of the process `LAB_OUTER_PID`.
     """
-    handle = os.environ.get(HOST_PROC)
-    proc, own = (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
+    proc, own = host_proc()
     parents: dict[int, int] = {}
     used_s: dict[int, float] = {}
     for pid in _pids(proc):
@@ -262,6 +291,12 @@ def other_processes_s() -> float | None:
     return sum(used for pid, used in used_s.items() if not ours(pid))
 
 
+def host_proc() -> tuple[str, int]:
+    """The host's /proc, and the lab's outermost process in it; our own where the lab is not inside namespaces."""
+    handle = os.environ.get(HOST_PROC)
+    return (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
+
+
 def _pids(proc: str) -> Iterator[int]:
     return (int(name) for name in os.listdir(proc) if name.isdigit())
 
@@ -275,8 +310,8 @@ def _one_per_network(pids: Sequence[int]) -> list[int]:
     return list(found.values())
 
 
-def network_counters(pid: int) -> Mapping[str, int]:
-    """TCP and connection-tracking counters of the network namespace that a process lives in."""
+def network_counters(pid: int | str) -> Mapping[str, int]:
+    """TCP and connection-tracking counters of the network namespace that a process (or `thread-self`) lives in."""
     found = {}
     for name in ("netstat", "snmp"):
         lines = _lines(f"/proc/{pid}/net/{name}")

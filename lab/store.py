@@ -3,6 +3,7 @@
     data/runs/<run>/run.json            schema version, plan, seed, facts, versions, digests, git commit
                     manifests/<variant>.yaml
                     readback/b01-<arm>.json
+                    roundtrip.json           of the bare network
                     samples/<id>/sample.json raw.zst hist.parquet usage.parquet
 
 Refuses to overwrite a sample, and to read a damaged one as if it were whole.
@@ -27,11 +28,14 @@ from lab import frames
 from lab.errors import UsageError, did_you_mean
 from lab.files import json_bytes, read_record, replace, sync, write_frame, write_synced, writing
 from lab.histogram import Histogram
-from lab.records import RunRecord, now
+from lab.records import RoundTrip, RunRecord, now
 from lab.samples import Reason, Sample
 
 PARTS = ("raw.zst", "hist.parquet", "usage.parquet")
 """What lies beside sample.json."""
+ROUNDTRIP = "roundtrip.json"
+ABLATION = "ablation.json"
+"""Makes a folder beside the runs an ablation, which is none."""
 
 
 def runs_folder() -> Path:
@@ -91,9 +95,13 @@ class RunStore:
         folder = Path(name) if "/" in name else runs_folder() / name
         try:  # a folder may be closed to us, or the name no name
             recorded, exists = (folder / "run.json").is_file(), folder.is_dir()
+            ablation = (folder / ABLATION).is_file()
         except OSError as error:
             raise _unreadable(folder, error, "make it readable for you, or name another run") from None
         if not recorded:
+            if ablation:
+                remedy = f"`just table {folder.name}` names its runs; go on with `just ablate --resume {folder.name}`"
+                raise UsageError(str(folder), "is an ablation, not a run", remedy)
             if exists:
                 raise UsageError(
                     str(folder),
@@ -197,6 +205,15 @@ class RunStore:
             )
             raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
 
+    def usage(self, sample: Sample) -> pl.DataFrame:
+        """What the processes of a sample used, second by second: the columns of `lab.frames.USAGE_SCHEMA`."""
+        path = self.folder / "samples" / sample.id / "usage.parquet"
+        try:
+            return frames.read_usage(path)
+        except (OSError, frames.FrameError) as error:
+            remedy = f"restore it from a copy; `just table {self.record.id}` does not read it"
+            raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
+
     # -- read-backs and the lock ------------------------------------------------------------------------
 
     def write_readback(
@@ -212,6 +229,17 @@ class RunStore:
         with writing(self.folder):
             path = next(path for name in names if not (path := self.folder / "readback" / name).exists())
             replace(path, json.dumps(list(readings), indent=1).encode())
+
+    def write_roundtrip(self, found: RoundTrip) -> None:
+        """The bare network's round trip, measured once per run."""
+        with writing(self.folder):
+            replace(self.folder / ROUNDTRIP, json_bytes(found))
+
+    def roundtrip(self) -> RoundTrip | None:
+        """None as long as it was not tried. UsageError when it is damaged."""
+        path = self.folder / ROUNDTRIP
+        remedy = f"move it away and `--resume {self.record.id}` measures it again"
+        return read_record(path, RoundTrip, remedy) if path.is_file() else None
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""

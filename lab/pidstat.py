@@ -1,0 +1,79 @@
+"""Usage per process and thread, second by second, as `pidstat -u -r -h` shows it: a usage.parquet → two tables and a summary.
+
+What a row says is the increase since the look before it, per second of the time between them, from the same clock
+ticks that pidstat reads: 1 % is one tick of 100 in a second, 100 % is one CPU. Of shares that a usage table
+does not hold (guests, and memory where the machine's is not known) the cells are null. Refuses nothing: an empty
+table gives empty tables. The columns are those of data/published/nds_pidstat.csv.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+LEAST_S = 0.5
+"""Looks closer together than this say nothing in clock ticks of 10 ms: the last one of a sample comes when it ends."""
+
+KEY = ["role", "pid", "tid"]
+HEAD = ["t_s", *KEY, "title"]
+CPU_COLUMNS = ("usr_percent", "system_percent", "guest_percent", "cpu_percent")
+MEMORY_COLUMNS = ("minflt_per_s", "majflt_per_s", "vsz_kib", "rss_kib", "mem_percent")
+
+
+def cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
+    """`t_s` (end of the second), role, pid, tid (null: the whole process), title, and CPU_COLUMNS in % of one CPU."""
+    return _seconds(usage).select(*HEAD, *_cpu())
+
+
+def memory_table(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
+    """As `cpu_table`, with MEMORY_COLUMNS: page faults per second; sizes at that moment; % of the machine's memory."""
+    return _seconds(usage).select(*HEAD, *_memory(memory_bytes))
+
+
+def summary(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
+    """One row per process and thread, as pidstat's `Average:` lines: rates over the whole time, sizes as their mean."""
+    looks = usage.group_by(KEY, maintain_order=True).agg(
+        pl.len().alias("looks"),
+        pl.col("title").last(),
+        pl.col("t_s").last(),
+        *((pl.col(name).last() - pl.col(name).first()).alias(f"{name}_more") for name in ("t_s", *_COUNTED)),
+        pl.col("vsz_bytes", "rss_bytes").mean(),
+    )
+    spans = looks.filter(pl.col("t_s_more") >= LEAST_S).rename({"t_s_more": "span_s"})
+    return spans.select(*KEY, "title", "span_s", *_cpu(), *_memory(memory_bytes))
+
+
+_COUNTED = ("user_s", "system_s", "minflt", "majflt")
+
+
+def _seconds(usage: pl.DataFrame) -> pl.DataFrame:
+    """Each look with what was added since the one before (`…_more`, `span_s`), without first looks and hasty ones."""
+    last = pl.col("t_s").last().over(KEY)
+    before = pl.col("t_s").shift().over(KEY)
+    hasty = (pl.col("t_s") == last) & (last - before < LEAST_S)
+    steady = usage.sort("t_s", maintain_order=True).filter(~hasty.fill_null(value=False))
+    more = [(pl.col(name) - pl.col(name).shift().over(KEY)).alias(f"{name}_more") for name in _COUNTED]
+    span = (pl.col("t_s") - pl.col("t_s").shift().over(KEY)).alias("span_s")
+    return steady.with_columns(*more, span).filter(pl.col("span_s") > 0).sort("t_s", "role", "pid", "tid")
+
+
+def _cpu() -> list[pl.Expr]:
+    def percent(name: str) -> pl.Expr:
+        return 100 * pl.col(f"{name}_more") / pl.col("span_s")
+
+    return [
+        percent("user_s").alias("usr_percent"),
+        percent("system_s").alias("system_percent"),
+        pl.lit(None, pl.Float64).alias("guest_percent"),
+        (percent("user_s") + percent("system_s")).alias("cpu_percent"),
+    ]
+
+
+def _memory(memory_bytes: int | None) -> list[pl.Expr]:
+    share = 100 * pl.col("rss_bytes") / memory_bytes if memory_bytes else pl.lit(None, pl.Float64)
+    return [
+        (pl.col("minflt_more") / pl.col("span_s")).alias("minflt_per_s"),
+        (pl.col("majflt_more") / pl.col("span_s")).alias("majflt_per_s"),
+        (pl.col("vsz_bytes") / 1024).round().cast(pl.Int64).alias("vsz_kib"),
+        (pl.col("rss_bytes") / 1024).round().cast(pl.Int64).alias("rss_kib"),
+        share.alias("mem_percent"),
+    ]
