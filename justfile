@@ -34,6 +34,20 @@ show VARIANT *ARGS:
 bench *ARGS:
     @python -m lab bench "$@"
 
+# All variants of a study in one run, and its tables in the published shape: just study okd [--quick]
+[group('measure')]
+[no-cd]
+[no-exit-message]
+study *ARGS:
+    @python -m lab study "$@"
+
+# What should I change here? The knobs of a study or variant one at a time and cumulatively, ranked by effect
+[group('measure')]
+[no-cd]
+[no-exit-message]
+ablate *ARGS:
+    @python -m lab ablate "$@"
+
 # Bring a variant up and run a command in the client's place: just with baseline sh -c 'wrk -c64 $LAB_URL/1kB.bin'
 [group('measure')]
 [no-cd]
@@ -47,6 +61,13 @@ with VARIANT *CMD:
 [no-exit-message]
 table RUN *ARGS:
     @python -m lab table "$@"
+
+# CPU, memory and page faults of a run per process and thread, as pidstat shows them (--arm A --point P: every second)
+[group('measure')]
+[no-cd]
+[no-exit-message]
+usage RUN *ARGS:
+    @python -m lab usage "$@"
 
 # Every test, bats and pytest; with arguments, pytest's (or one .bats file)
 [group('develop')]
@@ -70,6 +91,12 @@ fmt:
 [no-exit-message]
 validate *ARGS:
     @scripts/validate "$@"
+
+# Every overlay without each of its knobs: does the read-back notice? (minutes; just sabotage VARIANT… for some)
+[group('develop')]
+[no-exit-message]
+sabotage *ARGS:
+    @python -m lab sabotage "$@"
 
 # Write README's generated parts again
 [group('develop')]

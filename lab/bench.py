@@ -6,18 +6,20 @@ import hashlib
 import json
 import random
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from lab import facts, generators, store
-from lab.errors import UsageError
+from lab.errors import NotMeasurableError, UsageError
 from lab.files import check_writable
 from lab.forecast import Forecast, forecast
+from lab.knobs import MANIFESTS
 from lab.measurement import Chosen, load_of
 from lab.plan import Plan, arms_for, plan
-from lab.records import RunRecord, VariantRecord, now
+from lab.records import NotMeasured, RunRecord, VariantRecord, now
 from lab.run import stale_blocks
 from lab.store import RunStore
 from lab.sweeps import Point, load_sweep
@@ -25,8 +27,6 @@ from lab.targets.base import Endpoint, Target
 from lab.variants import Variant, config_snippet, load_variant, reference_name
 
 SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
-QUEUE_SYSCTLS = ("net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog")
-PLACEHOLDER = Endpoint("http://192.0.2.1:80", "bench.lab.test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,22 @@ class Request:
 
     variants: tuple[str, ...]
     sweep: str
-    blocks: int | None
-    seed: int | None
+    blocks: int | None = None
+    seed: int | None = None
+    label: str | None = None
+    """What the run is called by instead of its variants."""
+    study: str | None = None
+    manifests: Path | None = None
+    """Another folder of manifests than the checkout's; it must lie in the runs folder, so that the run can be resumed."""
+
+
+class NothingMeasurableError(UsageError):
+    """Nothing that was asked for can be shown here (exit 2); `missing` says why, one by one."""
+
+    def __init__(self, missing: Sequence[NotMeasured]) -> None:
+        self.missing = tuple(missing)
+        named = "; ".join(map(str, missing))
+        super().__init__("bench", f"nothing to measure: {named}", "ask for what this machine can show: `just list`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +65,35 @@ class Prepared:
 
 
 def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepared:
-    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing."""
+    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing.
+
+    What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
+    """
     sweep_name, sweep = load_sweep(request.sweep)
     points = sweep.expanded()
-    wanted = {name: load_variant(name) for name in dict.fromkeys(request.variants)}
-    arms = arms_for([(name, variant.baseline) for name, variant in wanted.items()], reference_name())
-    variants = {arm.variant: wanted.get(arm.variant) or load_variant(arm.variant) for arm in arms}
+    manifests = request.manifests or MANIFESTS
+    asked = {name: load_variant(name, manifests) for name in dict.fromkeys(request.variants)}
+    reference = reference_name(manifests)
+    needed = [*asked, *(variant.baseline for variant in asked.values()), reference]
+    loaded = {name: asked.get(name) or load_variant(name, manifests) for name in dict.fromkeys(needed) if name}
     target.check()
-    for variant in variants.values():
-        target.check_variant(variant, points)
+    missing, ends = _checked(loaded, target, points)
+    wanted = {name: variant for name, variant in asked.items() if name not in missing}
+    if not wanted:
+        raise NothingMeasurableError([missing[name] for name in asked])
+    arms = arms_for(
+        [(name, variant.baseline) for name, variant in wanted.items()], None if reference in missing else reference
+    )
+    variants = {arm.variant: loaded[arm.variant] for arm in arms}
     chosen = {point.name: choose(point) for point in points}
+    for name in variants:
+        _refuse_loads(name, points, chosen, ends[name])
     blocks = request.blocks or sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     planned = plan(arms, points, blocks, seed)
     check_writable(store.runs_folder(), len(planned.slots) * SAMPLE_BYTES)
-    record = _record(request, target, command, sweep_name, planned, variants, chosen)
+    left_out = tuple(missing[name] for name in dict.fromkeys((*asked, *missing)) if name in missing)
+    record = _record(request, target, command, sweep_name, planned, variants, chosen, left_out)
     return Prepared(record, planned, variants, chosen, forecast(record))
 
 
@@ -80,7 +108,8 @@ def resume(name: str, target_named: str | None, targets: Mapping[str, Target]) -
             "leave --target out",
         )
     target = targets[record.target]
-    variants = {arm.variant: load_variant(arm.variant) for arm in record.arms}
+    manifests = run.folder.parent / record.manifests if record.manifests else MANIFESTS
+    variants = {arm.variant: load_variant(arm.variant, manifests) for arm in record.arms}
     target.check()
     chosen = {point.name: choose(point) for point in record.points}
     for variant in variants.values():
@@ -113,20 +142,23 @@ def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator
         yield run
 
 
-def overflow_is_subject(variants: Iterable[Variant]) -> bool:
-    """Whether a knob of the run sets an accept queue: then dropped connections are what is looked at, not a fault."""
-    checks = [check for variant in variants for check in variant.readback]
-    return any(check.kind == "backlog" or check.name in QUEUE_SYSCTLS for check in checks)
-
-
 def choose(point: Point) -> Chosen:
     """The generator for a point, or the one that stands in for it."""
-    used, why = generators.choose(point.generator, load_of(point, PLACEHOLDER))
+    used, why = generators.choose(point.generator, load_of(point, _placeholder(point)))
     installed = generators.find(used)
     assert installed is not None  # choose() has found it
     if why is None:
         return Chosen(used, installed.path, installed.version, None)
     return Chosen(used, installed.path, installed.version, point.generator, (why,))
+
+
+def _placeholder(point: Point) -> Endpoint:
+    """Stands for the system, of which only what the point says is known before it is up: `all` routes are more than one."""
+    routes = max(2, point.connections) if point.routes == "all" else point.routes
+    hosts = tuple(f"r{number}.lab.test" for number in range(routes))
+    secure = "http" if point.tls in ("none", "routed") else "https"
+    tls = "none" if point.tls == "routed" else point.tls
+    return Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, tls)
 
 
 def _record(
@@ -137,9 +169,11 @@ def _record(
     planned: Plan,
     variants: Mapping[str, Variant],
     chosen: Mapping[str, Chosen],
+    left_out: tuple[NotMeasured, ...],
 ) -> RunRecord:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    label = "-".join(request.variants).replace("+", "-")[:40]
+    label = (request.label or "-".join(request.variants)).replace("+", "-")[:40]
+    manifests = request.manifests.relative_to(store.runs_folder()) if request.manifests else None
     return RunRecord(
         id=f"{stamp}-{label}-{sweep}-{random.SystemRandom().randrange(16**4):04x}",
         created_at=now(),
@@ -151,18 +185,51 @@ def _record(
         arms=planned.arms,
         points=planned.points,
         slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        variants={name: _variant_record(variant) for name, variant in variants.items()},
+        variants={name: _variant_record(variant, request.manifests or MANIFESTS) for name, variant in variants.items()},
         generators={point: _generator_record(used) for point, used in chosen.items()},
         facts=_facts(target),
         git_commit=facts.git_commit(),
+        not_measurable=left_out,
+        study=request.study,
+        manifests=str(manifests) if manifests else None,
     )
+
+
+def _checked(
+    variants: Mapping[str, Variant], target: Target, points: Sequence[Point]
+) -> tuple[dict[str, NotMeasured], dict[str, Mapping[str, Endpoint]]]:
+    """Those that the target cannot show and those whose baseline it cannot; of the others, where each point's load goes."""
+    missing: dict[str, NotMeasured] = {}
+    ends: dict[str, Mapping[str, Endpoint]] = {}
+    for variant in variants.values():
+        try:
+            ends[variant.name] = target.check_variant(variant, points)
+        except NotMeasurableError as error:
+            missing[variant.name] = NotMeasured(variant=variant.name, what=error.what, why=error.why)
+    for variant in variants.values():
+        base = missing.get(variant.baseline or "")
+        if base and variant.name not in missing:
+            why = f"its baseline {base.variant} is not measurable here: {base.why}"
+            missing[variant.name] = NotMeasured(variant=variant.name, what=base.what, why=why)
+    return missing, ends
+
+
+def _refuse_loads(
+    variant: str, points: Sequence[Point], chosen: Mapping[str, Chosen], ends: Mapping[str, Endpoint]
+) -> None:
+    """UsageError for a load that its generator cannot make on this variant's hosts, or where its TLS ends."""
+    for point in points:
+        used = chosen[point.name].generator
+        if refusal := used.refusal(load_of(point, ends[point.name])):
+            fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
+            raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 
 
 def _facts(target: Target) -> dict[str, str]:
     return facts.machine() | dict(target.facts())
 
 
-def _variant_record(variant: Variant) -> VariantRecord:
+def _variant_record(variant: Variant, manifests: Path) -> VariantRecord:
     return VariantRecord(
         name=variant.name,
         title=variant.title,
@@ -172,7 +239,8 @@ def _variant_record(variant: Variant) -> VariantRecord:
         primary_metric=variant.primary_metric,
         hypothesis_sweep=variant.sweep,
         manifests_sha256=_digest(variant),
-        snippet=config_snippet(variant),
+        snippet=config_snippet(variant, manifests),
+        needs=variant.needs,
     )
 
 

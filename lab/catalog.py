@@ -1,4 +1,4 @@
-"""The catalogue: which variants, knobs and sweeps there are, as tables for people, data for programs, a table for the README.
+"""The catalogue: which variants, knobs, sweeps and studies there are, as tables for people, data for programs, a table for the README.
 
 Refuses to hold a list of its own: everything comes from the folders.
 """
@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 
-from lab import knobs, sweeps, variants
+from lab import knobs, studies, sweeps, variants
 from lab.knobs import Check, Knob
 from lab.variants import Overlay
 
@@ -21,11 +21,12 @@ LAST_COLUMN_WIDTH = 30
 
 
 def as_json() -> dict[str, Any]:
-    """Variants, knobs and sweeps with all that their files say; nothing is rendered."""
+    """Variants, knobs, sweeps and studies with all that their files say; nothing is rendered."""
     return {
         "variants": [overlay.model_dump(mode="json", exclude={"resources"}) for overlay in _overlays()],
         "knobs": [knob.model_dump(mode="json") for knob in _knobs()],
         "sweeps": [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
+        "studies": [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
     }
 
 
@@ -42,7 +43,7 @@ def show_json(name: str) -> dict[str, Any]:
 
 
 def print_list(console: Console) -> None:
-    """Variants, then the knobs that can be put on them, then the sweeps."""
+    """Variants, then the knobs that can be put on them, then the sweeps and the studies."""
     knobs = _knobs()
     variant_rows: list[tuple[str, ...]] = []
     for overlay in _overlays():
@@ -54,6 +55,8 @@ def print_list(console: Console) -> None:
     _print_table(console, ("KNOB", "SWEEP", "METRIC", "STUDY", "WHAT"), knob_rows)
     sweep_rows = [(name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in _sweeps()]
     _print_table(console, ("SWEEP", "POINTS", "BLOCKS", "QUESTION"), sweep_rows)
+    study_rows = [(each.key, str(len(each.file.variants)), each.file.sweep, each.file.question) for each in _studies()]
+    _print_table(console, ("STUDY", "VARIANTS", "SWEEP", "QUESTION"), study_rows)
     example = f"just bench baseline+{knobs[0].name if knobs else '<knob>'}"
     console.print(f"Any knob goes on any variant it fits: {example}", highlight=False, soft_wrap=True)
 
@@ -82,6 +85,7 @@ def print_show(console: Console, name: str) -> None:
             ("hypothesis", knob.hypothesis),
             ("sweep", knob.sweep),
             ("primary metric", knob.primary_metric),
+            ("needs", knob.needs),
         ):
             if value:
                 line(f"  {key:<15} {escape(value)}")
@@ -112,6 +116,17 @@ def readme_table() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def readme_studies() -> str:
+    """The README's table of studies, in Markdown."""
+    rows = [("study", "question", "variants", "full", "quick"), ("---",) * 5]
+    for study in _studies():
+        file = study.file
+        rows.append(
+            (f"`{study.key}`", file.question, str(len(file.variants)), f"`{file.sweep}`", f"`{file.quick.sweep}`")
+        )
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def _spoken(check: Check) -> str:
     """One check as a sentence's worth of words."""
     what = {
@@ -120,6 +135,18 @@ def _spoken(check: Check) -> str:
         "backlog": f"accept queue of the socket on port {check.port}",
         "limit": f"{check.name} of every process '{check.process}'",
         "processes": f"number of processes '{check.process}'",
+        "affinity": f"CPUs of every process '{check.process}'",
+        "environment": f"{check.name} in the container's environment",
+        "quota": f"{check.name} limit of the container's cgroup",
+        "ports": "local ports of outgoing connections",
+        "node": f"the node's {check.name}",
+        "rps": "CPUs that receive packet steering spreads to",
+        "haproxy": f"show info: {check.name}",
+        "pod": f"the running pod's {check.name}",
+        "pods": "ready pods",
+        "routes": "routes that answer",
+        "termination": "where TLS ends",
+        "disk": f"how {check.name} is written",
     }[check.kind]
     return f"{check.role}: {what} = {check.value}"
 
@@ -136,6 +163,10 @@ def _knobs() -> list[Knob]:
 
 def _sweeps() -> list[tuple[str, sweeps.Sweep]]:
     return [sweeps.load_sweep(name) for name in sweeps.sweep_names()]
+
+
+def _studies() -> list[studies.Study]:
+    return [studies.read_study(key) for key in studies.study_keys()]
 
 
 def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -25,7 +25,7 @@ PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)",
 
 
 def parts() -> Mapping[str, Callable[[], str]]:
-    return {"variants": catalog.readme_table, "reasons": _reasons}
+    return {"variants": catalog.readme_table, "studies": catalog.readme_studies, "reasons": _reasons}
 
 
 def _reasons() -> str:

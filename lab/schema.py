@@ -10,8 +10,9 @@ from lab.errors import UsageError
 from lab.frames import HISTOGRAM_SCHEMA, USAGE_SCHEMA
 from lab.knobs import Check
 from lab.plan import Arm
-from lab.records import RunRecord
+from lab.records import NotMeasured, RoundTrip, RunRecord
 from lab.samples import Reason, Sample
+from lab.studies import StudyFile
 from lab.summary import QUANTILES, Effect
 from lab.sweeps import Sweep
 from lab.variants import annotation_schema
@@ -30,8 +31,10 @@ def schemas() -> dict[str, Any]:
     return {
         "annotations": annotation_schema(),
         "sweep": Sweep.model_json_schema(),
+        "study": StudyFile.model_json_schema(),
         "sample": Sample.model_json_schema(),
         "run": RunRecord.model_json_schema(),
+        "roundtrip": RoundTrip.model_json_schema(),
         "reasons": _reasons(),
         "readback": _readback(),
         "result": _result(),
@@ -73,7 +76,7 @@ def _readback() -> dict[str, Any]:
 
 
 def _result() -> dict[str, Any]:
-    """As `tables.as_json` makes it."""
+    """As `tables.as_json` makes it, with what a whole run has beside its rows."""
     ratio = _or_null(NUMBER | {"exclusiveMinimum": 0})
     counts = {"type": "object", "additionalProperties": COUNT}
     effect = {
@@ -122,12 +125,17 @@ def _result() -> dict[str, Any]:
         "seed": {"type": "integer"},
         "complete": FLAG,
         "floor": TEXT,
+        "not_measurable": {"type": "array", "items": NotMeasured.model_json_schema()}
+        | {"description": "what was asked for and cannot be shown here; counts against nothing"},
+        "study": {"type": "object", "description": "of a study's run: its tables, see study_tables.as_json"},
+        "roundtrip": _or_null(RoundTrip.model_json_schema())
+        | {"description": "of the bare network; null = not tried yet"},
         "notes": TEXTS,
         "verdicts": {"type": "array", "items": _object(verdict)},
         "rows": {"type": "array", "items": _object(row)},
     }
     title = "What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known"
-    return {**DIALECT, "title": title, **_object(result)}
+    return {**DIALECT, "title": title, **_object(result, optional=("study", "roundtrip"))}
 
 
 def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -1,0 +1,28 @@
+"""The verbs of the command line, a file each (or a few that belong together): their arguments and what they print.
+
+A file with a function `add` is a verb's; nothing lists them. These files and `lab/__main__.py` are the only ones
+that parse arguments and print; only `__main__` exits. What a verb needs is imported when it runs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from rich.console import Console
+
+Verb = Callable[[argparse.Namespace, Console], int]
+"""(options, where to talk: stderr) → exit status. Answers go to stdout."""
+
+Adder = Callable[[str, Verb, str], argparse.ArgumentParser]
+"""(name, function, what it is for) → the verb's own parser, to which it adds its arguments."""
+
+
+def add_all(adder: Adder) -> None:
+    """Every verb there is a file for, in the order of the files' names."""
+    for found in pkgutil.iter_modules(__path__):
+        add = getattr(importlib.import_module(f"{__name__}.{found.name}"), "add", None)
+        if add is not None:
+            add(adder)

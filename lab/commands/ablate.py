@@ -1,0 +1,296 @@
+"""`ablate`: a variant's or a study's knobs one at a time and cumulatively, each in the load its hypothesis names, ranked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.arguments import add_measuring, known_target, rebuilt
+from lab.commands.measuring import done_samples, measure, print_plan, say, settle
+from lab.errors import UsageError
+
+if TYPE_CHECKING:
+    from lab.ablation import Cumulative, Owned
+    from lab.ablation_store import AblationRun, AblationStore
+    from lab.bench import Prepared
+    from lab.records import NotMeasured
+    from lab.store import RunStore
+    from lab.targets.base import Target
+
+Build = Callable[[Path], "tuple[list[Owned], list[str]]"]
+"""The ablation's own manifests folder, to which it may add → the knobs, and notes for the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """One sweep's run, prepared; None where nothing of it is measurable. `run` is the one to go on with."""
+
+    planned: AblationRun
+    prepared: Prepared | None
+    run: RunStore | None
+
+
+def add(adder: Adder) -> None:
+    verb = adder("ablate", _ablate, "a variant's or study's knobs one at a time and cumulatively, ranked by effect")
+    verb.add_argument("subject", nargs="?", metavar="STUDY|VARIANT")
+    verb.add_argument("--variant", action="store_true", help="the variant, where a study has the same name")
+    verb.add_argument("--resume", metavar="ABLATION", help="go on with an interrupted ablation")
+    add_measuring(verb)
+
+
+def _ablate(options: argparse.Namespace, talk: Console) -> int:
+    from lab.ablation_store import AblationStore
+
+    if options.resume and (options.subject or options.blocks or options.seed is not None or options.target):
+        raise UsageError(
+            "ablate", "--resume goes on with the ablation's own knobs, target, blocks and seed", "leave them out"
+        )
+    if not options.resume and not options.subject:
+        raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
+    target = known_target(AblationStore.open(options.resume).record.target if options.resume else options.target)
+    subject = _subject(options) if options.subject else ()
+    flags = ("variant", "plan", "json")
+    arguments = rebuilt(options, ("target", "blocks", "seed", "resume"), flags, [options.subject] if subject else [])
+    inside = target.enter(["ablate", *arguments])
+    if inside is not None:
+        return inside
+    if options.resume:
+        settle()
+        return _go_on(options, talk, target, AblationStore.open(options.resume))
+    build = partial(_knobs_of, subject, _is_study(options))
+    return ablate_here(options, talk, target, options.subject, build, ("lab", "ablate", *arguments))
+
+
+def _is_study(options: argparse.Namespace) -> bool:
+    """A name that a variant has, too, is the study's."""
+    from lab.studies import study_keys
+
+    return options.subject in study_keys() and not options.variant
+
+
+def _subject(options: argparse.Namespace) -> tuple[str, ...]:
+    """The variants whose knobs are asked for: a study's, then the others that are annotated with it."""
+    from lab.errors import did_you_mean
+    from lab.studies import load_study, study_keys
+    from lab.variants import chain, load_overlay, variant_names
+
+    name: str = options.subject
+    if _is_study(options):
+        listed = load_study(name).file.variants
+        own = [other for other in variant_names() if load_overlay(other).study == name]
+        return tuple(dict.fromkeys((*listed, *own)))
+    if "+" not in name and name not in variant_names():
+        raise UsageError(
+            "ablate", f"unknown study or variant '{name}'", did_you_mean(name, [*study_keys(), *variant_names()])
+        )
+    chain(name)
+    return (name,)
+
+
+def _knobs_of(names: Sequence[str], study: bool, manifests: Path) -> tuple[list[Owned], list[str]]:
+    """In a study, knobs that belong to none are only there for its own to be compared with."""
+    from lab.ablation import knobs_of
+
+    found = knobs_of(names, manifests)
+    return [replace(owned, beside=study and owned.knob.study is None) for owned in found], []
+
+
+def ablate_here(
+    options: argparse.Namespace, talk: Console, target: Target, subject: str, build: Build, command: Sequence[str]
+) -> int:
+    """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
+    from lab import ablation, ablation_store
+    from lab.records import now
+    from lab.store import runs_folder
+
+    settle()
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = Path(subject).stem.replace("+", "-")[:40]
+    folder = runs_folder() / f"{stamp}-ablate-{name}-{random.SystemRandom().randrange(16**4):04x}"
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        manifests = folder / "manifests"
+        ablation_store.copy_manifests(manifests)
+        found, notes = build(manifests)
+        target.check()
+        say(talk, "checking", f"{len(found)} knobs of {subject}, alone and together")
+        steps = ablation.plan_steps(
+            found,
+            ablation.overlays_of(manifests),
+            partial(ablation_store.refusal_in, manifests, target),
+            partial(_unmeasurable, target, manifests),
+            partial(_first_refused, target, manifests),
+        )
+        runs = [
+            ablation_store.AblationRun(sweep=sweep, variants=variants)
+            for sweep, variants in ablation.runs_of(steps).items()
+        ]
+        seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+        record = ablation_store.AblationRecord(
+            id=folder.name,
+            created_at=now(),
+            command=tuple(command),
+            subject=subject,
+            target=target.name,
+            blocks=options.blocks,
+            seed=seed,
+            steps=steps,
+            runs=tuple(runs),
+            notes=tuple(notes),
+        )
+        store = ablation_store.AblationStore(folder, record)
+        ready = _prepare(store, target)
+        _print_plan(talk, store, ready)
+        if options.plan:
+            return 0
+        store.write(store.record)
+        undo.pop_all()
+    return _measure(options, talk, target, store, ready)
+
+
+def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
+    from lab.errors import NotMeasurableError
+    from lab.sweeps import load_sweep
+    from lab.variants import load_variant
+
+    try:
+        target.check_variant(load_variant(variant, manifests), load_sweep(sweep)[1].expanded())
+    except NotMeasurableError as error:
+        return f"not measurable here: {error.what}"
+    return None
+
+
+def _first_refused(target: Target, manifests: Path, wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
+    from lab import ablation_store
+
+    ablation_store.write_overlays(manifests, wanted)
+    for each in wanted:
+        told = ablation_store.refusal_in(manifests, target, each.name)
+        if told := told or _unmeasurable(target, manifests, each.name, each.sweep):
+            return each.name, told
+    return None
+
+
+def _go_on(options: argparse.Namespace, talk: Console, target: Target, store: AblationStore) -> int:
+    ready = _prepare(store, target)
+    _print_plan(talk, store, ready)
+    return 0 if options.plan else _measure(options, talk, target, store, ready)
+
+
+def _prepare(store: AblationStore, target: Target) -> list[Ready]:
+    """Every run checked before the first begins. NothingMeasurableError if none of them has anything to measure."""
+    from lab import bench
+    from lab.store import run_names
+    from lab.targets import targets
+
+    record, begun = store.record, set(run_names())
+    ready: list[Ready] = []
+    missing: list[NotMeasured] = []
+    for each in record.runs:
+        if each.run is not None and each.run in begun:
+            prepared, run = bench.resume(each.run, None, targets())
+            ready.append(Ready(each, prepared, run))
+            continue
+        request = bench.Request(
+            each.variants, each.sweep, record.blocks, record.seed, label=record.id[16:], manifests=store.manifests
+        )
+        try:
+            prepared = bench.prepare(request, target, record.command)
+        except bench.NothingMeasurableError as error:
+            missing += error.missing
+            ready.append(Ready(each.model_copy(update={"skipped": True, "not_measurable": error.missing}), None, None))
+        else:
+            left_out = prepared.record.not_measurable
+            ready.append(Ready(each.model_copy(update={"not_measurable": left_out}), prepared, None))
+    if not any(each.prepared for each in ready):
+        raise bench.NothingMeasurableError(missing)
+    store.record = record.model_copy(update={"runs": tuple(each.planned for each in ready)})
+    return ready
+
+
+def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> None:
+    from lab.units import format_duration
+
+    record = store.record
+    say(talk, "ablation", f"{record.id}: {len(record.steps)} knobs of {record.subject}")
+    for step in record.steps:
+        how = ["alone"] if step.alone else []
+        how += ["cumulatively"] if step.cumulative and step.cumulative != step.alone else []
+        on = f", on {step.against}" if step.against != step.root else ""
+        why = "".join(f"; {text}" for text in step.why)
+        say(talk, "knob", f"{step.knob}: {step.metric} in {step.sweep}{on}: {' and '.join(how) or 'not'}{why}")
+    for note in record.notes:
+        say(talk, "note", note)
+    total_s = 0.0
+    for number, each in enumerate(ready, 1):
+        for item in each.planned.not_measurable:
+            say(talk, "left out", str(item))
+        if each.prepared is None:
+            say(talk, f"run {number}/{len(ready)}", f"{each.planned.sweep}: nothing measurable here")
+            continue
+        plan, done = each.prepared.plan, done_samples(each.run)
+        left_s = each.prepared.forecast.duration_s * (1 - done / len(plan.slots))
+        total_s += left_s
+        arms = len([arm for arm in plan.arms if arm.role != "reference"])
+        text = f"{each.planned.sweep}: {arms} arms, {len(plan.points)} points, {plan.blocks} blocks, {len(plan.slots)} samples"
+        say(
+            talk,
+            f"run {number}/{len(ready)}",
+            f"{text}{f', {done} done' if done else ''}, about {format_duration(left_s)}",
+        )
+    say(talk, "duration", f"about {format_duration(total_s)} in all\n")
+
+
+def _measure(
+    options: argparse.Namespace, talk: Console, target: Target, store: AblationStore, ready: Sequence[Ready]
+) -> int:
+    resume = f"just ablate --resume {store.record.id}"
+    for number, each in enumerate(ready, 1):
+        if each.prepared is None:
+            continue
+        done = done_samples(each.run)
+        if done == len(each.prepared.plan.slots):
+            continue
+        say(talk, f"run {number}/{len(ready)}", f"{each.planned.sweep} of {store.record.id}")
+        print_plan(talk, each.prepared, done)
+        store.note_run(each.planned.sweep, each.prepared.record.id)
+        if measure(talk, each.prepared, each.run, target, resume) is None:
+            return 1
+    return print_ablation(options, store)
+
+
+def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
+    """The ranked table; the exit status: 0 when every run is there and complete."""
+    from lab import ablation_table
+    from lab.store import RunStore, run_names
+    from lab.summary import summarise_run
+
+    begun = set(run_names())
+    runs = {each.sweep: RunStore.open(each.run) for each in store.record.runs if each.run and each.run in begun}
+    summaries = {sweep: summarise_run(run.record, run.samples(), run.histogram) for sweep, run in runs.items()}
+    lines = ablation_table.ranked(store.record, summaries)
+    wanted = [each.sweep for each in store.record.runs if not each.skipped]
+    complete = all(sweep in summaries and summaries[sweep].complete for sweep in wanted)
+    if options.json:
+        print(json.dumps(ablation_table.as_json(store.record, lines, complete), indent=1))
+    elif getattr(options, "markdown", False):
+        print(ablation_table.as_markdown(store.record, lines), end="")
+    else:
+        out = Console(soft_wrap=False)
+        ablation_table.print_table(out, store.record, lines)
+        for sweep, run in runs.items():
+            out.print(f"[dim]{sweep}: just table {run.record.id}[/]", highlight=False, soft_wrap=True)
+    return 0 if complete else 1

@@ -1,0 +1,62 @@
+"""Arguments that several verbs take, and their complaints."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lab.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from lab.targets.base import Target
+
+BLOCKS_MOST = 1000
+TARGET = "where it runs (default: local)"
+
+
+def add_measuring(verb: argparse.ArgumentParser) -> None:
+    """`--target --blocks --seed --plan --json`: what every verb takes that measures a run."""
+    verb.add_argument("--target", help=TARGET)
+    verb.add_argument("--blocks", type=number("--blocks", 1, BLOCKS_MOST), help="how often each is measured")
+    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="of the shuffled order")
+    verb.add_argument("--plan", action="store_true", help="print the plan and stop")
+    verb.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def rebuilt(
+    options: argparse.Namespace, valued: Sequence[str], flags: Sequence[str], names: Sequence[str]
+) -> list[str]:
+    """The arguments again, for the process inside the target's own tree: options with a value, flags, then the names."""
+    found = [f"--{name}={value}" for name in valued if (value := getattr(options, name)) is not None]
+    return [*found, *(f"--{name}" for name in flags if getattr(options, name)), "--", *names]
+
+
+def number(place: str, least: int, most: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise UsageError(
+                place,
+                f'expected a whole number, got "{text}"',
+                f"from {least} to {most}",
+            ) from None
+        if not least <= value <= most:
+            raise UsageError(
+                place,
+                f"expected {least} to {most}, got {value}",
+                "choose a number in that range",
+            )
+        return value
+
+    return convert
+
+
+def known_target(name: str | None) -> Target:
+    """The target of that name, the default one for None."""
+    from lab.targets import DEFAULT, targets
+
+    if name is not None and name not in targets():
+        raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, targets()))
+    return targets()[name or DEFAULT]

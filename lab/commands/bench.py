@@ -1,0 +1,119 @@
+"""`bench`: variants against their baselines."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.ablate import ablate_here
+from lab.commands.arguments import add_measuring, known_target, rebuilt
+from lab.commands.measuring import done_samples, measure, print_plan, print_result, settle
+from lab.errors import UsageError
+
+if TYPE_CHECKING:
+    from lab.ablation import Owned
+
+
+def add(adder: Adder) -> None:
+    verb = adder("bench", _bench, "measure variants against their baselines")
+    verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
+    verb.add_argument("--sweep", help="the loads (default: quick)")
+    verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
+    verb.add_argument("--configmap", metavar="FILE", help="your own ingress-nginx ConfigMap, key by key (see ablate)")
+    add_measuring(verb)
+
+
+def _bench(options: argparse.Namespace, talk: Console) -> int:
+    if options.resume and (options.variants or options.sweep or options.blocks or options.seed is not None):
+        fault = "--resume goes on with the run's own variants, sweep, blocks and seed"
+        raise UsageError("bench", fault, "leave them out")
+    if options.configmap:
+        return _configmap(options, talk)
+    if not options.variants and not options.resume:
+        raise UsageError(
+            "bench",
+            "no variant named",
+            "`just list` shows them; try `just bench baseline`",
+        )
+    known_target(options.target)
+    target = known_target(_target_of(options))
+    arguments = rebuilt(options, ("target", "sweep", "blocks", "seed", "resume"), ("json", "plan"), options.variants)
+    inside = target.enter(["bench", *arguments])
+    return _bench_here(options, talk, arguments) if inside is None else inside
+
+
+def _configmap(options: argparse.Namespace, talk: Console) -> int:
+    """An ablation whose knobs are the keys of a file."""
+    from lab import configmaps
+
+    if options.variants or options.sweep or options.resume:
+        fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
+        raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
+    target = known_target(options.target)
+    path = Path(options.configmap)
+    configmaps.split(str(path), configmaps.read(path))  # complain before anything starts
+    arguments = rebuilt(options, ("target", "blocks", "seed", "configmap"), ("json", "plan"), ())
+    inside = target.enter(["bench", *arguments])
+    if inside is not None:
+        return inside
+    return ablate_here(
+        options, talk, target, str(path), partial(_keys_of, path, target.name), ("lab", "bench", *arguments)
+    )
+
+
+def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], list[str]]:
+    from lab import configmaps
+    from lab.ablation import Owned
+    from lab.knobs import load_knob
+    from lab.variants import load_overlay, variant_names
+
+    settings, notes = configmaps.split(str(path), configmaps.read(path))
+    if not settings:
+        raise UsageError(str(path), "nothing to measure", "; ".join(notes))
+    if target != "local":
+        notes.append(
+            "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
+            " are invalid as knob-not-applied"
+        )
+    names = configmaps.write_knobs(settings, manifests)
+    overlays = {name: own for name in variant_names(manifests) if (own := load_overlay(name, manifests)).own_knobs}
+    found = [
+        Owned(
+            load_knob(name, manifests),
+            configmaps.BASELINE,
+            tuple(overlay for label, overlay in overlays.items() if label == f"{name}-alone"),
+            elsewhere=False,
+        )
+        for name in names
+    ]
+    return found, notes
+
+
+def _target_of(options: argparse.Namespace) -> str | None:
+    from lab.store import RunStore
+
+    return RunStore.open(options.resume).record.target if options.resume else options.target
+
+
+def _bench_here(options: argparse.Namespace, talk: Console, arguments: list[str]) -> int:
+    from lab import bench
+    from lab.targets import targets
+
+    settle()
+    if options.resume:
+        prepared, run = bench.resume(options.resume, options.target, targets())
+        target = targets()[prepared.record.target]
+    else:
+        target = known_target(options.target)
+        request = bench.Request(tuple(options.variants), options.sweep or "quick", options.blocks, options.seed)
+        prepared, run = bench.prepare(request, target, ("lab", "bench", *arguments)), None
+    print_plan(talk, prepared, done_samples(run))
+    if options.plan:
+        return 0
+    store = measure(talk, prepared, run, target, f"just bench --resume {prepared.record.id}")
+    return 1 if store is None else print_result(options, store)

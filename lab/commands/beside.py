@@ -1,0 +1,31 @@
+"""`with`: a command in the client's place, beside a variant that is up."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.arguments import TARGET, known_target
+from lab.errors import UsageError
+
+
+def add(adder: Adder) -> None:
+    verb = adder("with", _with, "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)")
+    verb.add_argument("--target", default=None, help=TARGET)
+    verb.add_argument("variant", metavar="VARIANT")
+    verb.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'")
+
+
+def _with(options: argparse.Namespace, talk: Console) -> int:
+    from lab.process import run_beside
+    from lab.variants import load_variant
+
+    if not options.command:
+        raise UsageError("with", "no command given", "for example: just with baseline sh -c 'curl -i $LAB_URL/healthz'")
+    variant = load_variant(options.variant)
+    target = known_target(options.target)
+    arguments = ["with", f"--target={target.name}", options.variant, *options.command]
+    inside = target.enter(arguments)
+    return run_beside(target, variant, options.command) if inside is None else inside

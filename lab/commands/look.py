@@ -1,0 +1,46 @@
+"""`list`, `show`, `doctor`: what there is to measure, what a variant changes, what this machine lacks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rich.console import Console
+
+from lab.commands import Adder
+
+
+def add(adder: Adder) -> None:
+    listing = adder("list", _list, "variants, knobs, sweeps and studies")
+    listing.add_argument("--json", action="store_true")
+    show = adder("show", _show, "a variant: its knobs, read-backs and manifest diff")
+    show.add_argument("variant", metavar="VARIANT")
+    show.add_argument("--json", action="store_true")
+    doctor = adder("doctor", _doctor, "try every prerequisite and say how to get what is missing")
+    doctor.add_argument("--json", action="store_true")
+
+
+def _list(options: argparse.Namespace, talk: Console) -> int:
+    from lab import catalog
+
+    if options.json:
+        print(json.dumps(catalog.as_json(), indent=1))
+    else:
+        catalog.print_list(Console())
+    return 0
+
+
+def _show(options: argparse.Namespace, talk: Console) -> int:
+    from lab import catalog
+
+    if options.json:
+        print(json.dumps(catalog.show_json(options.variant), indent=1))
+    else:
+        catalog.print_show(Console(), options.variant)
+    return 0
+
+
+def _doctor(options: argparse.Namespace, talk: Console) -> int:
+    from lab import doctor
+
+    return doctor.doctor(Console(), as_json=options.json)

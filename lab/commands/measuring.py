@@ -1,0 +1,135 @@
+"""What every verb that measures does: print the plan, measure it, print the result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from lab.bench import Prepared
+    from lab.reparse import Reparsed
+    from lab.store import RunStore
+    from lab.targets.base import Target
+
+
+def settle() -> None:
+    """Let SIGTERM end the lab as cleanly as Ctrl-C, and keep the generators' own settings out of the environment."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for name in [name for name in os.environ if name.startswith(("K6_", "LUA_"))]:
+        del os.environ[name]  # k6, wrk and wrk2 would take them for options of the load
+
+
+def done_samples(run: RunStore | None) -> int:
+    """How many cells of a run need no further measurement."""
+    from lab.run import settled
+
+    return len([sample for sample in run.samples() if settled(sample)]) if run else 0
+
+
+def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
+    """Measure what `run` (None = a new one) does not hold yet; None when interrupted. `resume`: the command to go on with."""
+    from lab import bench, roundtrip
+    from lab.progress import Terminal
+    from lab.run import Bench
+
+    begun = False
+    try:
+        with bench.opened(prepared, run, target) as store:
+            begun = True
+            with Terminal(talk, prepared.plan, prepared.forecast.duration_s, done_samples(store)) as watching:
+                loop = Bench(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure)
+                loop.measure()
+            watching.account()
+    except KeyboardInterrupt:
+        if not begun:
+            raise
+        _say_resume(talk, "interrupted", resume)
+        return None
+    except LabError:
+        if begun:
+            _say_resume(talk, "stopped", resume)
+        raise
+    return store
+
+
+def _say_resume(talk: Console, what: str, resume: str) -> None:
+    talk.print(
+        f"\n{what}; every complete sample is kept. Go on with:\n  {resume}",
+        highlight=False,
+    )
+
+
+def say(talk: Console, head: str, text: str) -> None:
+    """One line of a plan."""
+    talk.print(f"[bold]{head:<10}[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
+    from lab.tables import load_text
+    from lab.units import format_duration
+
+    record, planned, known = prepared.record, prepared.plan, prepared.forecast
+    measured = [arm.name for arm in planned.arms if arm.role != "reference"]
+    references = [arm.name for arm in planned.arms if arm.role == "reference"]
+    say(talk, "run", record.id)
+    say(talk, "target", f"{record.target}: {_roles(record.facts)}")
+    say(talk, "arms", ", ".join(measured) + (f"; once: {', '.join(references)}" if references else ""))
+    for missing in record.not_measurable:
+        say(talk, "left out", str(missing))
+    for point in planned.points:
+        used = prepared.chosen[point.name]
+        name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
+        say(talk, "point", f"{point.name}: {name}, {load_text(point)}")
+    samples = f"{len(planned.slots)} samples in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
+    say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")
+    share = 1 - done / len(planned.slots) if planned.slots else 0
+    say(talk, "duration", f"about {format_duration(known.duration_s * share)}")
+    effects = ", ".join(f"{effect:.1%} in {label}" for label, effect in known.resolves)
+    say(talk, "resolves", f"{f'effects from {effects}' if effects else 'nothing'} ({known.source})\n")
+
+
+def _roles(facts: Mapping[str, str]) -> str:
+    """`proxy on CPU 0; generator, backend, lab on CPU 1`."""
+    found: dict[str, list[str]] = {}
+    for key, cpus in facts.items():
+        if key.startswith("cpus_"):
+            found.setdefault(cpus, []).append(key.removeprefix("cpus_"))
+    return "; ".join(f"{', '.join(roles)} on CPU {cpus}" for cpus, roles in found.items())
+
+
+def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
+    """A run's table, and its study's; the exit status."""
+    from lab import roundtrip, study_tables, tables
+    from lab.studies import load_study, study_keys
+    from lab.summary import summarise_run
+
+    summary = summarise_run(run.record, run.samples(), run.histogram)
+    out = Console(soft_wrap=False)
+    plain = not options.json and not getattr(options, "markdown", False)
+    if plain:  # before anything that may be wrong with a study's file
+        tables.print_table(out, summary)
+    study = load_study(run.record.study) if run.record.study in study_keys() else None
+    shaped = study_tables.shaped(study, summary) if study else ()
+    network = run.roundtrip()
+    if options.json:
+        told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
+        told |= {"study": study_tables.as_json(study, shaped)} if study else {}
+        print(json.dumps(told, indent=1))
+    elif not plain:
+        below = f"\n- {roundtrip.sentence(network)}\n" if network else ""
+        print(tables.as_markdown(summary) + below + study_tables.as_markdown(shaped), end="")
+    else:
+        if network:
+            out.print(f"[dim]{escape(roundtrip.sentence(network))}[/]", highlight=False, soft_wrap=True)
+        study_tables.print_tables(out, shaped)
+        out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
+    return 0 if summary.complete else 1

@@ -1,0 +1,92 @@
+"""`sabotage`: does every read-back hold where it should, and fail where its knob did not take?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lab.commands import Adder
+from lab.commands.arguments import TARGET, known_target, rebuilt
+
+if TYPE_CHECKING:
+    from lab.sabotage import Finding
+    from lab.targets.base import Target
+
+
+def add(adder: Adder) -> None:
+    verb = adder("sabotage", _sabotage, "leave each knob out of its variants and see that the read-back notices")
+    verb.add_argument(
+        "variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB (default: every overlay)"
+    )
+    verb.add_argument("--target", help=TARGET)
+    verb.add_argument("--intact", action="store_true", help="only bring each up as it is and read every knob back")
+    verb.add_argument(
+        "--json", action="store_true", help="print each finding as a line of JSON, as soon as it is there"
+    )
+
+
+def _sabotage(options: argparse.Namespace, talk: Console) -> int:
+    """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
+    from lab.sabotage import BAD
+    from lab.variants import chain, variant_names
+
+    for name in options.variants:
+        chain(name)  # a wrong name is an error before anything starts
+    target = known_target(options.target)
+    inside = target.enter(["sabotage", *rebuilt(options, ["target"], ["intact", "json"], options.variants)])
+    if inside is not None:
+        return inside
+    target.check()
+    found: list[Finding] = []
+    for finding in _findings(target, options.variants or variant_names(), options.intact):
+        found.append(finding)
+        if options.json:
+            print(json.dumps(asdict(finding)), flush=True)
+        else:
+            talk.print(
+                f"{finding.variant} {finding.knob or 'as it is'}: {finding.outcome}", markup=False, highlight=False
+            )
+    if not options.json:
+        _print(found)
+    return 1 if any(finding.outcome in BAD for finding in found) else 0
+
+
+def _findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
+    from lab.errors import LabError
+    from lab.sabotage import Finding, Saboteur, intact
+
+    saboteur = Saboteur(target)
+    for name in names:
+        yield intact(target, name)
+        if not intact_only:
+            try:
+                yield from saboteur.findings(name)
+            except LabError as error:
+                yield Finding(name, "", "", "FAILED", f"{error.place}: {error.fault}")
+
+
+def _print(found: Sequence[Finding]) -> None:
+    from lab.sabotage import BAD
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head in ("VARIANT", "KNOB", "SABOTAGE", "OUTCOME"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("WHAT SAID SO")
+    for item in found:
+        style = "bold red" if item.outcome in BAD else ""
+        table.add_row(
+            *map(escape, (item.variant, item.knob, item.sabotage or "none", item.outcome, item.detail)), style=style
+        )
+    out = Console()
+    table.width = max(out.width, 180)
+    out.print(table, crop=False)
+    counts = Counter(item.outcome for item in found)
+    out.print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()), highlight=False)

@@ -1,0 +1,53 @@
+"""`study`: all variants of a publication in one run, and its tables in the published shape."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.arguments import add_measuring, known_target, rebuilt
+from lab.commands.measuring import measure, print_plan, print_result, say, settle
+from lab.errors import UsageError
+
+
+def add(adder: Adder) -> None:
+    verb = adder("study", _study, "run a study's variants at published scale and print its tables")
+    verb.add_argument("key", nargs="?", metavar="KEY", help="which study; `just list` shows them")
+    verb.add_argument("--quick", action="store_true", help="the shortened load")
+    verb.add_argument("--markdown", action="store_true", help="print the result as Markdown")
+    add_measuring(verb)
+
+
+def _study(options: argparse.Namespace, talk: Console) -> int:
+    from lab import bench
+    from lab.studies import load_study, study_keys
+    from lab.units import format_duration
+
+    if options.key is None:
+        raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")
+    study = load_study(options.key)
+    target = known_target(options.target)
+    arguments = rebuilt(options, ("target", "blocks", "seed"), ("quick", "plan", "json", "markdown"), [options.key])
+    inside = target.enter(["study", *arguments])
+    if inside is not None:
+        return inside
+    settle()
+    file = study.file
+    sweep = file.quick.sweep if options.quick else file.sweep
+    blocks = options.blocks or (file.quick.blocks if options.quick else None)
+    label = f"{study.key}-study"
+    request = bench.Request(tuple(file.variants), sweep, blocks, options.seed, label=label, study=study.key)
+    prepared = bench.prepare(request, target, ("lab", "study", *arguments))
+    say(talk, "study", f"{study.key}: {file.title}")
+    say(talk, "question", file.question)
+    print_plan(talk, prepared, 0)
+    arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
+    took = format_duration(prepared.forecast.duration_s)
+    longer = "" if options.quick else f"; shortened: just study {study.key} --quick"
+    say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
+    if options.plan:
+        return 0
+    store = measure(talk, prepared, None, target, f"just bench --resume {prepared.record.id}")
+    return 1 if store is None else print_result(options, store)

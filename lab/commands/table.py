@@ -1,0 +1,33 @@
+"""`table`: a run's or an ablation's result again."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.ablate import print_ablation
+from lab.commands.measuring import print_result
+from lab.errors import UsageError
+
+
+def add(adder: Adder) -> None:
+    verb = adder("table", _table, "print a run's table again, or an ablation's")
+    verb.add_argument("run", metavar="RUN")
+    verb.add_argument("--from-raw", action="store_true", help="recompute every number from the verbatim output")
+    verb.add_argument("--json", action="store_true")
+    verb.add_argument("--markdown", action="store_true")
+
+
+def _table(options: argparse.Namespace, talk: Console) -> int:
+    from lab.ablation_store import AblationStore, is_ablation
+    from lab.reparse import from_raw
+    from lab.store import RunStore
+
+    if is_ablation(options.run):
+        if options.from_raw:
+            raise UsageError("table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
+        return print_ablation(options, AblationStore.open(options.run))
+    run = RunStore.open(options.run)
+    return print_result(options, from_raw(run) if options.from_raw else run)

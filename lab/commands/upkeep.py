@@ -1,0 +1,46 @@
+"""`schema`, `readme`: what is generated from the lab's own files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.errors import UsageError
+
+
+def add(adder: Adder) -> None:
+    schema = adder("schema", _schema, "print or write the JSON schemas of everything the lab reads and records")
+    schema.add_argument("--write", action="store_true")
+    readme = adder("readme", _readme, "check or write the generated parts of README.md")
+    readme.add_argument("--write", action="store_true")
+
+
+def _schema(options: argparse.Namespace, talk: Console) -> int:
+    from lab import schema
+
+    if options.write:
+        schema.write()
+    else:
+        print(json.dumps(schema.schemas(), indent=1))
+    return 0
+
+
+def _readme(options: argparse.Namespace, talk: Console) -> int:
+    from lab import readme
+
+    path = Path(__file__).resolve().parents[2] / "README.md"
+    if options.write:
+        readme.write(path)
+        return 0
+    stale = readme.stale(path)
+    if stale:
+        raise UsageError(
+            "README.md",
+            f"generated parts are out of date: {', '.join(stale)}",
+            "`just readme` writes them",
+        )
+    return 0

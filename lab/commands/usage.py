@@ -1,0 +1,72 @@
+"""`usage`: what the processes of a run's samples used, as pidstat shows it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from lab.samples import Sample
+    from lab.store import RunStore
+
+
+def add(adder: Adder) -> None:
+    verb = adder("usage", _usage, "CPU, memory and page faults per process and thread, as pidstat shows them")
+    verb.add_argument("run", metavar="RUN")
+    verb.add_argument("--arm", help="of one variant only (baseline-again for the second baseline)")
+    verb.add_argument("--point", help="at one load only; with --arm every second is shown")
+    verb.add_argument("--json", action="store_true", help="every second of every sample chosen, as JSON")
+
+
+def _usage(options: argparse.Namespace, talk: Console) -> int:
+    from lab import usage_tables
+    from lab.store import RunStore
+
+    run = RunStore.open(options.run)
+    chosen = _chosen(run, options.arm, options.point)
+    memory = run.record.facts.get("memory_bytes", "")
+    memory_bytes = int(memory) if memory.isdigit() else None
+    if options.json:
+        found = [
+            {
+                "sample": sample.id,
+                "arm": sample.arm,
+                "point": sample.point.name,
+                "block": sample.block,
+                **usage_tables.as_json(run.usage(sample), memory_bytes),
+            }
+            for sample in chosen
+        ]
+        print(json.dumps(found, indent=1))
+        return 0
+    out = Console(soft_wrap=True, highlight=False)
+    every_second = bool(options.arm and options.point)
+    for sample in chosen:
+        out.print(f"[bold cyan]{sample.arm}[/] at [bold cyan]{sample.point.name}[/], block {sample.block}")
+        for line in usage_tables.lines(run.usage(sample), memory_bytes, every_second):
+            out.print(line)
+        out.print()
+    return 0
+
+
+def _chosen(run: RunStore, arm: str | None, point: str | None) -> list[Sample]:
+    """Valid samples of the arm and point asked for; where neither is, the first of each pair."""
+    samples = [sample for sample in run.samples() if sample.valid]
+    for what, wanted, known in (
+        ("--arm", arm, {sample.arm for sample in samples}),
+        ("--point", point, {sample.point.name for sample in samples}),
+    ):
+        if wanted is not None and wanted not in known:
+            raise UsageError(what, f"no valid sample of '{wanted}' in {run.record.id}", did_you_mean(wanted, known))
+    found = [sample for sample in samples if arm in (None, sample.arm) and point in (None, sample.point.name)]
+    if not found:
+        raise UsageError(run.record.id, "no valid sample of what was asked for", "`just table RUN` shows what there is")
+    if arm and point:
+        return found
+    return list({(sample.arm, sample.point.name): sample for sample in reversed(found)}.values())[::-1]
