@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from lab.errors import LabError
 from lab.generators import Load, OutputError, Result
@@ -117,11 +117,24 @@ class FakeSystem:
     def backend_endpoint(self) -> Endpoint:
         return Endpoint("http://backend", "h")
 
-    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> Response:
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
         return Response(200, PAGE if "backend" in endpoint.base_url else self.through_proxy, {})
 
     def popen(self, argv: Sequence[str], cwd: Path, stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(argv, cwd=cwd, stdout=stdout, stderr=stderr, start_new_session=True)
+
+    def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(argv)
+
+    def shape(self, link_mbit: float | None) -> None: ...
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+    def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        return []
 
     def processes(self, role: Role) -> list[int]:
         return []
@@ -149,7 +162,9 @@ class FakeTarget:
     ups: list[str] = field(default_factory=list)
 
     def check(self) -> None: ...
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> None: ...
+    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        return {point.name: self.system.endpoint(point) for point in points}
+
     def enter(self, argv: Sequence[str]) -> int | None:
         return None
 

@@ -22,12 +22,12 @@ outputs() { # EXPRESSION over `out`
       pkgsFor = system: named [
         \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubeconform\" \"kubectl\" \"kustomize\" \"nginx\"
         \"nixfmt-tree\" \"oha\" \"pyright\" \"ruff\" \"shellcheck\" \"shfmt\" \"uv\" \"wrk\" \"wrk2\"
-        \"iproute2\" \"procps\" \"util-linux\"
+        \"e2fsprogs\" \"iproute2\" \"nftables\" \"procps\" \"socat\" \"sockperf\" \"util-linux\"
       ] // {
         stdenv.hostPlatform = { inherit system; isLinux = builtins.match \".*-linux\" system != null; };
         bats.withLibraries = f: [ \"bats\" ] ++ f (named [ \"bats-assert\" \"bats-support\" ]);
         python3.withPackages = f: f (named [
-          \"crossplane\" \"hypothesis\" \"jupyterlab\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
+          \"crossplane\" \"cryptography\" \"hypothesis\" \"jupyterlab\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
           \"polars\" \"psutil\" \"pydantic\" \"pyroute2\" \"pytest\" \"pyyaml\" \"rich\" \"scipy\"
           \"types-pyyaml\" \"zstandard\"
         ]);

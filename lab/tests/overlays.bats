@@ -21,33 +21,20 @@ offline() {
   fi
 }
 
+# All overlays at once, since most of what they take they have in common; each test then looks for its own.
+setup_file() {
+  cd "$root" || return
+  local names=(manifests/overlays/*/)
+  names=("${names[@]%/}")
+  offline scripts/validate >"$BATS_FILE_TMPDIR/validated" 2>&1 || true # which one failed, the tests say
+  python -m lab.tests.overlay_knobs "${names[@]##*/}" >"$BATS_FILE_TMPDIR/knobs"
+}
+
 holds() { # OVERLAY
-  run offline scripts/validate "$1"
-  assert_success
-  assert_line --regexp "^$1: .* Valid: [1-9][0-9]*, Invalid: 0, Errors: 0, Skipped: 0$"
-
-  # What the overlay changes must be what its knobs change one by one on the same baseline, no more and no less.
-  run python -c '
-import sys
-from lab import differences
-from lab.variants import load_variant
-
-variant = load_variant(sys.argv[1])
-if variant.baseline is None:
-    sys.exit(f"a root has no baseline, but knobs {variant.own_knobs}" if variant.own_knobs else 0)
-before = load_variant(variant.baseline).manifests
-single = {}
-for knob in variant.own_knobs:
-    alone = differences.changes(before, load_variant(f"{variant.baseline}+{knob}").manifests)
-    assert alone, f"{knob} changes nothing"
-    assert not (both := set(alone) & set(single)), f"{knob} changes what another one changes: {both}"
-    single |= alone
-together = differences.changes(before, variant.manifests)
-for key in {*together, *single}:
-    if together.get(key) != single.get(key):
-        sys.exit(f"{key}: the overlay changes {together.get(key)}, its knobs {single.get(key)}")
-' "$1"
-  assert_success
+  run grep -m 20 "^$1: " "$BATS_FILE_TMPDIR/validated"
+  assert_output --regexp "^$1: Summary: .* Valid: [1-9][0-9]*, Invalid: 0, Errors: 0, Skipped: 0$"
+  run grep "^$1"$'\t' "$BATS_FILE_TMPDIR/knobs"
+  assert_output "$1"$'\tok'
 }
 
 for folder in "$root"/manifests/overlays/*/; do

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lab.readback import ABSENT, directives, dump, read_back
+from lab.targets.base import Endpoint, Response
 from lab.variants import Check
 
 PROCESSES = "1\tnginx: master process nginx -c /tmp/nginx.conf\n7\tnginx: worker process\n8\tnginx: worker process\n9\tsh -c x\n"
@@ -49,6 +50,14 @@ class Answers:
 
     def log_tail(self) -> str:
         return self.log
+
+    def entry(self) -> Endpoint:
+        return Endpoint("http://proxy", "h")
+
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return Response(200, b"", {"content-encoding": "gzip"} if headers else {})
 
 
 def observed(changed: Mapping[str, str | None] | None = None, log: str = "", **check: Any) -> tuple[bool, str, str]:

@@ -8,7 +8,7 @@ import jsonschema
 import polars as pl
 import pytest
 
-from lab import schema, tables, validity
+from lab import limits, schema, tables, validity
 from lab.frames import USAGE_SCHEMA
 from lab.histogram import Histogram
 from lab.knobs import Check
@@ -54,7 +54,7 @@ def test_every_reason_is_in_the_schema_with_its_meaning() -> None:
         (Reason.STEAL, validity.MAX_STEAL),
         (Reason.OTHER_PROCESSES, validity.MAX_OTHERS_CORES),
         (Reason.RATE_NOT_ACHIEVED, validity.MIN_ACHIEVED),
-        (Reason.GENERATOR_SATURATED, validity.MAX_GENERATOR_CORE),
+        (Reason.GENERATOR_SATURATED, limits.BUSY),
     ],
 )
 def test_a_meaning_names_the_limit_that_is_applied(reason: Reason, limit: float) -> None:

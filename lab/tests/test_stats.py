@@ -214,3 +214,28 @@ def test_holm_keeps_the_order_and_never_lowers(p_values: list[float]) -> None:
     assert all(p <= a <= 1 for p, a in zip(p_values, adjusted, strict=True))
     ranked = [a for _, a in sorted(zip(p_values, adjusted, strict=True))]
     assert ranked == sorted(ranked)
+
+
+def test_a_level_is_the_geometric_mean_with_the_t_interval_of_the_logarithms() -> None:
+    """Against scipy.stats.gmean and the one-sample t interval; t(7) at 95 % is 2.3646 (any table)."""
+    found = stats.level(BASELINE)
+    logs = np.log(BASELINE)
+    assert found.value == pytest.approx(float(reference.gmean(BASELINE)))
+    low, high = reference.t.interval(0.95, 7, loc=logs.mean(), scale=reference.sem(logs))
+    assert (found.low, found.high) == pytest.approx((exp(low), exp(high)))
+    half = 2.364624 * np.std(logs, ddof=1) / np.sqrt(8)
+    assert log(found.high or 0) - log(found.value) == pytest.approx(half)
+    assert found.n == 8
+
+
+def test_a_level_below_six_blocks_has_no_interval() -> None:
+    few, equal = stats.level([4.0, 1.0, 2.0, 2.0, 2.0]), stats.level([2.0] * 6)
+    assert (few.low, few.high, few.n) == (None, None, 5)
+    assert few.value == pytest.approx(2.0)
+    assert (equal.value, equal.low, equal.high) == pytest.approx((2.0, 2.0, 2.0))
+
+
+@pytest.mark.parametrize("wrong", [[], [0.0, 1.0], [-1.0], [float("nan")], [[1.0, 2.0]]])
+def test_a_level_of_what_is_no_positive_number_is_refused(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="positive finite"):
+        stats.level(wrong)

@@ -76,6 +76,15 @@ def test_a_name_that_is_none_is_told(run: RunStore) -> None:
         RunStore.open("x" * 300)
 
 
+def test_an_ablation_is_no_run_but_nothing_to_remove(run: RunStore, tmp_path: Path) -> None:
+    """Neither `bench --resume` nor `usage` can do anything with it; the verbs that can are named."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "ablation.json").write_text("{}")
+    with pytest.raises(UsageError, match="(?s)is an ablation, not a run.*just ablate --resume mine") as caught:
+        RunStore.open("mine")
+    assert "remove" not in str(caught.value)
+
+
 def test_a_lock_takes_no_blame_for_what_is_done_under_it(run: RunStore) -> None:
     """A BlockingIOError of the body passes as it is, and the lock is free again."""
     with pytest.raises(BlockingIOError), run.locked():

@@ -86,9 +86,17 @@ def test_digitalocean_offers_as_many_requests_as_connections() -> None:
         ("duration_s = 5", 'duration_s = 5\nkeepalive = "no"', "points.0.keepalive"),
         ("duration_s = 5", "duration_s = 5\nthreads = 2.0", "points.0.threads"),
         ("duration_s = 5", "duration_s = 5\nrequests = 0", "points.0.requests"),
-        ("duration_s = 5", "duration_s = 5\nroutes = 2", "points.a.routes: 2 routes cannot be measured yet"),
         ("duration_s = 5", "duration_s = 5\nroutes = 0", "points.0.routes"),
-        ("duration_s = 5", 'duration_s = 5\ntls = "passthrough"', "points.a.tls: TLS ('passthrough')"),
+        ("duration_s = 5", 'duration_s = 5\nroutes = "most"', "points.0.routes"),
+        ("duration_s = 5", "duration_s = 5\nrequests = 5\nrequests_per_connection = 2", "points.a.requests: so is"),
+        ("duration_s = 5", "duration_s = 5\nrequests_per_connection = 0", "points.0.requests_per_connection"),
+        ("duration_s = 5", 'duration_s = 5\nresumption = true\ntls = "none"', "points.a.resumption: there is no TLS"),
+        ("duration_s = 5", 'duration_s = 5\nresumption = "yes"', "points.0.resumption"),
+        ("duration_s = 5", 'duration_s = 5\naccept_encoding = "br"', "points.0.accept_encoding"),
+        ("duration_s = 5", "duration_s = 5\nlink_mbit = 0", "points.0.link_mbit"),
+        ("duration_s = 5", 'duration_s = 5\nsubject = ["eror"]', "points.0.subject.0: input should be 'errors' or"),
+        ("duration_s = 5", 'duration_s = 5\nsubject = ["errors", "errors"]', "points.a.subject: 'errors' stands"),
+        ("duration_s = 5", 'duration_s = 5\nsubject = "errors"', "points.0.subject"),
         ("duration_s = 5", 'duration_s = 5\ntls = "egde"', "points.0.tls"),
         ("blocks = 2", "blocks = true", "blocks"),
         ("blocks = 2", 'blocks = "2"', "blocks"),
@@ -155,6 +163,27 @@ def test_a_sweep_in_a_closed_folder_is_refused(tmp_path: Path) -> None:
             load_sweep(str(folder / "s.toml"))
     finally:
         folder.chmod(0o700)
+
+
+def test_requests_grow_with_the_connections(tmp_path: Path) -> None:
+    """`requests_per_connection` is for every point of the list its own number, and nobody else's."""
+    spec = 'requests_per_connection = 10\n[[points]]\nname = "b"\ngenerator = "hey"\nconnections = 7\nduration_s = 5\n'
+    (tmp_path / "s.toml").write_text(GOOD.replace("connections = 10", "connections = [100, 200]") + spec)
+    points = load_sweep(str(tmp_path / "s.toml"))[1].expanded()
+    assert [(p.connections, p.requests) for p in points] == [(100, 1000), (200, 2000), (7, None)]
+
+
+def test_what_a_load_asks_for_is_handed_on(tmp_path: Path) -> None:
+    """Every key that has no list of values stands in each of its points."""
+    asked = (
+        'page = ["1kB.txt", "8kB.txt"]\ntls = "edge"\nroutes = "all"\nresumption = false\naccept_encoding = "gzip"\n'
+    )
+    asked += 'link_mbit = 20\nsubject = ["errors", "listen-overflow"]\nkeepalive = false\nwarmup_s = 2\nthreads = 2\n'
+    (tmp_path / "s.toml").write_text(GOOD + asked)
+    for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded():
+        assert (point.tls, point.routes, point.resumption, point.accept_encoding) == ("edge", "all", False, "gzip")
+        assert (point.link_mbit, point.subject) == (20.0, ("errors", "listen-overflow"))
+        assert (point.keepalive, point.warmup_s, point.threads, point.duration_s) == (False, 2.0, 2, 5.0)
 
 
 def test_unknown_sweep_names_the_nearest() -> None:

@@ -19,10 +19,11 @@ from rich.console import Console
 from lab import stats, tables, units, verdicts
 from lab.errors import MeasuringError
 from lab.histogram import Histogram
+from lab.judging import LIMITED
 from lab.plan import Plan, Slot
 from lab.records import RunRecord, VariantRecord
 from lab.samples import Reason, Sample
-from lab.summary import LIMITED, Effect, Row, Summary, counted_samples, summarise, summarise_run
+from lab.summary import Effect, Row, Summary, counted_samples, summarise, summarise_run
 from lab.tests.factories import made_invalid, make_plan, make_point, make_run, make_sample
 
 GOLDEN = Path(__file__).parent / "testdata" / "tables"

@@ -25,7 +25,7 @@ LOAD = point(rate_rps=1000.0).model_copy(update={"duration_s": 5.0})
 def reasons(
     result: Result = GOOD, seen: Observation = CALM, core: float = 0.3, calibration_s: float = 0.0
 ) -> list[Reason]:
-    return [reason for reason, _ in validity.faults(LOAD, result, seen, core, calibration_s)]
+    return [reason for reason, _ in validity.faults(LOAD, result, seen, core, calibration_s, 1024)]
 
 
 def test_a_good_sample_is_valid() -> None:
@@ -83,20 +83,11 @@ def test_hidden_processes_are_not_called_none() -> None:
     assert reasons(seen=replace(CALM, others=None)) == []
 
 
-def test_a_ceiling_belongs_to_whose_cpu_was_full() -> None:
-    """A closed-loop rate is the proxy's only when its CPUs were full and the generator's were not."""
-    closed = point()
-    assert validity.limited_by(closed, 0.97, 0.90) == "proxy"
-    assert validity.limited_by(closed, 0.97, 0.96) == "generator"
-    assert validity.limited_by(closed, 0.80, 0.50) == "generator"
-    assert validity.limited_by(closed, None, 0.50) is None
-    assert validity.limited_by(LOAD, 0.97, 0.50) is None
-
-
 def test_overflow_is_no_fault_where_the_accept_queue_is_the_subject() -> None:
-    """A run about backlogs keeps the samples whose queue overflowed."""
+    """A load about accept queues keeps the samples whose queue overflowed."""
     seen = replace(CALM, counters={"proxy/ListenOverflows": 3})
-    assert validity.faults(LOAD, GOOD, seen, 0.3, 0.0, overflow_is_subject=True) == []
+    about = LOAD.model_copy(update={"subject": ("listen-overflow",)})
+    assert validity.faults(about, GOOD, seen, 0.3, 0.0, 1024) == []
 
 
 def test_work_that_none_of_ours_did_is_somebody_elses() -> None:

@@ -175,7 +175,13 @@ def test_the_kernel_default_of_today_is_replaced_on_both_sides_of_the_backlog_su
     assert [init["command"][-1] for init in proxy(before.manifests)["initContainers"]] == ["net.core.somaxconn=128"]
     assert [init["command"][-1] for init in proxy(after.manifests)["initContainers"]] == ["net.core.somaxconn=32768"]
     assert {(check.kind, check.value) for check in after.readback} == {("sysctl", "32768"), ("backlog", "32768")}
-    assert after.sweep == "digitalocean" and after.primary_metric == "p99"
+    assert after.sweep == "connect-burst" and after.primary_metric == "p99"
+
+
+def test_an_overlay_may_say_which_metric_its_claim_is_about() -> None:
+    """A set of many knobs is about what its study is about, and not about its last knob."""
+    stated = load_variant("digitalocean")
+    assert (stated.primary_metric, stated.knobs[-1].primary_metric) == ("p99", "rate")
 
 
 def test_images_come_from_the_one_place() -> None:
@@ -511,7 +517,7 @@ def test_two_references_are_refused(scratch: Path, overlay: Write) -> None:
     ("name", "fault"),
     [
         ("keepalvie", "unknown variant 'keepalvie'\n  did you mean 'keepalive'?"),
-        ("", "unknown variant ''\n  known: backlog, "),
+        ("", "unknown variant ''\n  known: aws-a1, "),
         ("../overlays/direct", "unknown variant '../overlays/direct'"),
         ("somaxconn-128", "'somaxconn-128' is a knob, not a variant\n  put it on one, as in 'baseline+somaxconn-128'"),
         ("baseline+", "unknown knob ''"),
@@ -564,9 +570,15 @@ def test_what_was_built_is_built_again_only_when_a_file_has_changed(
     load_variant("baseline", scratch)
     assert len(built) == 1, "`bench baseline` starts quickly"
     load_variant("keepalive", scratch)
-    assert len(built) == 4, "itself, and without each of its two knobs"
+    assert len(built) == 3, "itself, and with the first of its two knobs"
     load_variant("keepalive", scratch)
-    assert len(built) == 4
+    assert len(built) == 3
+    shutil.copytree(scratch / "overlays/keepalive", scratch / "overlays/another")
+    load_variant("another", scratch)
+    load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000", scratch)
+    assert len(built) == 3, "another folder changes nothing, and what lists the same is the same"
+    load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000+use-gzip", scratch)
+    assert len(built) == 4, "one more knob is one more build, however many come before it"
     file = scratch / "components/keep-alive-requests-10000/kustomization.yaml"
     file.write_text(file.read_text().replace("keep-alive-requests=10000", "keep-alive-requests=20000"))
     assert "20000" in diff(load_variant("keepalive", scratch), scratch)

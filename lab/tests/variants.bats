@@ -38,7 +38,7 @@ fails() {
 }
 
 @test "list shows a variant's baseline, knobs and study on its line" {
-  run just list
+  COLUMNS=250 run just list
   assert_line --regexp '^backlog +backlog-128 +somaxconn-32768 +digitalocean +accept queue raised'
   assert_line --regexp '^direct .*reference of every run'
 }

@@ -3,7 +3,7 @@
 Starts an nginx on loopback, runs each case below against it, and writes `<generator>/<case>.json` (load and exit
 status), `.out` and `.err` (verbatim). What the parsers make of them is then written by
 `LAB_GOLDEN=write pytest lab/tests/test_generators.py` and reviewed as a diff.
-`wrk2/sample-*` are not recorded here: they came from elsewhere, without our script.
+`wrk2/sample-*` are not recorded here: they came from elsewhere, without our script. `GENERATOR/CASE` records one only.
 """
 
 import json
@@ -15,21 +15,23 @@ import urllib.request
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from lab.generators import Generator, Load, find, generators
+from lab.generators import Generator, Load, command, find, generators
 
 HERE = Path(__file__).parent
-PORT = 18765
+PORT, TLS = 18765, 18766
 NGINX = """
 daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;
 events {{ worker_connections 256; }}
 http {{
-  access_log off; keepalive_requests 1000000; root {folder};
+  access_log off; keepalive_requests 1000000; root {folder}; gzip on; gzip_types text/plain; types {{ text/plain txt; }}
   client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
   map $request_id $drop {{ "~^0" 1; default 0; }}
   server {{
     listen 127.0.0.1:{port};
+    listen 127.0.0.2:{tls} ssl; listen 127.0.0.3:{tls} ssl; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem;
     location = /1kb {{ }}
+    location = /64kb.txt {{ }}
     location = /slow {{ alias {folder}/1kb; limit_rate 400; }}
     location = /redirect {{ return 302 /1kb; }}
     location = /flaky {{ if ($drop) {{ return 444; }} alias {folder}/1kb; }}
@@ -38,6 +40,9 @@ http {{
 """
 CLOSED = Load(url=f"http://127.0.0.1:{PORT}/1kb", host="lab.test", connections=4, duration_s=1)
 OPEN = replace(CLOSED, rate_rps=200.0)
+HOSTS = replace(CLOSED, hosts=("lab.test", "two.lab.test", "three.lab.test"), connections=6)
+# Addresses in the place of names, as nothing here resolves those.
+SECURE = replace(CLOSED, url=f"https://127.0.0.2:{TLS}/1kb", host="127.0.0.2", hosts=("127.0.0.2", "127.0.0.3"))
 
 
 def at(load: Load, path: str, **changes: object) -> Load:
@@ -64,11 +69,17 @@ def named(cases: dict[str, Load], suffix: str) -> dict[str, Load]:
 ENOUGH = at(OPEN, "1kb", rate_rps=100.0, duration_s=30, connections=10)
 FEW = {case: at(CLOSED, "slow", requests=8, timeout_s=limit_s) for case, limit_s in (("slow", 10.0), ("late", 1.0))}
 CASES: dict[str, dict[str, Load]] = {
-    "wrk": common(replace(CLOSED, duration_s=3)),
+    "wrk": common(replace(CLOSED, duration_s=3))
+    | {"hosts": HOSTS, "sni": replace(SECURE, sni_per_host=True), "gzip": at(CLOSED, "64kb.txt", gzip=True)},
     "wrk2": {"ok": ENOUGH, "http404": at(ENOUGH, "missing"), "refused": replace(ENOUGH, url="http://127.0.0.1:9/")},
-    "hey": common(replace(CLOSED, requests=200)) | FEW | {"time": replace(CLOSED, duration_s=0.1)},
+    "hey": common(replace(CLOSED, requests=200))
+    | FEW
+    | {"time": replace(CLOSED, duration_s=0.1), "gzip": at(CLOSED, "64kb.txt", requests=50, gzip=True)}
+    | {"tls-close": replace(SECURE, hosts=(), keepalive=False, requests=50)},
     "oha": named(common(OPEN), "-open") | named(common(CLOSED), "-closed") | {"n": at(CLOSED, "flaky", requests=200)},
-    "k6": named(common(OPEN), "-open") | named(common(CLOSED), "-closed"),
+    "k6": named(common(OPEN), "-open")
+    | named(common(CLOSED), "-closed")
+    | {"sni": replace(SECURE, sni_per_host=True), "gzip": at(CLOSED, "64kb.txt", gzip=True)},
 }
 
 
@@ -78,7 +89,7 @@ def record(generator: Generator, case: str, load: Load) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, text in generator.files(load).items():
             Path(folder, name).write_text(text)
-        argv = [program.path, *generator.argv(load)[1:]]
+        argv = command(generator, program.path, load)
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     place = HERE / generator.name
     place.mkdir(exist_ok=True)
@@ -92,7 +103,11 @@ def record(generator: Generator, case: str, load: Load) -> None:
 def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "1kb").write_bytes(bytes(1024))
-        Path(folder, "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT))
+        Path(folder, "64kb.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 1490)
+        made = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=lab.test -keyout s.pem -out c.pem"
+        subprocess.run(made.split(), cwd=folder, check=True, capture_output=True)
+        Path(folder, "s.pem").write_text(Path(folder, "s.pem").read_text() + Path(folder, "c.pem").read_text())
+        Path(folder, "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT, tls=TLS))
         server = subprocess.Popen(["nginx", "-p", folder, "-c", f"{folder}/nginx.conf"])
         try:
             deadline = time.monotonic() + 5
@@ -104,13 +119,15 @@ def main(names: list[str]) -> None:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.05)
-            for name in names or CASES:
+            for wanted in names or CASES:
+                name, _, only = wanted.partition("/")
                 generator = generators()[name]
                 if find(generator) is None:
                     sys.stderr.write(f"{name}: not installed, kept as it is\n")
                     continue
                 for case, load in CASES[name].items():
-                    record(generator, case, load)
+                    if only in ("", case):
+                        record(generator, case, load)
         finally:
             server.terminate()
             server.wait(10)

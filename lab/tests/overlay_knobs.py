@@ -1,0 +1,52 @@
+"""`python -m lab.tests.overlay_knobs NAME…`: does each overlay differ from its baseline by exactly its knobs?
+
+One line each, `NAME<tab>ok` or `NAME<tab>fault`, in one process, so that what overlays have in common is rendered once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from lab import differences
+from lab.errors import LabError
+from lab.variants import load_variant
+
+
+def fault(name: str) -> str:
+    """What the overlay changes must be what its knobs change one by one on the same baseline, no more and no less."""
+    variant = load_variant(name)
+    if variant.baseline is None:
+        return f"a root has no baseline, but knobs {variant.own_knobs}" if variant.own_knobs else ""
+    before = load_variant(variant.baseline).manifests
+    single: dict[tuple[str, str], differences.Change] = {}
+    for knob in variant.own_knobs:
+        alone = differences.changes(before, load_variant(f"{variant.baseline}+{knob}").manifests)
+        if not alone:
+            return f"{knob} changes nothing"
+        if both := set(alone) & set(single):
+            return f"{knob} changes what another one changes: {both}"
+        single |= alone
+    together = differences.changes(before, variant.manifests)
+    for key in {*together, *single}:
+        if together.get(key) != single.get(key):
+            return f"{key}: the overlay changes {together.get(key)}, its knobs {single.get(key)}"
+    return ""
+
+
+def line(name: str) -> str:
+    try:
+        return f"{name}\t{fault(name) or 'ok'}"
+    except LabError as error:
+        return f"{name}\t{error.place}: {error.fault}"
+
+
+def main(names: Iterable[str]) -> None:
+    with ThreadPoolExecutor() as pool:
+        for found in pool.map(line, names):
+            sys.stdout.write(f"{found}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,79 @@
+"""What a verb that measures prints: its loads in words beforehand, and the same facts in every form afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lab.bench import Prepared, Request, prepare
+from lab.commands.measuring import print_plan, print_result
+from lab.records import RoundTrip
+from lab.reparse import from_raw
+from lab.roundtrip import sentence
+from lab.store import RunStore
+from lab.tests.fakes import FakeTarget
+
+SWEEP = """
+title = "Tiny"
+question = "Does it work?"
+blocks = 6
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 40
+duration_s = 1
+keepalive = false
+tls = "edge"
+routes = 4
+resumption = true
+accept_encoding = "gzip"
+link_mbit = 10
+[[points]]
+name = "plain"
+generator = "wrk"
+connections = 4
+duration_s = 1
+"""
+FOUND = RoundTrip(tool="sockperf", version="3.7", count=1000, p50_s=5e-6, p90_s=6e-6, p99_s=9e-6, max_s=1e-4)
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    path = tmp_path / "tiny.toml"
+    path.write_text(SWEEP)
+    return prepare(Request(("baseline",), str(path), seed=1), FakeTarget(), ())
+
+
+def printed(run: object, form: str | None, capsys: pytest.CaptureFixture[str]) -> str:
+    options = argparse.Namespace(json=form == "json", markdown=form == "markdown")
+    assert print_result(options, run) == 1, "nothing was measured"  # type: ignore[arg-type]
+    return capsys.readouterr().out
+
+
+def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prepared) -> None:
+    out = io.StringIO()
+    print_plan(Console(file=out, width=60), prepared, 0)
+    lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
+    told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
+    assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
+    assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
+
+
+@pytest.mark.parametrize("form", [None, "markdown", "json"])
+def test_the_bare_networks_round_trip_is_in_every_form(
+    prepared: Prepared, form: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunStore.create(prepared.record, {})
+    before = printed(run, form, capsys)
+    assert json.loads(before)["roundtrip"] is None if form == "json" else "bare network" not in before
+    run.write_roundtrip(FOUND)
+    for each in (run, from_raw(run)):
+        text = printed(each, form, capsys)
+        told = json.loads(text)["roundtrip"] == FOUND.model_dump() if form == "json" else sentence(FOUND) in text
+        assert told
