@@ -11,7 +11,7 @@
       inherit (nixpkgs.lib) optionals;
       # What pyproject.toml pins, less what nix brings as a program; lab/tests/test_tools.py compares.
       python = pkgs: pkgs.python3.withPackages (p: with p; [
-        crossplane hypothesis jupyterlab kubernetes-validate nbclient numpy plotly polars psutil
+        crossplane cryptography hypothesis jupyterlab kubernetes-validate nbclient numpy plotly polars psutil
         pydantic pyroute2 pytest pyyaml rich scipy types-pyyaml zstandard
       ]);
       tools = pkgs: with pkgs; [
@@ -20,7 +20,7 @@
         ruff shellcheck shfmt uv wrk
       ]
       # The local target is Linux's alone.
-      ++ optionals stdenv.hostPlatform.isLinux [ iproute2 procps util-linux ]
+      ++ optionals stdenv.hostPlatform.isLinux [ e2fsprogs iproute2 nftables procps socat sockperf util-linux ]
       # wrk2 has never been built elsewhere.
       ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
     in

@@ -32,13 +32,17 @@ ready() {
 # Each apt package and a command or file that it brings: that decides, so your own builds will do.
 apt_packages=(
   "ca-certificates /etc/ssl/certs/ca-certificates.crt"
+  "e2fsprogs chattr"
   "git git"
   "haproxy haproxy"
   "hey hey"
   "iproute2 ip"
+  "nftables nft"
   "nginx nginx"
   "procps ps"
   "python3 $debian_python"
+  "socat socat"
+  "sockperf sockperf"
   "util-linux setpriv"
   "wrk wrk"
 )
