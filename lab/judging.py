@@ -3,7 +3,7 @@
 One metric is chosen beforehand. Which it is may depend on who was the limit and, where one side's number is a bound, on
 which side of the other it lies, but not on how far: that leaves the odds of a false claim as they were.
 
-- A generator that was the limit at a closed loop is part of the number. Where it was for one side in every block and for
+- A generator that was the limit at a closed loop is part of the number. Where it was for one side in some block and for
   the other in none, and that other is the slower, the difference is real and at least that large: the faster
   side could only be faster without it.
 - A percentile of a closed loop counts whatever the generator's load, where that side counted connections dropped at a
@@ -95,8 +95,8 @@ def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Po
     middles = _middles(metric, own, base)
     if middles is None:
         return Ruling(LIMITED)
-    slower, faster = (own, base) if (middles[0] > middles[1]) == percentile else (base, own)
-    if faster.limited == {True} and slower.limited == {False} and middles[0] != middles[1]:
+    slower = own if (middles[0] > middles[1]) == percentile else base
+    if slower.limited == {False} and middles[0] != middles[1]:
         return Ruling(note=AT_LEAST, bound=True)
     if percentile and slower.dropped and max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2:
         return Ruling(note="connections were dropped and sent again after 1 s: no doing of the generator's", bound=True)
