@@ -5,10 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,54 +20,24 @@ from lab.readback import read_back
 from lab.sweeps import PAGES
 from lab.targets.base import Role
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.namespaces import prepare, real_root, unshare
+from lab.targets.local.namespaces import real_root
+from lab.tests.inside import IDENTITIES, INSIDE, inside, run_inside, target
 from lab.variants import Check, Variant, load_variant
 
-ROOT = Path(__file__).parents[2]
-INSIDE = "LAB_TEST_INSIDE" in os.environ
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-inside = pytest.mark.skipif(not INSIDE, reason="runs inside the namespaces: see test_inside")
+__all__ = ["target"]  # a fixture
 
 
 @pytest.mark.skipif(INSIDE, reason="this is inside")
-@pytest.mark.parametrize("identity", ["this user", "nobody"])
+@pytest.mark.parametrize("identity", IDENTITIES)
 def test_inside(identity: str) -> None:
     """All tests below, in the namespaces that `enter` would make; nothing of the machine's network is another afterwards."""
-    if identity == "nobody" and os.geteuid() != 0:
-        pytest.skip("this user is already one without privileges")
-    who = NOBODY if identity == "nobody" else []
     before = steering_of_machine()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o777)
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "LAB_TEST_INSIDE": "1", "HOME": name, "TMPDIR": name}
-        reads = [*who, sys.executable, "-c", "import lab.targets"]
-        if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
-            pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", __file__]
-        done = subprocess.run(
-            [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    run_inside(__file__, identity)
     assert steering_of_machine() == before
 
 
 def steering_of_machine() -> dict[str, str]:
     return {str(path): path.read_text() for path in Path("/sys/class/net").glob("*/queues/rx-*/rps_cpus")}
-
-
-@pytest.fixture(scope="module")
-def target() -> LocalTarget:
-    prepare()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    local = LocalTarget()
-    local.check()
-    return local
 
 
 @pytest.fixture(autouse=True)

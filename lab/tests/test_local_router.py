@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,56 +16,18 @@ from lab.errors import NotMeasurableError, UsageError
 from lab.readback import read_back
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.haproxy_conf import CONF, RUN
-from lab.targets.local.namespaces import prepare, unshare
 from lab.tests.factories import make_point
+from lab.tests.inside import IDENTITIES, INSIDE, inside, run_inside, target
 from lab.variants import Check, Variant, load_variant
 
-ROOT = Path(__file__).parents[2]
-INSIDE = "LAB_TEST_INSIDE" in os.environ
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
-inside = pytest.mark.skipif(not INSIDE, reason="runs inside the namespaces: see test_inside")
+__all__ = ["target"]  # a fixture
 
 
 @pytest.mark.skipif(INSIDE, reason="this is inside")
-@pytest.mark.parametrize("identity", ["this user", "nobody"])
-def test_inside(identity: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_inside(identity: str) -> None:
     """All tests below, in the namespaces that `enter` would make."""
-    if identity == "nobody" and os.geteuid() != 0:
-        pytest.skip("this user is already one without privileges")
-    who = NOBODY if identity == "nobody" else []
-    folder = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
-    folder.chmod(0o777)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "LAB_TEST_INSIDE": "1",
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-    }
-    reads = [*who, sys.executable, "-c", "import lab.targets"]
-    if subprocess.run(reads, cwd="/", env=environment, check=False, capture_output=True).returncode:
-        pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={folder}/inner", __file__]
-    done = subprocess.run(
-        [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    subprocess.run(["rm", "-rf", str(folder)], check=True)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-
-
-@pytest.fixture(scope="session")
-def target() -> LocalTarget:
-    prepare()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    local = LocalTarget()
-    local.check()
-    return local
+    run_inside(__file__, identity)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,54 @@
+"""Tests inside the local target's namespaces: a file that runs itself again there, as this user and as one without privileges."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lab.targets.local import LocalTarget
+from lab.targets.local.namespaces import prepare, unshare
+
+ROOT = Path(__file__).parents[2]
+INSIDE = "LAB_TEST_INSIDE" in os.environ
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+IDENTITIES = ("this user", "nobody")
+inside = pytest.mark.skipif(not INSIDE, reason="runs inside the namespaces: see test_inside")
+
+
+def run_inside(file: str, identity: str) -> None:
+    """Every test of the file, in the namespaces that `enter` would make; fails with what they print."""
+    if identity == "nobody" and os.geteuid() != 0:
+        pytest.skip("this user is already one without privileges")
+    who = NOBODY if identity == "nobody" else []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o777)
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "LAB_TEST_INSIDE": "1", "HOME": name, "TMPDIR": name}
+        reads = [*who, sys.executable, "-c", "import lab.targets"]
+        if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
+            pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file]
+        done = subprocess.run(
+            [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@pytest.fixture(scope="session")
+def target() -> LocalTarget:
+    prepare()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    local = LocalTarget()
+    local.check()
+    return local
