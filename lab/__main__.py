@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from rich.console import Console
@@ -28,9 +28,28 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     talk = Console(stderr=True)
-    try:
+
+    def verb() -> int:
         options = parser().parse_args(arguments)
         return int(options.verb(options, talk))
+
+    status = _told(talk, verb)
+    return _told(talk, _close) or status
+
+
+def _close() -> int:
+    """What the verb's target took is given back, however the verb ended."""
+    if "lab.targets" in sys.modules:
+        from lab import targets
+
+        targets.close()
+    return 0
+
+
+def _told(talk: Console, function: Callable[[], int]) -> int:
+    """Its exit status; an error becomes a line."""
+    try:
+        return function()
     except LabError as error:
         place, rest = error.place, str(error)[len(error.place) :]
         talk.print(

@@ -26,6 +26,8 @@ from lab.sweeps import Point, load_sweep
 from lab.targets.base import Endpoint, Target
 from lab.variants import Variant, config_snippet, load_variant, reference_name
 
+CLUSTER = "cluster"
+"""The fact by which a cluster is known again."""
 SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
 
 
@@ -74,7 +76,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     manifests = request.manifests or MANIFESTS
     asked = {name: load_variant(name, manifests) for name in dict.fromkeys(request.variants)}
     reference = reference_name(manifests)
-    needed = [*asked, *(variant.baseline for variant in asked.values()), reference]
+    needed = [*asked, *(variant.compared_with for variant in asked.values()), reference]
     loaded = {name: asked.get(name) or load_variant(name, manifests) for name in dict.fromkeys(needed) if name}
     target.check()
     missing, ends = _checked(loaded, target, points)
@@ -82,10 +84,10 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     if not wanted:
         raise NothingMeasurableError([missing[name] for name in asked])
     arms = arms_for(
-        [(name, variant.baseline) for name, variant in wanted.items()], None if reference in missing else reference
+        [(name, variant.compared_with) for name, variant in wanted.items()], None if reference in missing else reference
     )
     variants = {arm.variant: loaded[arm.variant] for arm in arms}
-    chosen = {point.name: choose(point) for point in points}
+    chosen = {point.name: choose(point, target) for point in points}
     for name in variants:
         _refuse_loads(name, points, chosen, ends[name])
     blocks = request.blocks or sweep.blocks
@@ -94,24 +96,18 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     check_writable(store.runs_folder(), len(planned.slots) * SAMPLE_BYTES)
     left_out = tuple(missing[name] for name in dict.fromkeys((*asked, *missing)) if name in missing)
     record = _record(request, target, command, sweep_name, planned, variants, chosen, left_out)
-    return Prepared(record, planned, variants, chosen, forecast(record))
+    return Prepared(record, planned, variants, chosen, forecast(record, target.bring_up_s))
 
 
-def resume(name: str, target_named: str | None, targets: Mapping[str, Target]) -> tuple[Prepared, RunStore]:
-    """An interrupted run, ready to go on: the same manifests, generators and target, or UsageError."""
+def resume(name: str, target: Target) -> tuple[Prepared, RunStore]:
+    """An interrupted run of this target, ready to go on: the same manifests and generators, or UsageError."""
     run = RunStore.open(name)
     record = run.record
-    if target_named not in (None, record.target):
-        raise UsageError(
-            "--target",
-            f"run {record.id} is of target '{record.target}'",
-            "leave --target out",
-        )
-    target = targets[record.target]
     manifests = run.folder.parent / record.manifests if record.manifests else MANIFESTS
     variants = {arm.variant: load_variant(arm.variant, manifests) for arm in record.arms}
     target.check()
-    chosen = {point.name: choose(point) for point in record.points}
+    _refuse_elsewhere(record, target.facts())
+    chosen = {point.name: choose(point, target) for point in record.points}
     for variant in variants.values():
         target.check_variant(variant, record.points)
         if _digest(variant) != record.variants[variant.name].manifests_sha256:
@@ -123,7 +119,15 @@ def resume(name: str, target_named: str | None, targets: Mapping[str, Target]) -
             fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
     check_writable(run.folder, SAMPLE_BYTES)
-    return Prepared(record, record.plan(), variants, chosen, forecast(record)), run
+    return Prepared(record, record.plan(), variants, chosen, forecast(record, target.bring_up_s)), run
+
+
+def _refuse_elsewhere(record: RunRecord, found: Mapping[str, str]) -> None:
+    """Of two clusters nothing is pooled: what is there already would stay."""
+    began, now_on = record.facts.get(CLUSTER), found.get(CLUSTER)
+    if began != now_on:
+        fault = f"it began on another cluster ({began}; this one is {now_on})"
+        raise UsageError(record.id, fault, "name the context it began with, or start a new run")
 
 
 @contextmanager
@@ -142,10 +146,10 @@ def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator
         yield run
 
 
-def choose(point: Point) -> Chosen:
-    """The generator for a point, or the one that stands in for it."""
-    used, why = generators.choose(point.generator, load_of(point, _placeholder(point)))
-    installed = generators.find(used)
+def choose(point: Point, target: Target) -> Chosen:
+    """The generator for a point as the target has it, or the one that stands in for it."""
+    used, why = generators.choose(point.generator, load_of(point, _placeholder(point)), target.installed)
+    installed = target.installed(used)
     assert installed is not None  # choose() has found it
     if why is None:
         return Chosen(used, installed.path, installed.version, None)
@@ -207,7 +211,7 @@ def _checked(
         except NotMeasurableError as error:
             missing[variant.name] = NotMeasured(variant=variant.name, what=error.what, why=error.why)
     for variant in variants.values():
-        base = missing.get(variant.baseline or "")
+        base = missing.get(variant.compared_with or "")
         if base and variant.name not in missing:
             why = f"its baseline {base.variant} is not measurable here: {base.why}"
             missing[variant.name] = NotMeasured(variant=variant.name, what=base.what, why=why)
@@ -233,7 +237,7 @@ def _variant_record(variant: Variant, manifests: Path) -> VariantRecord:
     return VariantRecord(
         name=variant.name,
         title=variant.title,
-        baseline=variant.baseline,
+        baseline=variant.compared_with,
         knobs=tuple(knob.name for knob in variant.knobs),
         own_knobs=variant.own_knobs,
         primary_metric=variant.primary_metric,

@@ -30,6 +30,16 @@ PAGE_BYTES_MOST = 65536
 _UNLIMITED_BYTES = 2**62
 """Version 1 says "no limit" as the largest whole page in 63 bits."""
 
+USAGE_FILES: Mapping[int, str] = {1: "cpuacct.usage", 2: "cpu.stat"}
+"""Where `used_s` finds what a group has used; on version 1 a controller of its own, `cpuacct`, counts it."""
+COUNT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
+    (1, "cpu"): ("cpu.stat",),
+    (2, "cpu"): ("cpu.stat",),
+    (1, "memory"): ("memory.failcnt", "memory.oom_control"),
+    (2, "memory"): ("memory.events",),
+}
+"""What `counted` reads."""
+
 LIMIT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
     (1, "cpu"): ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
     (2, "cpu"): ("cpu.max",),
@@ -48,7 +58,7 @@ class Place:
     folder: str
 
 
-def place(controller: Controller, cgroup: str, mountinfo: str) -> Place:
+def place(controller: Controller | Literal["cpuacct"], cgroup: str, mountinfo: str) -> Place:
     """From /proc/PID/cgroup and /proc/PID/mountinfo. LookupError when the controller's hierarchy is not mounted here."""
     paths = {name: path for _, names, path in map(_cgroup_line, cgroup.splitlines()) for name in names.split(",")}
     version = 1 if controller in paths else 2
@@ -159,6 +169,19 @@ def counted(version: int, controller: Controller, read: Callable[[str], str]) ->
         return {"memory_limit_hits": events.get("max", 0), "oom_kills": events.get("oom_kill", 0)}
     kills = _pairs(read("memory.oom_control")).get("oom_kill", 0)
     return {"memory_limit_hits": max(int(read("memory.failcnt") or 0), kills), "oom_kills": kills}
+
+
+def used_s(version: int, text: str) -> float:
+    """CPU seconds of a group so far, from its file in `USAGE_FILES`. ValueError when it does not say.
+
+    >>> used_s(1, "250000000"), used_s(2, "usage_usec 1500000")
+    (0.25, 1.5)
+    """
+    if version == 1:
+        return int(text) * 1e-9
+    if "usage_usec" not in (stat := _pairs(text)):
+        raise ValueError("cpu.stat has no usage_usec")
+    return stat["usage_usec"] * 1e-6
 
 
 def _pairs(text: str) -> dict[str, int]:

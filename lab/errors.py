@@ -39,6 +39,13 @@ class MeasuringError(LabError):
     exit_status = 1
 
 
+class LostError(MeasuringError):
+    """What the run goes on with is gone (the cluster, the generator's pod, the right to measure there): it stops here.
+
+    Unlike any other fault it says nothing about the variant, so nothing is recorded, and `--resume` measures it.
+    """
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A remedy that names the nearest known name, or lists them all when none is near.
 

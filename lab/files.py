@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -137,3 +137,10 @@ def sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Files of a generator, by name, into its scratch folder. StoreError when there is no room for them."""
+    with writing(folder, "TMPDIR"):
+        for name, text in texts.items():
+            (folder / name).write_text(text)

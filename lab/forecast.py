@@ -18,7 +18,6 @@ from lab.store import RunStore
 from lab.summary import summarise_run
 from lab.units import metric_name
 
-BRING_UP_S = 2.0
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = roundtrip.TAKES_S
 PRIOR_CV = {"rate": 0.055, "cpu_per_request": 0.03}
@@ -43,11 +42,12 @@ class Past:
     spreads: Mapping[str, float]
 
 
-def forecast(record: RunRecord) -> Forecast:
-    """For a run that is about to start (or go on). The resolved effect is found with 90 % probability (`stats.resolvable`)."""
+def forecast(record: RunRecord, bring_up_s: float) -> Forecast:
+    """For a run that is about to start (or go on). `bring_up_s`: the target's own guess, where no run was. The resolved effect is found with 90 % probability (`stats.resolvable`)."""
     planned = record.plan()
     past = _past(record)
-    bring_up_s = past.bring_up_s if past and past.bring_up_s is not None else BRING_UP_S
+    if past and past.bring_up_s is not None:
+        bring_up_s = past.bring_up_s
     duration_s = planned.measuring_s + planned.bring_ups * bring_up_s + len(planned.slots) * SAMPLE_OVERHEAD_S
     duration_s += ROUNDTRIP_S * any(arm.role == "reference" for arm in planned.arms)
     if planned.blocks < stats.MIN_BLOCKS:

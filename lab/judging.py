@@ -85,7 +85,7 @@ def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Po
     if metric != "rate" and errors and max(own.failed, base.failed) >= mixing:
         return Ruling(ERRORS_MIX)
     if metric == "cpu_per_request":
-        same = own.cpu_of == base.cpu_of
+        same = None in (own.cpu_of, base.cpu_of) or own.cpu_of == base.cpu_of
         return Ruling("" if same else "CPU per request of a proxy is not comparable with a backend's")
     percentile = metric != "rate"
     if percentile and point.rate_rps is None and any(other.rate_rps is not None for other in points):

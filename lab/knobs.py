@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lab import annotated, sweeps
+from lab import annotated, openshift, sweeps
 from lab.errors import UsageError, did_you_mean
 
 MANIFESTS = Path(__file__).resolve().parents[1] / "manifests"
@@ -37,7 +37,8 @@ class Check(BaseModel):
 
     kind        what is compared with `value`
     nginx       a directive's arguments in the parsed `nginx -T` (`name`; `context` such as `http/server` if it stands in several;
-                after a space the argument that is meant, by place or key: `access_log 1`, `access_log buffer`)
+                after a space the argument that is meant, by place or key: `access_log 1`, `access_log buffer`;
+                `among`: of several such directives with other arguments one is enough, as a controller has some of its own)
     sysctl      /proc/sys in the pod's network namespace (`name`)
     backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
     limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
@@ -59,7 +60,7 @@ class Check(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
     KEYS: ClassVar[dict[str, tuple[set[str], set[str]]]] = {
-        "nginx": ({"name"}, {"context"}),
+        "nginx": ({"name"}, {"context", "among"}),
         "sysctl": ({"name"}, set()),
         "backlog": ({"port"}, set()),
         "limit": ({"name", "process"}, set()),
@@ -89,11 +90,12 @@ class Check(BaseModel):
     context: str | None = None
     port: int | None = Field(default=None, ge=1, le=65535)
     process: str | None = None
+    among: bool | None = None
 
     @model_validator(mode="after")
     def _keys_of_kind(self) -> Self:
         needed, possible = self.KEYS[self.kind]
-        given = {key for key in ("name", "context", "port", "process") if getattr(self, key) is not None}
+        given = {key for key in ("name", "context", "port", "process", "among") if getattr(self, key) is not None}
         if missing := sorted(needed - given):
             raise ValueError(f"readback: a check of kind '{self.kind}' needs {' and '.join(missing)}")
         if extra := sorted(given - needed - possible):
@@ -132,6 +134,11 @@ class Knob(BaseModel):
     readback: tuple[Check, ...] = Field(
         min_length=1, description="how to see that it took: YAML text, a list of checks"
     )
+    openshift: tuple[dict[str, Any], ...] = Field(
+        default=(),
+        description="what sets the same on OpenShift: the patches in its openshift.yaml",
+        json_schema_extra=annotated.NOT_AN_ANNOTATION,
+    )
 
 
 def knob_names(manifests: Path = MANIFESTS) -> list[str]:
@@ -150,6 +157,7 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     values["readback"] = _listed("readback", values["readback"], where)
     if "parameters" in values:
         values["parameters"] = _listed("parameters", values["parameters"], where)
+    values["openshift"] = openshift.read(folder, where)
     knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
     if knob.sweep not in sweeps.sweep_names():
         raise UsageError(

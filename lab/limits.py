@@ -8,6 +8,9 @@ proxy       its CPUs were full (95 %) and the generator's were not: a ceiling of
 waiting     neither's were: the generator's below the 80 % that it may use at a given rate, the proxy's not full. What
             they waited for was: a disk, a full queue, a retransmission, more connections
 generator   else: its own CPU time is part of every result
+
+Where roles are not pinned to CPUs (a cluster), a role's CPUs are its node's, whoever fills them. So of a node that proxy
+and generator share both are equally full: a full one is no ceiling of the proxy's, because the generator had nothing to spare.
 """
 
 from __future__ import annotations
@@ -29,9 +32,12 @@ Limit = Literal["proxy", "generator", "link", "limit", "errors", "waiting"]
 
 
 def limited_by(
-    point: Point, result: Result, counters: Mapping[str, int], proxy_core: float | None, generator_core: float
+    point: Point, result: Result, counters: Mapping[str, int], proxy_core: float | None, generator_core: float | None
 ) -> Limit | None:
-    """None at a given rate, and where there is no proxy and nothing else was the limit."""
+    """None at a given rate, and where there is no proxy and nothing else was the limit.
+
+    A generator that was not seen (None) may have been the limit, so nothing is called the proxy's.
+    """
     if point.rate_rps is not None:
         return None
     if _throttled(counters):
@@ -42,6 +48,8 @@ def limited_by(
         return "errors"
     if proxy_core is None:
         return None
+    if generator_core is None:
+        return "generator"
     if proxy_core >= FULL:
         return "proxy" if generator_core < FULL else "generator"
     return "waiting" if generator_core < BUSY else "generator"

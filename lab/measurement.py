@@ -5,7 +5,6 @@ Refuses to decide what happens next: measuring again, storing and ordering belon
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,13 +22,21 @@ from lab.plan import Slot
 from lab.process import GRACE_S, Ended, run_generator, scratch
 from lab.readback import Reading
 from lab.records import now
-from lab.sampler import RESIDUAL_NOISE, Observation, Sampler
+from lab.sampler import RESIDUAL_NOISE, Observation
 from lab.samples import Reason, Sample, Usage
 from lab.sweeps import Point
-from lab.targets.base import Endpoint, Role, System, Target
+from lab.targets.base import Endpoint, System, Target
 
 NO_TLS = "no TLS on the way: there is no session to resume"
+MANY = (
+    "many generators at once: their own CPU is not seen; saturated ones show as dropped requests or a rate not achieved"
+)
+OTHERS_HIDDEN = "what else ran there could not be seen, and is not judged"
 NOT_COUNTED = "no TLS ends at the proxy here: whether sessions were resumed was not counted"
+
+
+Running = tuple[dict[str, int], set[int], set[int]]
+"""Restarts by container, processes of the proxy, processes of the backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +88,24 @@ class Measuring:
         running = self._running()
         with scratch() as folder, self._shaped(point.link_mbit):
             if point.warmup_s:
-                warm_up = replace(load, duration_s=max(1.0, point.warmup_s), requests=None)
+                warm_up = replace(load, duration_s=max(1.0, point.warmup_s), requests=None, generators=1)
                 run_generator(self.system, generator, self.chosen.path, warm_up, folder)
-            with Sampler(self._pids, self.system.counters) as sampler:
+            with self.system.watch() as watch:
                 ended = run_generator(self.system, generator, self.chosen.path, load, folder)
-        seen = sampler.observation()
-        own_cpu_s = self._own_cpu_s(seen, ended.cpu_s)
+        seen = watch.observation()
+        if seen.generator_cpu_s is not None and ended.cpu_s is not None:
+            ended = replace(ended, cpu_s=seen.generator_cpu_s)
+        own_cpu_s = self._own_cpu_s(seen, ended.cpu_s or 0.0)
         seen = with_unexplained(seen, own_cpu_s)
 
         result, found = _parsed(generator, load, ended)
-        if self._running() != running:
-            found.append((Reason.PROXY_DIED, self.system.log_tail() or "a process ended during the sample"))
+        if changed := _changes(running, self._running()):
+            found.append((Reason.PROXY_DIED, "\n".join(filter(None, (changed, self.system.log_tail())))))
         cores = self._cores(seen, own_cpu_s, result)
-        limit, notes = None, blank.notes
+        if ended.cpu_s is None:
+            cores["generator"] = None
+        unseen = [MANY] * (ended.cpu_s is None) + [OTHERS_HIDDEN] * (seen.others is None)
+        limit, notes = None, (*blank.notes, *unseen)
         if result is not None:
             core = cores["generator"] or 0.0
             calibration_s = generator.calibration_s(load)
@@ -104,7 +116,8 @@ class Measuring:
                 found += validity.resumption(point, seen.counters)
             elif point.resumption is not None:
                 said.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
-            limit = limited_by(point, result, seen.counters, cores["proxy"], core)
+            seen_core = core if ended.cpu_s is not None else None
+            limit = limited_by(point, result, seen.counters, cores["proxy"], seen_core)
             notes = (*notes, *result.notes, *said)
         sample = blank.model_copy(
             update={
@@ -133,11 +146,7 @@ class Measuring:
         finally:
             self.system.shape(None)
 
-    def _pids(self) -> Mapping[str, list[int]]:
-        roles: tuple[Role, ...] = ("proxy", "backend", "generator")
-        return {"lab": [os.getpid()]} | {role: self.system.processes(role) for role in roles}
-
-    def _running(self) -> tuple[dict[str, int], set[int], set[int]]:
+    def _running(self) -> Running:
         """What must be the same before and after: restarts, and every process of proxy and backend (a master respawns its workers)."""
         return (
             dict(self.system.restarts()),
@@ -160,8 +169,13 @@ class Measuring:
         """How busy a role's CPUs were while the generator ran: the proxy's least busy one, the generator's busiest.
 
         Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
+        Where roles are not pinned, a role's CPUs are its node's, and a generator is no less busy than its busiest thread.
         """
         span_s = min(seen.elapsed_s, result.duration_s) if result and result.duration_s else seen.elapsed_s
+        if seen.cores is not None:
+            shares = {role: min(1.0, share * seen.elapsed_s / span_s) for role, share in seen.cores.items()}
+            least = [share for share in (shares.get("generator"), seen.busiest_thread) if share is not None]
+            return {"proxy": shares.get("proxy"), "generator": max(least, default=None)}
         busy = {
             cpu: min(1.0, max(share * seen.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s)
             for cpu, share in seen.busy.items()
@@ -171,6 +185,17 @@ class Measuring:
         proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
         generator = [busy[cpu] for cpu in cpus.get("generator", ()) if cpu in busy]
         return {"proxy": min(proxy, default=None), "generator": max(generator, default=None)}
+
+
+def _changes(before: Running, after: Running) -> str:
+    """In words, of restarts (containers that are gone too) and of the processes of proxy and backend; empty = none."""
+    restarts, now = before[0], after[0]
+    said = [f"{name} restarted" for name, count in now.items() if count != restarts.get(name, count)]
+    said += [f"{name} is gone" for name in restarts if name not in now]
+    for role, was, are in (("proxy", before[1], after[1]), ("backend", before[2], after[2])):
+        if was != are:
+            said.append(f"processes of the {role}: {len(was - are)} of {len(was)} ended, {len(are - was)} began")
+    return "; ".join(said)
 
 
 def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
@@ -198,6 +223,7 @@ def load_of(point: Point, endpoint: Endpoint) -> Load:
         sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
         gzip=point.accept_encoding == "gzip",
         resumption=point.resumption,
+        generators=point.generators,
     )
 
 
@@ -305,13 +331,15 @@ def reported(result: Result | None) -> dict[str, Any]:
 
 def _observed(seen: Observation, ended: Ended) -> dict[str, Any]:
     most = seen.usage.get("generator")  # several at once, where it has one for every host
-    generator = Usage(
-        cpu_s=ended.cpu_s,
-        rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
-        processes=most.processes if most else 1,
-    )
+    usage = {role: used for role, used in seen.usage.items() if role != "generator"}
+    if ended.cpu_s is not None:
+        usage["generator"] = Usage(
+            cpu_s=ended.cpu_s,
+            rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
+            processes=most.processes if most else 1,
+        )
     return {
-        "usage": {**seen.usage, "generator": generator},
+        "usage": usage,
         "busy": {str(cpu): share for cpu, share in seen.busy.items()},
         "steal": seen.steal,
         "others": seen.others,

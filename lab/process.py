@@ -37,7 +37,8 @@ class Ended:
     stdout: str
     stderr: str
     exit_status: int
-    cpu_s: float
+    cpu_s: float | None
+    """None where it was not to be seen (many generators at once)."""
     rss_bytes: int
     hung: bool
 
@@ -61,16 +62,17 @@ def run_generator(system: System, generator: Generator, path: str, load: Load, s
     `path` takes the place of its name. One that cannot be started, crashes, hangs or says too much is an `Ended` like
     any other; only the lab's own faults are raised.
     """
+    if load.generators > 1:
+        ran = system.generate(load, generator.files(load))
+        return Ended(ran.stdout, ran.stderr, ran.exit_status, None, 0, ran.hung)
     with ExitStack() as opened:
         with writing(scratch, "TMPDIR"):
-            for name, text in generator.files(load).items():
-                (scratch / name).write_text(text)
             stdout = opened.enter_context(open(scratch / "stdout", "w+b"))
             stderr = opened.enter_context(open(scratch / "stderr", "w+b"))
         deadline = time.monotonic() + load.duration_s + GRACE_S
         try:
             with own_faults(path):
-                process = system.popen(command(generator, path, load), scratch, stdout, stderr)
+                process = system.popen(command(generator, path, load), scratch, stdout, stderr, generator.files(load))
         except OSError as error:
             return Ended("", f"{path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
         try:

@@ -14,10 +14,8 @@ Refuses to end a run: what cannot be measured is recorded as that, with the reas
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import time
-from urllib.parse import urlsplit
 
 from lab.process import scratch
 from lab.records import RoundTrip
@@ -37,10 +35,8 @@ _COLOUR = re.compile(r"\x1b?\[[0-9;]*m")
 
 def measure(system: System) -> RoundTrip:
     """Start a server in the backend's pod, play ping-pong with it from the client's place, parse. Takes 3.5 s."""
-    if shutil.which(TOOL) is None:
-        return RoundTrip(reason=f"{TOOL} is not on this machine: apt-get install {TOOL}")
     try:
-        address = urlsplit(system.backend_endpoint().base_url).hostname or ""
+        address = system.pod_address("backend")
         server = system.spawn("backend", [TOOL, "server", "--tcp", "-p", str(PORT)])
         try:
             output = _play(system, address)

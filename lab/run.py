@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Protocol
 
-from lab.errors import LabError
+from lab.errors import LabError, LostError
 from lab.files import StoreError
 from lab.histogram import Histogram
 from lab.measurement import Chosen, Measurement, Measuring, blank_sample, not_measured
@@ -74,14 +74,15 @@ class Bench:
                 readings = read_back(system, variant.readback)
                 found = [reading.as_json() for reading in readings]
                 self.store.write_readback(first.block, first.arm.name, generation, found)
+                self.store.write_deployed(first.block, first.arm.name, generation, system.deployed())
                 self.observer.brought_up(first, took_s, readings)
                 if first.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
                     self.store.write_roundtrip(self.roundtrip(system))
                 for slot in slots:
                     chosen = self.chosen[slot.point.name]
                     self._until_settled(Measuring(self.target, system, slot, chosen, generation, took_s, readings))
-        except StoreError:
-            raise  # what cannot be recorded must not be measured
+        except (StoreError, LostError):
+            raise  # what cannot be recorded must not be measured; what has gone will not come up for the next arm either
         except LabError as error:
             self.observer.failed(first, error)
             for slot in slots:

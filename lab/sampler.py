@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -69,7 +69,10 @@ class CpuTimes:
 class Observation:
     """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible).
 
-    `busy` counts every clock tick that found the CPU at work, for whomever.
+    `busy` counts every clock tick that found the CPU at work, for whomever. On a cluster, where the generator's process is
+    none of this machine's and no role has CPUs of its own, `generator_cpu_s` is what the generator used, `cores` how full
+    the CPUs were that the proxy and the generator could use (fractions, over the whole time, whoever filled them), and
+    `busiest_thread` the share of one CPU that the generator's busiest thread had while it ran.
     """
 
     elapsed_s: float
@@ -80,6 +83,9 @@ class Observation:
     others: float | None
     counters: Mapping[str, int]
     clock_step_s: float
+    generator_cpu_s: float | None = None
+    cores: Mapping[str, float] | None = None
+    busiest_thread: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +172,7 @@ class Sampler:
                 rss_bytes=sum(self._peak_bytes[key] for key in mine),
                 processes=len(mine),
             )
-        spans = {
-            cpu: CpuTimes(
-                now.busy_s - was.busy_s,
-                now.steal_s - was.steal_s,
-                now.total_s - was.total_s,
-            )
-            for cpu, now in end.cpus.items()
-            if (was := start.cpus.get(cpu))
-        }
+        cpus = spans(start.cpus, end.cpus)
         others = None
         if start.others_s is not None and end.others_s is not None:
             others = max(0.0, end.others_s - start.others_s) / elapsed_s
@@ -182,8 +180,8 @@ class Sampler:
             elapsed_s=elapsed_s,
             usage=usage,
             rows=pl.DataFrame(self._rows, schema=USAGE_SCHEMA, orient="row"),
-            busy={cpu: span.busy_s / span.total_s if span.total_s else 0.0 for cpu, span in spans.items()},
-            steal=sum(span.steal_s for span in spans.values()) / (sum(span.total_s for span in spans.values()) or 1.0),
+            busy={cpu: span.busy_s / span.total_s if span.total_s else 0.0 for cpu, span in cpus.items()},
+            steal=sum(span.steal_s for span in cpus.values()) / (sum(span.total_s for span in cpus.values()) or 1.0),
             others=others,
             counters={name: value - start.counters.get(name, value) for name, value in end.counters.items()},
             clock_step_s=end.wall_s - start.wall_s - elapsed_s,
@@ -214,24 +212,30 @@ def _times(folder: str, tasks: Sequence[str]) -> ProcessTimes | None:
     """Of a process or a thread; `tasks` are the folders of the threads whose scheduled time counts."""
     try:
         with open(f"{folder}/stat", "rb") as handle:
-            title, fields = _parse_stat(handle.read())
-        user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
-        return ProcessTimes(
-            title=title,
-            threads=int(fields[17]),
-            user_s=user_s,
-            system_s=system_s,
-            cpu_s=_scheduled_s(tasks) or user_s + system_s,
-            minflt=int(fields[7]),
-            majflt=int(fields[9]),
-            vsz_bytes=int(fields[20]),
-            rss_bytes=int(fields[21]) * PAGE_BYTES,
-        )
+            stat = handle.read()
+        return parse_times(stat, _scheduled_s(tasks))
     except (OSError, IndexError, ValueError):
         return None  # it ended while we looked
 
 
-def _parse_stat(text: bytes) -> tuple[str, list[bytes]]:
+def parse_times(stat: bytes, scheduled_s: float = 0.0, page_bytes: int = PAGE_BYTES) -> ProcessTimes:
+    """A /proc/PID/stat; `scheduled_s` is what the scheduler counted, 0 = unknown. ValueError or IndexError for anything else."""
+    title, fields = parse_stat(stat)
+    user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
+    return ProcessTimes(
+        title=title,
+        threads=int(fields[17]),
+        user_s=user_s,
+        system_s=system_s,
+        cpu_s=scheduled_s or user_s + system_s,
+        minflt=int(fields[7]),
+        majflt=int(fields[9]),
+        vsz_bytes=int(fields[20]),
+        rss_bytes=int(fields[21]) * page_bytes,
+    )
+
+
+def parse_stat(text: bytes) -> tuple[str, list[bytes]]:
     """(command name, fields from `state` on): the name may hold spaces and parentheses."""
     name, _, rest = text.partition(b"(")[2].rpartition(b")")
     return name.decode("utf-8", "replace"), rest.split()
@@ -250,16 +254,30 @@ def _scheduled_s(tasks: Sequence[str]) -> float:
 
 
 def cpu_times() -> Mapping[int, CpuTimes]:
-    """Per CPU, from /proc/stat: busy (all but idle, iowait and steal), steal, all."""
-    found = {}
+    """Of this machine."""
     with open("/proc/stat") as handle:
-        for line in handle:
-            name, *values = line.split()
-            if name.startswith("cpu") and name != "cpu":
-                user, nice, system, idle, iowait, irq, softirq, steal = (int(value) * TICK_S for value in values[:8])
-                busy = user + nice + system + irq + softirq
-                found[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal)
+        return parse_cpus(handle)
+
+
+def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
+    """Per CPU, from the lines of /proc/stat: busy (all but idle, iowait and steal), steal, all."""
+    found: dict[int, CpuTimes] = {}
+    for line in stat:
+        name, *values = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            user, nice, system, idle, iowait, irq, softirq, steal = (int(value) * TICK_S for value in values[:8])
+            busy = user + nice + system + irq + softirq
+            found[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal)
     return found
+
+
+def spans(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
+    """What each CPU did between two looks at it."""
+    return {
+        cpu: CpuTimes(now.busy_s - was.busy_s, now.steal_s - was.steal_s, now.total_s - was.total_s)
+        for cpu, now in end.items()
+        if (was := start.get(cpu))
+    }
 
 
 def other_processes_s() -> float | None:
@@ -273,7 +291,7 @@ def other_processes_s() -> float | None:
     for pid in _pids(proc):
         try:
             with open(f"{proc}/{pid}/stat", "rb") as stat:
-                _, fields = _parse_stat(stat.read())
+                _, fields = parse_stat(stat.read())
         except OSError:
             continue
         parents[pid] = int(fields[1])
@@ -312,14 +330,18 @@ def _one_per_network(pids: Sequence[int]) -> list[int]:
 
 def network_counters(pid: int | str) -> Mapping[str, int]:
     """TCP and connection-tracking counters of the network namespace that a process (or `thread-self`) lives in."""
-    found = {}
-    for name in ("netstat", "snmp"):
-        lines = _lines(f"/proc/{pid}/net/{name}")
+    return parse_network(*(_lines(f"/proc/{pid}/net/{name}") for name in ("netstat", "snmp", "stat/nf_conntrack")))
+
+
+def parse_network(netstat: Sequence[str], snmp: Sequence[str], conntrack: Sequence[str]) -> Mapping[str, int]:
+    """The same from the lines of /proc/net/netstat, snmp and stat/nf_conntrack; what is not there is left out."""
+    found: dict[str, int] = {}
+    for lines in (netstat, snmp):
         for head, values in zip(lines[::2], lines[1::2], strict=False):
             group, *names = head.split()
             counts = dict(zip(names, values.split()[1:], strict=False))
             found |= {key: int(counts[key]) for table, key in COUNTED if table == group.rstrip(":") and key in counts}
-    head, *rows = _lines(f"/proc/{pid}/net/stat/nf_conntrack") or [""]
+    head, *rows = conntrack or [""]
     columns = head.split()
     for name in {"drop", "early_drop"} & set(columns):
         found[f"conntrack_{name}"] = sum(int(row.split()[columns.index(name)], 16) for row in rows)

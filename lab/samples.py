@@ -105,9 +105,17 @@ class Sample(BaseModel):
     size_bytes: int | None = None
     histogram: Literal["exact", "quantiles"] | None = None
     usage: dict[str, Usage] = Field(default_factory=dict, description="by role: proxy, backend, generator, lab")
-    busy: dict[str, float] = Field(default_factory=dict, description="CPU number → busy fraction over the sample")
-    generator_core: float | None = Field(default=None, description="busiest CPU of the generator: busy fraction")
-    proxy_core: float | None = Field(default=None, description="least busy CPU of the proxy: busy fraction")
+    busy: dict[str, float] = Field(
+        default_factory=dict,
+        description="CPU number (of a cluster's second machine from 10000 on, …) → busy fraction over the sample",
+    )
+    generator_core: float | None = Field(
+        default=None,
+        description="busiest CPU of the generator: busy fraction; not pinned: its fullest node or its busiest thread",
+    )
+    proxy_core: float | None = Field(
+        default=None, description="least busy CPU of the proxy: busy fraction; not pinned: its least full node"
+    )
     steal: float | None = Field(default=None, description="fraction of all CPU time taken by the hypervisor")
     others: float | None = Field(
         default=None,

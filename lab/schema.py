@@ -37,6 +37,7 @@ def schemas() -> dict[str, Any]:
         "roundtrip": RoundTrip.model_json_schema(),
         "reasons": _reasons(),
         "readback": _readback(),
+        "deployed": _deployed(),
         "result": _result(),
         "histogram": {
             "title": "Columns of hist.parquet",
@@ -70,9 +71,25 @@ def _readback() -> dict[str, Any]:
         "ok": FLAG,
         "detail": TEXT | {"description": "why it is not ok, in words"},
     }
-    reading = _object(keys | found, optional=("name", "context", "port", "process"))
+    reading = _object(keys | found, optional=("name", "context", "port", "process", "among"))
     title = "readback/bBB-ARM.json: what was found after one bring-up, one entry per check"
     return {**DIALECT, "title": title, "type": "array", "items": reading | {"description": check["description"]}}
+
+
+def _deployed() -> dict[str, Any]:
+    """As `lab.cluster.facts.pods_record` makes it."""
+    image = _object({"image": TEXT | {"description": "as asked for"}, "image_id": _or_null(TEXT)})
+    pod = {
+        "role": _or_null(TEXT),
+        "name": TEXT,
+        "node": _or_null(TEXT),
+        "ready": FLAG,
+        "restarts": COUNT,
+        "qos": _or_null(TEXT),
+        "images": {"type": "object", "additionalProperties": image, "description": "by container"},
+    }
+    title = "deployed/bBB-ARM.json: the pods that came up, one entry per pod; only of clusters"
+    return {**DIALECT, "title": title, "type": "array", "items": _object(pod)}
 
 
 def _result() -> dict[str, Any]:

@@ -3,6 +3,7 @@
     data/runs/<run>/run.json            schema version, plan, seed, facts, versions, digests, git commit
                     manifests/<variant>.yaml
                     readback/b01-<arm>.json
+                    deployed/b01-<arm>.json  the pods, on a cluster
                     roundtrip.json           of the bare network
                     samples/<id>/sample.json raw.zst hist.parquet usage.parquet
 
@@ -224,11 +225,22 @@ class RunStore:
         readings: Sequence[Mapping[str, Any]],
     ) -> None:
         """What was read back after a bring-up. A resumed block adds a file, it replaces none."""
+        self._write_brought_up("readback", block, arm, generation, readings)
+
+    def write_deployed(self, block: int, arm: str, generation: int, pods: Sequence[Mapping[str, Any]]) -> None:
+        """What came up, where there are pods to speak of (a cluster)."""
+        if pods:
+            self._write_brought_up("deployed", block, arm, generation, pods)
+
+    def _write_brought_up(
+        self, kind: str, block: int, arm: str, generation: int, found: Sequence[Mapping[str, Any]]
+    ) -> None:
         stem = f"b{block:02d}-{arm}" + (f"-g{generation}" if generation else "")
         names = (f"{stem}{suffix}.json" for suffix in ("", *(f".{n}" for n in range(2, 1000))))
         with writing(self.folder):
-            path = next(path for name in names if not (path := self.folder / "readback" / name).exists())
-            replace(path, json.dumps(list(readings), indent=1).encode())
+            (self.folder / kind).mkdir(exist_ok=True)
+            path = next(path for name in names if not (path := self.folder / kind / name).exists())
+            replace(path, json.dumps(list(found), indent=1).encode())
 
     def write_roundtrip(self, found: RoundTrip) -> None:
         """The bare network's round trip, measured once per run."""

@@ -42,6 +42,7 @@ ROUTES = "how many routes (hosts) the load is spread over; `all` = as many as th
 RESUMPTION = "whether new TLS connections must resume a session (true), must not (false); null = recorded only"
 ENCODING = "what the client accepts: `gzip` lets the proxy compress"
 LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
+GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster with k6-operator"
 SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 
 
@@ -65,6 +66,7 @@ class Point(BaseModel):
     resumption: bool | None = Field(default=None, description=RESUMPTION)
     accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
     link_mbit: float | None = Field(default=None, description=LINK)
+    generators: int = Field(default=1, description=GENERATORS)
     subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
 
 
@@ -96,6 +98,7 @@ class PointSpec(BaseModel):
     resumption: bool | None = Field(default=None, description=RESUMPTION)
     accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
     link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description=LINK)
+    generators: int = Field(default=1, ge=1, le=100, description=GENERATORS)
     subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
 
     @property
@@ -111,6 +114,8 @@ class PointSpec(BaseModel):
             return "requests: so is requests_per_connection given: keep one"
         if self.resumption is not None and self.tls == "none":
             return 'resumption: there is no TLS to resume: leave it out, or leave out tls = "none"'
+        if self.generators > 1 and self.generator != "k6":
+            return f"generators: only k6 is run as several at once, not {self.generator}"
         if len(set(self.subject)) < len(self.subject):
             return f"subject: {self.subject[0]!r} stands there twice"
         return None

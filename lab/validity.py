@@ -45,7 +45,7 @@ def faults(
     return [
         *_reported(point, result, calibration_s),
         *_sizes(point, result, body_bytes, chunked),
-        *_rate(point, result, generator_core),
+        *_rate(point, result, generator_core, pinned=seen.cores is None),
         *_seen(point, seen),
     ]
 
@@ -86,7 +86,7 @@ def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool) -> Iter
         yield Reason.WRONG_SIZE, f"{mean:.0f} bytes per response, the page has {body_bytes}"
 
 
-def _rate(point: Point, result: Result, generator_core: float) -> Iterator[Fault]:
+def _rate(point: Point, result: Result, generator_core: float, pinned: bool) -> Iterator[Fault]:
     if point.rate_rps is None:
         return
     tried = unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
@@ -95,7 +95,8 @@ def _rate(point: Point, result: Result, generator_core: float) -> Iterator[Fault
         share = tried_rps / point.rate_rps
         yield Reason.RATE_NOT_ACHIEVED, f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})"
     if generator_core >= BUSY:
-        yield Reason.GENERATOR_SATURATED, f"its CPU was {generator_core:.0%} busy"
+        whose = "its CPU was" if pinned else "its node's CPUs or its busiest thread were"
+        yield Reason.GENERATOR_SATURATED, f"{whose} {generator_core:.0%} busy"
 
 
 def _seen(point: Point, seen: Observation) -> Iterator[Fault]:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from lab.commands import Adder
 from lab.commands.arguments import add_measuring, known_target, rebuilt
-from lab.commands.measuring import done_samples, measure, print_plan, say, settle
+from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, settle
 from lab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
         )
     if not options.resume and not options.subject:
         raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
-    target = known_target(AblationStore.open(options.resume).record.target if options.resume else options.target)
+    named = AblationStore.open(options.resume).record.target if options.resume else options.target
+    target = known_target(named, options.context)
     subject = _subject(options) if options.subject else ()
     flags = ("variant", "plan", "json")
     arguments = rebuilt(options, ("target", "blocks", "seed", "resume"), flags, [options.subject] if subject else [])
@@ -194,14 +195,13 @@ def _prepare(store: AblationStore, target: Target) -> list[Ready]:
     """Every run checked before the first begins. NothingMeasurableError if none of them has anything to measure."""
     from lab import bench
     from lab.store import run_names
-    from lab.targets import targets
 
     record, begun = store.record, set(run_names())
     ready: list[Ready] = []
     missing: list[NotMeasured] = []
     for each in record.runs:
         if each.run is not None and each.run in begun:
-            prepared, run = bench.resume(each.run, None, targets())
+            prepared, run = bench.resume(each.run, target)
             ready.append(Ready(each, prepared, run))
             continue
         request = bench.Request(
@@ -257,7 +257,7 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> 
 def _measure(
     options: argparse.Namespace, talk: Console, target: Target, store: AblationStore, ready: Sequence[Ready]
 ) -> int:
-    resume = f"just ablate --resume {store.record.id}"
+    resume = resume_command(options, "ablate", store.record.id)
     for number, each in enumerate(ready, 1):
         if each.prepared is None:
             continue

@@ -15,9 +15,17 @@ BLOCKS_MOST = 1000
 TARGET = "where it runs (default: local)"
 
 
-def add_measuring(verb: argparse.ArgumentParser) -> None:
-    """`--target --blocks --seed --plan --json`: what every verb takes that measures a run."""
+def add_target(verb: argparse.ArgumentParser) -> None:
+    """`--target --context`: where it runs."""
     verb.add_argument("--target", help=TARGET)
+    verb.add_argument(
+        "--context", metavar="NAME", help="of --target remote: the kubeconfig's context, never the current one"
+    )
+
+
+def add_measuring(verb: argparse.ArgumentParser) -> None:
+    """`--target --context --blocks --seed --plan --json`: what every verb takes that measures a run."""
+    add_target(verb)
     verb.add_argument("--blocks", type=number("--blocks", 1, BLOCKS_MOST), help="how often each is measured")
     verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="of the shuffled order")
     verb.add_argument("--plan", action="store_true", help="print the plan and stop")
@@ -53,10 +61,10 @@ def number(place: str, least: int, most: int) -> Callable[[str], int]:
     return convert
 
 
-def known_target(name: str | None) -> Target:
-    """The target of that name, the default one for None."""
-    from lab.targets import DEFAULT, targets
+def known_target(name: str | None, context: str | None) -> Target:
+    """The target of that name at that context, the default one for None."""
+    from lab.targets import DEFAULT, chosen, targets
 
     if name is not None and name not in targets():
         raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, targets()))
-    return targets()[name or DEFAULT]
+    return chosen(name or DEFAULT, context)

@@ -12,11 +12,12 @@ from rich.console import Console
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import add_measuring, known_target, rebuilt
-from lab.commands.measuring import done_samples, measure, print_plan, print_result, settle
+from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, settle
 from lab.errors import UsageError
 
 if TYPE_CHECKING:
     from lab.ablation import Owned
+    from lab.targets.base import Target
 
 
 def add(adder: Adder) -> None:
@@ -40,11 +41,10 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
             "no variant named",
             "`just list` shows them; try `just bench baseline`",
         )
-    known_target(options.target)
-    target = known_target(_target_of(options))
+    target = known_target(_target_of(options), options.context)
     arguments = rebuilt(options, ("target", "sweep", "blocks", "seed", "resume"), ("json", "plan"), options.variants)
     inside = target.enter(["bench", *arguments])
-    return _bench_here(options, talk, arguments) if inside is None else inside
+    return _bench_here(options, talk, target, arguments) if inside is None else inside
 
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
@@ -54,7 +54,7 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     if options.variants or options.sweep or options.resume:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
-    target = known_target(options.target)
+    target = known_target(options.target, options.context)
     path = Path(options.configmap)
     configmaps.split(str(path), configmaps.read(path))  # complain before anything starts
     arguments = rebuilt(options, ("target", "blocks", "seed", "configmap"), ("json", "plan"), ())
@@ -97,23 +97,25 @@ def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], lis
 def _target_of(options: argparse.Namespace) -> str | None:
     from lab.store import RunStore
 
-    return RunStore.open(options.resume).record.target if options.resume else options.target
+    if not options.resume:
+        return options.target
+    record = RunStore.open(options.resume).record
+    if options.target not in (None, record.target):
+        raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
+    return record.target
 
 
-def _bench_here(options: argparse.Namespace, talk: Console, arguments: list[str]) -> int:
+def _bench_here(options: argparse.Namespace, talk: Console, target: Target, arguments: list[str]) -> int:
     from lab import bench
-    from lab.targets import targets
 
     settle()
     if options.resume:
-        prepared, run = bench.resume(options.resume, options.target, targets())
-        target = targets()[prepared.record.target]
+        prepared, run = bench.resume(options.resume, target)
     else:
-        target = known_target(options.target)
         request = bench.Request(tuple(options.variants), options.sweep or "quick", options.blocks, options.seed)
         prepared, run = bench.prepare(request, target, ("lab", "bench", *arguments)), None
     print_plan(talk, prepared, done_samples(run))
     if options.plan:
         return 0
-    store = measure(talk, prepared, run, target, f"just bench --resume {prepared.record.id}")
+    store = measure(talk, prepared, run, target, resume_command(options, "bench", prepared.record.id))
     return 1 if store is None else print_result(options, store)

@@ -7,13 +7,13 @@ import argparse
 from rich.console import Console
 
 from lab.commands import Adder
-from lab.commands.arguments import TARGET, known_target
+from lab.commands.arguments import add_target, known_target
 from lab.errors import UsageError
 
 
 def add(adder: Adder) -> None:
     verb = adder("with", _with, "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)")
-    verb.add_argument("--target", default=None, help=TARGET)
+    add_target(verb)
     verb.add_argument("variant", metavar="VARIANT")
     verb.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help="e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'")
 
@@ -25,7 +25,7 @@ def _with(options: argparse.Namespace, talk: Console) -> int:
     if not options.command:
         raise UsageError("with", "no command given", "for example: just with baseline sh -c 'curl -i $LAB_URL/healthz'")
     variant = load_variant(options.variant)
-    target = known_target(options.target)
+    target = known_target(options.target, options.context)
     arguments = ["with", f"--target={target.name}", options.variant, *options.command]
     inside = target.enter(arguments)
     return run_beside(target, variant, options.command) if inside is None else inside

@@ -28,6 +28,12 @@ def settle() -> None:
         del os.environ[name]  # k6, wrk and wrk2 would take them for options of the load
 
 
+def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
+    """What goes on with a run or an ablation, at the same context."""
+    at = f" --context {options.context}" if options.context else ""
+    return f"just {verb} --resume {name}{at}"
+
+
 def done_samples(run: RunStore | None) -> int:
     """How many cells of a run need no further measurement."""
     from lab.run import settled
@@ -81,7 +87,9 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
     references = [arm.name for arm in planned.arms if arm.role == "reference"]
     say(talk, "run", record.id)
-    say(talk, "target", f"{record.target}: {_roles(record.facts)}")
+    roles = _roles(record.facts)
+    unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
+    say(talk, "target", f"{record.target}: {roles}" if roles else "; ".join(unpinned))
     say(talk, "arms", ", ".join(measured) + (f"; once: {', '.join(references)}" if references else ""))
     for missing in record.not_measurable:
         say(talk, "left out", str(missing))

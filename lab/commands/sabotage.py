@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.commands import Adder
-from lab.commands.arguments import TARGET, known_target, rebuilt
+from lab.commands.arguments import add_target, known_target, rebuilt
 
 if TYPE_CHECKING:
     from lab.sabotage import Finding
@@ -26,7 +26,7 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB (default: every overlay)"
     )
-    verb.add_argument("--target", help=TARGET)
+    add_target(verb)
     verb.add_argument("--intact", action="store_true", help="only bring each up as it is and read every knob back")
     verb.add_argument(
         "--json", action="store_true", help="print each finding as a line of JSON, as soon as it is there"
@@ -40,7 +40,7 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
 
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
-    target = known_target(options.target)
+    target = known_target(options.target, options.context)
     inside = target.enter(["sabotage", *rebuilt(options, ["target"], ["intact", "json"], options.variants)])
     if inside is not None:
         return inside

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lab.commands import Adder
 from lab.commands.arguments import add_measuring, known_target, rebuilt
-from lab.commands.measuring import measure, print_plan, print_result, say, settle
+from lab.commands.measuring import measure, print_plan, print_result, resume_command, say, settle
 from lab.errors import UsageError
 
 
@@ -28,7 +28,7 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
     if options.key is None:
         raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")
     study = load_study(options.key)
-    target = known_target(options.target)
+    target = known_target(options.target, options.context)
     arguments = rebuilt(options, ("target", "blocks", "seed"), ("quick", "plan", "json", "markdown"), [options.key])
     inside = target.enter(["study", *arguments])
     if inside is not None:
@@ -49,5 +49,5 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
     say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
     if options.plan:
         return 0
-    store = measure(talk, prepared, None, target, f"just bench --resume {prepared.record.id}")
+    store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     return 1 if store is None else print_result(options, store)

@@ -35,6 +35,7 @@ class Load:
 
     `hosts` are all hosts that requests are spread over evenly, `host` first; names in `url` and `hosts` resolve in the
     client's place. `sni_per_host`: each host needs connections of its own, with its own name in the TLS handshake.
+    `generators`: how many processes make it together, each its part of the connections and the rate.
     `gzip`: accept a compressed response. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
 
@@ -51,6 +52,7 @@ class Load:
     sni_per_host: bool = False
     gzip: bool = False
     resumption: bool | None = None
+    generators: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,8 @@ def common_refusal(load: Load) -> str | None:
         return f"the URL must start with http:// or https://, got {load.url!r}"
     if load.connections < 1 or load.threads < 1:
         return f"needs at least one connection and one thread, got {load.connections} and {load.threads}"
+    if load.generators != 1:
+        return f"only k6 is run as several generators at once, got {load.generators}"
     if not (math.isfinite(load.duration_s) and load.duration_s > 0):
         return f"the duration must be a positive number of seconds, got {load.duration_s:g}"
     if load.rate_rps is not None and not (math.isfinite(load.rate_rps) and load.rate_rps > 0):

@@ -18,6 +18,8 @@ k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, sour
 - every virtual user keeps the host that its number gives it, so hosts share the connections evenly.
 - what it received are bytes of the connection: TLS records are in them (41 more for a kilobyte), and in close mode
   handshakes (1,317 more). TLS sessions are never resumed.
+- several processes (execution segments, as k6-operator gives them) divide virtual users and rate exactly; every one prints
+  a summary of its own part, a line each here, and numbers its virtual users by itself.
 - metrics that never occurred are left out of its summary; the counts must add up to the requests made.
 """
 
@@ -26,10 +28,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, destinations, scheduled_s, unreadable
+from lab.generators._merged import merged
 from lab.histogram import Histogram
 
 SCRIPT = """\
@@ -126,7 +129,7 @@ class K6:
         return found[1] if found else None
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(load)) is not None:
+        if (common := common_refusal(replace(load, generators=1))) is not None:
             return common
         if load.requests is not None:
             return "k6 is run for a time here, not for a number of requests"
@@ -136,6 +139,10 @@ class K6:
             return "k6 never resumes a TLS session: wrk does"
         if load.connections % max(1, len(load.hosts)):
             return f"{load.connections} connections are not a multiple of {len(load.hosts)} hosts"
+        if load.connections % (load.generators * max(1, len(load.hosts))):
+            return f"{load.connections} connections cannot be shared evenly by {load.generators} generators" + (
+                f" with {len(load.hosts)} hosts" if len(load.hosts) > 1 else ""
+            )
         return None
 
     def calibration_s(self, load: Load) -> float:
@@ -166,9 +173,14 @@ class K6:
         return [self.binary, "run", *quiet, "k6.js"]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
-        line = next((line for line in reversed(stdout.splitlines()) if line.startswith('{"lab":1,')), None)
-        if exit_status != 0 or line is None:
-            raise unreadable('the line of the summary that begins {"lab":1,', stdout, stderr, exit_status)
+        lines = [line for line in stdout.splitlines() if line.startswith('{"lab":1,')]
+        if exit_status != 0 or len(lines) < load.generators:
+            expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
+            raise unreadable(f'{expected} that begins {{"lab":1,', stdout, stderr, exit_status)
+        return merged([self._summary(line, stderr, load) for line in lines[-load.generators :]])
+
+    def _summary(self, line: str, stderr: str, load: Load) -> Result:
+        """What one process says: of its own part, where several make a load."""
         try:
             told: dict[str, Any] = json.loads(line)
             made, duration_s = int(told["made"]), float(told["duration_ms"]) * 1e-3

@@ -8,12 +8,10 @@
 
 from __future__ import annotations
 
+from lab.haproxy import SOCKET
 from lab.readback.reading import ABSENT, Reading, UnreadableError, compared, given, run
 from lab.targets.base import System
 from lab.variants import Check
-
-SOCKET = "/var/lib/haproxy/run/haproxy.sock"
-"""Where the router's image has it, on every target."""
 
 
 def _info(system: System, check: Check) -> Reading:

@@ -46,6 +46,8 @@ def _nginx(system: System, check: Check) -> Reading:
         args for where, directive, args in directives(files) if directive == name and check.context in (None, where)
     ]
     found = [_argument(args, part) for args in stated]
+    if check.among and check.value in found:
+        found = [check.value]
     reading = compared(check, joined(found) if found else ABSENT)
     if len(set(found)) > 1 and check.context is None:
         reading = Reading(

@@ -10,6 +10,20 @@ from functools import cache
 from lab.targets.base import Target
 
 DEFAULT = "local"
+_in_use: list[Target] = []
+
+
+def chosen(name: str, context: str | None) -> Target:
+    """The target of that name at that context (None = it has none); `close` is its end."""
+    target = targets()[name].at(context)
+    _in_use.append(target)
+    return target
+
+
+def close() -> None:
+    """Give back what the chosen targets took."""
+    while _in_use:
+        _in_use.pop().close()
 
 
 @cache

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any, Literal, Protocol
 
+from lab.generators import Generator, Installed, Load
+from lab.sampler import Observation
 from lab.sweeps import Point, Tls
 from lab.variants import Variant
 
@@ -42,6 +45,28 @@ class Response:
     tls: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What many generators said, one after the other, and the worst of their exit statuses."""
+
+    stdout: str
+    stderr: str
+    exit_status: int
+    hung: bool
+
+
+class Watch(Protocol):
+    """A context manager around the measuring: looks at the system at both ends and meanwhile."""
+
+    def __enter__(self) -> Watch: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+    def observation(self) -> Observation:
+        """What was seen between both ends; only afterwards."""
+        ...
+
+
 class System(Protocol):
     """One variant, up and answering."""
 
@@ -57,14 +82,33 @@ class System(Protocol):
         """The backend itself, for the canary's truth."""
         ...
 
+    def pod_address(self, role: Role) -> str:
+        """The IP address of the role's first pod itself, which `spawn` starts its helpers in; no Service's."""
+        ...
+
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
         """One request from the client's place, on a connection of its own; `body` as it came. Raises OSError."""
         ...
 
-    def popen(self, argv: Sequence[str], cwd: Path, stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a generator in the client's place, on the generator's CPUs, in a session of its own."""
+    def popen(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a generator in the client's place, on the generator's CPUs, in a session of its own.
+
+        `files`, by name, lie in the folder that it starts in: `cwd`, or, where the client's place is on another machine,
+        a scratch folder there. When the process that this returns is killed, what it stands for ends as well.
+        """
+        ...
+
+    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+        """One load made by `load.generators` at once, each in a place of its own; only where the target let the point pass."""
         ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -73,6 +117,10 @@ class System(Protocol):
 
     def shape(self, link_mbit: float | None) -> None:
         """Shape the client's link in both directions, None = not at all; idempotent. MeasuringError if it does not take."""
+        ...
+
+    def watch(self) -> Watch:
+        """CPU, memory and counters of every role, from now on; `counters` are among them."""
         ...
 
     def counters(self) -> Mapping[str, int]:
@@ -89,7 +137,7 @@ class System(Protocol):
         ...
 
     def processes(self, role: Role) -> list[int]:
-        """Process ids (as this process sees them) that make up a role now, children included."""
+        """What tells the processes apart that make up a role now, children included; on this machine, their ids."""
         ...
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -98,6 +146,10 @@ class System(Protocol):
 
     def restarts(self) -> Mapping[str, int]:
         """Container → times it was restarted since bring-up."""
+        ...
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        """What came up, for the record: per pod its role, node, images with digests, restarts; empty where no pod is."""
         ...
 
     def unapplied(self) -> Sequence[str]:
@@ -111,9 +163,22 @@ class System(Protocol):
 
 class Target(Protocol):
     name: str
+    bring_up_s: float
+    """How long a variant takes to come up here, about: for forecasts, until a run has shown it."""
+
+    def at(self, context: str | None) -> Target:
+        """The same target at a kubeconfig context. UsageError where it needs one and there is none, or the other way round."""
+        ...
 
     def check(self) -> None:
-        """UsageError when a prerequisite is missing; nothing has been started."""
+        """UsageError when a prerequisite is missing; no system has been started.
+
+        On a cluster the lab takes its place there: its lease, and the generator's pod.
+        """
+        ...
+
+    def installed(self, generator: Generator) -> Installed | None:
+        """The generator as it is found in the client's place; only after `check`."""
         ...
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
@@ -134,10 +199,17 @@ class Target(Protocol):
         """What the target adds to the run's facts (versions of proxies, modes)."""
         ...
 
+    def close(self) -> None:
+        """Give back what `check` took. Idempotent."""
+        ...
+
     def cpus(self) -> Mapping[Role, frozenset[int]]:
-        """The CPUs each role is pinned to."""
+        """The CPUs each role is pinned to; empty where roles are not pinned (then `Observation.cores` tells how busy they were)."""
         ...
 
     def up(self, variant: Variant) -> AbstractContextManager[System]:
-        """Bring the variant up and wait until it is ready; tear it down at exit. MeasuringError when it does not come up."""
+        """Bring the variant up and wait until it is ready; tear it down at exit.
+
+        MeasuringError when it does not come up, LostError when nothing else will either.
+        """
         ...

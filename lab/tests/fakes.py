@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,17 +13,19 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from lab.errors import LabError
-from lab.generators import Load, OutputError, Result
+from lab.files import write_texts
+from lab.generators import Generator, Installed, Load, OutputError, Result
 from lab.histogram import Histogram
 from lab.measurement import Chosen
 from lab.plan import Slot, arms_for, plan
 from lab.readback import Reading
 from lab.records import RunRecord, VariantRecord, now
 from lab.run import Bench
+from lab.sampler import Sampler
 from lab.samples import Sample
 from lab.store import RunStore
 from lab.sweeps import Point
-from lab.targets.base import Endpoint, Response, Role
+from lab.targets.base import Endpoint, Ran, Response, Role
 from lab.variants import Check, Variant
 
 PAGE = b"x" * 1024
@@ -117,18 +120,35 @@ class FakeSystem:
     def backend_endpoint(self) -> Endpoint:
         return Endpoint("http://backend", "h")
 
+    def pod_address(self, role: Role) -> str:
+        return "192.0.2.1"
+
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
         return Response(200, PAGE if "backend" in endpoint.base_url else self.through_proxy, {})
 
-    def popen(self, argv: Sequence[str], cwd: Path, stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    def popen(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        write_texts(cwd, files or {})
         return subprocess.Popen(argv, cwd=cwd, stdout=stdout, stderr=stderr, start_new_session=True)
+
+    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+        return Ran("", "one place only", 1, False)
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(argv)
 
     def shape(self, link_mbit: float | None) -> None: ...
+
+    def watch(self) -> Sampler:
+        return Sampler(lambda: {"lab": [os.getpid()]}, self.counters)
 
     def counters(self) -> Mapping[str, int]:
         return {}
@@ -145,6 +165,9 @@ class FakeSystem:
     def restarts(self) -> Mapping[str, int]:
         return {"proxy": self.restarted}
 
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        return []
+
     def unapplied(self) -> Sequence[str]:
         return self.limits
 
@@ -157,11 +180,18 @@ class FakeTarget:
     """Counts its bring-ups; `on_up` may raise or change the system of each."""
 
     name: str = "fake"
+    bring_up_s: float = 2.0
     system: FakeSystem = field(default_factory=FakeSystem)
     on_up: Callable[[int], None] = lambda count: None
     ups: list[str] = field(default_factory=list)
 
+    def at(self, context: str | None) -> FakeTarget:
+        return self
+
     def check(self) -> None: ...
+    def installed(self, generator: Generator) -> Installed | None:
+        return Installed(generator.name, generator.binary, "1")
+
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         return {point.name: self.system.endpoint(point) for point in points}
 
@@ -171,6 +201,7 @@ class FakeTarget:
     def facts(self) -> Mapping[str, str]:
         return {"fake": "yes"}
 
+    def close(self) -> None: ...
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         return {}
 

@@ -9,7 +9,7 @@ runner       one container: probes, restarts, events                 system     
 containers   one container as a process in namespaces of its own     cpus         which CPU belongs to whom
 cgroups      limits of containers                                    services     the way into the proxy, a Service's NAT
 openshift    a Route; secrets: a Secret, its certificate made    haproxy_conf Routes → the router's haproxy.config and maps
-hosts        a point → its hosts and their TLS; /etc/hosts        haproxy_stats TLS handshakes that it counted
+hosts        a point → its hosts and their TLS; /etc/hosts
 pod_objects  running pods as Kubernetes shows them
 hostwide     the machine's own settings, which nothing here changes  shaping      the client's link: its rate, its bytes
 """

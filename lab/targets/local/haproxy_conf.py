@@ -15,11 +15,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lab.haproxy import SOCKET as SOCKET
 from lab.targets.local.openshift import HostRoute
 
 HOME = "/var/lib/haproxy"
 CONF, RUN = f"{HOME}/conf", f"{HOME}/run"
-SOCKET = f"{RUN}/haproxy.sock"
 CERTIFICATE = f"{HOME}/router/certs/default.pem"
 
 _PREFIX = {"none": "be_http", "edge": "be_edge_http", "reencrypt": "be_secure", "passthrough": "be_tcp"}

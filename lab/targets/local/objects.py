@@ -13,9 +13,6 @@ from lab.targets.local.openshift import HostRoute, read_route
 from lab.targets.local.pods import Pod
 from lab.targets.local.secrets import Secret, read_secret
 
-DEFAULT_HOST = "bench.lab.test"
-"""The host of a proxy that no Ingress describes (the manifests' own convention)."""
-
 ROLE_LABEL = "lab/role"
 SCOPE_LABEL = "lab/scope"
 

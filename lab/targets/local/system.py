@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
+import shutil
 import signal
-import socket
-import ssl
 import subprocess
 import time
 from collections import Counter
@@ -15,15 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlsplit
 
-from lab import certificates
+from lab import fetching, haproxy
 from lab.errors import MeasuringError, UsageError
+from lab.files import write_texts
+from lab.generators import Load
+from lab.sampler import Sampler
 from lab.sweeps import PAGES, Point, Tls
-from lab.targets.base import Endpoint, Response, Role
-from lab.targets.local import cpus, haproxy_stats, hosts, hostwide, network, pod_objects, services, shaping
+from lab.targets.base import Endpoint, Ran, Response, Role
+from lab.targets.local import cpus, hosts, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
-from lab.targets.local.haproxy_conf import SOCKET
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.local.network import Network
 from lab.targets.local.objects import Objects
@@ -57,10 +56,18 @@ class LocalSystem:
     def backend_endpoint(self) -> Endpoint:
         return self._at("backend")
 
+    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+        raise UsageError("generators", "this machine has a place for one", "leave `generators` out of the point")
+
+    def pod_address(self, role: Role) -> str:
+        return self._net[self._objects.role(role)[0].name].address
+
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         pods = self._objects.role(role)
         if role != "generator" and not pods:
             raise UsageError(f"role {role}", "this variant has no such pod", "name the other role")
+        if shutil.which(argv[0]) is None:
+            raise OSError(f"is not on this machine: apt-get install {argv[0]}")
         place = network.CLIENT if role == "generator" else pods[0].name
         command = [*self._net[place].enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
         helper = subprocess.Popen(
@@ -83,6 +90,10 @@ class LocalSystem:
     def shape(self, link_mbit: float | None) -> None:
         shaping.shape(shaping.ends(self._net, self._objects), link_mbit)
 
+    def watch(self) -> Sampler:
+        roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
+        return Sampler(lambda: {role: self.processes(role) for role in roles}, self.counters)
+
     def counters(self) -> Mapping[str, int]:
         links = shaping.counters(shaping.ends(self._net, self._objects))
         nat = services.counters(self._net, self._objects)
@@ -99,24 +110,18 @@ class LocalSystem:
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
-        url = urlsplit(endpoint.base_url)
-        place = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
-        connection = http.client.HTTPConnection(*place, timeout=timeout_s)
-        connection.sock = network.connect(self._net[network.CLIENT], place, timeout_s)
-        tls: Mapping[str, str] = {}
-        try:
-            if url.scheme == "https":
-                connection.sock, tls = _encrypted(connection.sock, endpoint.host)
-            connection.request("GET", path, headers={"Host": endpoint.host, "Connection": "close", **(headers or {})})
-            answer = connection.getresponse()
-            named = {name.lower(): value for name, value in answer.getheaders()}
-            return Response(answer.status, answer.read(), named, tls)
-        except http.client.HTTPException as error:
-            raise OSError(f"not an HTTP answer: {error!r}") from error
-        finally:
-            connection.close()
+        connection = network.connect(self._net[network.CLIENT], fetching.place(endpoint), timeout_s)
+        return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
-    def popen(self, argv: Sequence[str], cwd: Path, stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    def popen(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        write_texts(cwd, files or {})
         self._generators = [generator for generator in self._generators if generator.returncode is None]
         command = [*self._net[network.CLIENT].enter, "taskset", "-c", cpus.as_list(self._cpus["generator"]), *argv]
         process = subprocess.Popen(
@@ -160,6 +165,9 @@ class LocalSystem:
             for role in ("proxy", "backend")
             for runner in self._kubelet.runners(role)
         }
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        return []
 
     def unapplied(self) -> Sequence[str]:
         return self._kubelet.groups.unapplied()
@@ -216,10 +224,10 @@ class LocalSystem:
             return {}
         found: Counter[str] = Counter()
         for runner in self._kubelet.runners("proxy"):
-            path = runner.process.inside(SOCKET)
+            path = runner.process.inside(haproxy.SOCKET)
             if path is not None and path.exists():
                 with contextlib.suppress(OSError):  # it has just ended, which the restarts tell
-                    found.update(haproxy_stats.tls(haproxy_stats.ask(path, "show stat")))
+                    found.update(haproxy.tls(haproxy.ask(path, "show stat")))
         return {f"proxy/{name}": value for name, value in found.items()}
 
     def _at(self, role: Role) -> Endpoint:
@@ -227,13 +235,3 @@ class LocalSystem:
         address, number = services.address(self._objects, self._net, role)
         way = services.way(self._objects) if role == "proxy" else ""
         return Endpoint(f"http://{address}:{number}", self._host, way=way)
-
-
-def _encrypted(connection: socket.socket, host: str) -> tuple[ssl.SSLSocket, Mapping[str, str]]:
-    """The connection with TLS, and what it agreed on. Nothing is verified: what is there is recorded. Raises OSError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    encrypted = context.wrap_socket(connection, server_hostname=host)
-    cipher, der = encrypted.cipher(), encrypted.getpeercert(binary_form=True)
-    shown = certificates.described(der) if der else {}
-    return encrypted, {"version": encrypted.version() or "", "cipher": cipher[0] if cipher else "", **shown}

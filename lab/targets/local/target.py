@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from lab.errors import MeasuringError, UsageError
+from lab.generators import Generator, Installed, find
 from lab.sweeps import Point
 from lab.targets.base import Endpoint, Role
 from lab.targets.local import bringup, cgroups, cpus, disk, hosts, hostwide, namespaces, network, objects, services
@@ -31,6 +32,7 @@ class LocalTarget:
     """Works inside the lab's namespaces, which `enter` makes; remembers the CPUs it found before it pinned itself."""
 
     name = "local"
+    bring_up_s = 2.0
 
     def __init__(self) -> None:
         self._cpus = cpus.available()
@@ -45,6 +47,11 @@ class LocalTarget:
             return namespaces.enter(argv)
         namespaces.attach()
         return None
+
+    def at(self, context: str | None) -> LocalTarget:
+        if context is not None:
+            raise UsageError("--context", "the local target has no cluster", "leave it out, or name --target remote")
+        return self
 
     def check(self) -> None:
         os.sched_setaffinity(0, self.cpus()["lab"])  # and with it every thread and helper from here on
@@ -71,6 +78,11 @@ class LocalTarget:
             **{f"cpus_{role}": cpus.as_list(numbers) for role, numbers in self.cpus().items()},
         }
 
+    def installed(self, generator: Generator) -> Installed | None:
+        return find(generator)
+
+    def close(self) -> None: ...
+
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         return cpus.split(self._cpus)
 
@@ -78,6 +90,9 @@ class LocalTarget:
         """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
         wanted = objects.read(variant.manifests)
         bringup.vet(wanted, self.cpus())
+        if many := next((point for point in points if point.generators > 1), None):
+            fault = f"asks for {many.generators} generators, and this machine has a place for one"
+            raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
         return {point.name: hosts.expected(wanted, point) for point in points}
 
     @contextmanager

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from lab import durations
 from lab.errors import UsageError, did_you_mean
 from lab.targets.local.containers import find_program
 from lab.targets.local.haproxy_conf import HOME, Backend, Endpoint, Settings, render
@@ -41,8 +42,6 @@ _FIXED = {
     "ROUTER_DISABLE_HTTP2": "true",
 }
 _WAIVED = {"ROUTER_SERVICE_NAME", "ROUTER_SERVICE_NAMESPACE"}  # what it calls itself
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|ns))+")
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _HAPROXY_TIME = re.compile(r"[1-9]\d*(us|ms|s|m|h|d)?")
 
 
@@ -93,10 +92,7 @@ def haproxy_version() -> str:
 
 def reload_interval_s(place: str, text: str) -> int:
     """Seconds of a Go duration. UsageError outside of what OKD allows: 1s to 120s (`spec.tuningOptions.reloadInterval`)."""
-    seconds = None
-    if _DURATION.fullmatch(text):
-        parts = re.findall(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|ns)", text)
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    seconds = durations.seconds(text)
     if seconds is None:
         raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     if not 1 <= seconds <= 120 or seconds != int(seconds):

@@ -1,4 +1,4 @@
-"""TLS handshakes that a HAProxy has counted, asked of its statistics socket.
+"""What a running HAProxy tells through its statistics socket: TLS handshakes that it has counted.
 
     # pxname,svname,…,ssl_sess,ssl_reused_sess,…
     fe_sni,FRONTEND,…,20,12401,…                  →  {"tls_handshakes": 12421, "tls_resumed": 12401}
@@ -13,6 +13,8 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+SOCKET = "/var/lib/haproxy/run/haproxy.sock"
+"""Where the router's image has it, on every target."""
 TIMEOUT_S = 2.0
 
 
