@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 
-from lab import knobs, studies, sweeps, variants
+from lab import knobs, openshift, studies, sweeps, variants
 from lab.knobs import Check, Knob
 from lab.variants import Overlay
 
@@ -39,6 +39,7 @@ def show_json(name: str) -> dict[str, Any]:
         **told,
         "diff": variants.diff(variant),
         "apply": variants.config_snippet(variant),
+        "openshift": openshift.commands(variants.openshift_patches(variant)),
     }
 
 
@@ -93,6 +94,10 @@ def print_show(console: Console, name: str) -> None:
         line("\nread back before every sample counts")
         for check in variant.readback:
             line(f"  {escape(_spoken(check))}")
+    if patches := variants.openshift_patches(variant):
+        line("")
+        for command in openshift.snippet(patches).splitlines():
+            line(escape(command))
     if text := variants.diff(variant):
         line("")
         # Colours for a person; the diff as it is for a pipe.
