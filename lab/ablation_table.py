@@ -23,6 +23,7 @@ from lab.verdicts import Verdict, effect_text, verdicts
 WORDS = {
     "apply": "apply",
     "worse": "do not apply",
+    "differs": "another system",
     "mixed": "better at some loads, worse at others",
     "unresolved": "don't bother",
     "no-interval": "no interval",

@@ -133,6 +133,8 @@ class Summary:
     elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
     """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
     not_measurable: tuple[NotMeasured, ...] = ()
+    systems: frozenset[str] = frozenset()
+    """Arms that are another system than what they are compared with: there is nothing to apply."""
     """What was asked for and cannot be shown here. It counts against nothing."""
 
     @property
@@ -196,7 +198,8 @@ def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
     needs = {name: variant.needs for name, variant in variants.items()}
     summary = summarise(record.plan(), samples, histogram_of, primary, snippets, needs)
     notes = (*summary.notes, *_changed_facts(record))
-    return replace(summary, elsewhere=elsewhere, notes=notes, not_measurable=record.not_measurable)
+    systems = frozenset(name for name, variant in variants.items() if not variant.own_knobs and not variant.snippet)
+    return replace(summary, elsewhere=elsewhere, notes=notes, not_measurable=record.not_measurable, systems=systems)
 
 
 def _changed_facts(record: RunRecord) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab import annotated, differences, kustomize
+from lab import annotated, differences, kustomize, openshift
 from lab.errors import UsageError, did_you_mean
 from lab.knobs import KEYS as KNOB_KEYS
 from lab.knobs import MANIFESTS, Knob, knob_names, load_knob, targets
@@ -41,6 +41,10 @@ class Overlay(BaseModel):
     reference: bool = Field(default=False, description="measured once per run as the direct reference")
     primary_metric: Metric | None = Field(
         default=None, description="the one metric that may claim, where it is not its last knob's"
+    )
+    compare_with: str | None = Field(
+        default=None,
+        description="of a root that is another system: the overlay it is compared with, for no baseline is its own",
     )
     baseline: str | None = Field(
         default=None, description="the parent overlay", json_schema_extra=annotated.NOT_AN_ANNOTATION
@@ -70,6 +74,12 @@ class Variant(BaseModel):
     manifests: tuple[dict[str, Any], ...]
     readback: tuple[Check, ...]
     stated_metric: Metric | None = Field(default=None, description="what its overlay's lab/primary-metric says")
+    compare_with: str | None = Field(default=None, description="what a root says it is compared with")
+
+    @property
+    def compared_with(self) -> str | None:
+        """Its baseline, or the other system that a root names; None for a root that stands alone."""
+        return self.baseline or self.compare_with
 
     @property
     def sweep(self) -> str | None:
@@ -78,8 +88,10 @@ class Variant(BaseModel):
 
     @property
     def primary_metric(self) -> Metric | None:
-        """What its overlay says, or what its last own knob's hypothesis is about; None without knobs of its own."""
-        return self.stated_metric or self.knobs[-1].primary_metric if self.own_knobs else None
+        """What its overlay says, or what its last own knob's hypothesis is about; None where it is compared with nothing."""
+        if self.compared_with is None:
+            return None
+        return self.stated_metric or (self.knobs[-1].primary_metric if self.own_knobs else None)
 
     @property
     def needs(self) -> str:
@@ -160,6 +172,7 @@ def load_variant(name: str, manifests: Path = MANIFESTS) -> Variant:
         own_knobs=overlay.own_knobs,
         manifests=objects,
         stated_metric=overlay.primary_metric,
+        compare_with=overlay.compare_with,
         readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),
     )
 
@@ -181,14 +194,24 @@ def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
 
 
 def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
-    """What applies the own knobs to a cluster of one's own: patches as YAML, under the names users know. Empty for a root."""
+    """What applies the own knobs to a cluster of one's own. Empty for a root.
+
+    `oc` commands for the knobs that OpenShift's operator has a field for; for the others patches as YAML, under the names
+    that users know.
+    """
     if variant.baseline is None:
         return ""
-    labelled = {
-        differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in variant.manifests
-    }
-    found: list[str] = []
-    for patch in differences.patches(_objects(variant.baseline, manifests), variant.manifests):
+    own = [knob for knob in variant.knobs if knob.name in variant.own_knobs]
+    commands = openshift.snippet(openshift_patches(variant))
+    others = [knob.name for knob in own if not knob.openshift]
+    if not others:
+        return commands
+    objects = variant.manifests
+    if commands:
+        objects = kustomize.objects(_render(load_overlay(variant.name, manifests), manifests, others))
+    labelled = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
+    found = [commands] if commands else []
+    for patch in differences.patches(_objects(variant.baseline, manifests), objects):
         if known_as := labelled[differences.label(patch)]:
             lab_name = patch["metadata"]["name"]
             patch["metadata"]["name"], container = known_as.split("/")
@@ -196,6 +219,11 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
                 item["name"] = container if item["name"] == lab_name else item["name"]
         found.append(differences.dump(patch))
     return "---\n".join(found)
+
+
+def openshift_patches(variant: Variant) -> list[dict[str, Any]]:
+    """What sets its own knobs on OpenShift, as far as its operator has a field for them."""
+    return [patch for knob in variant.knobs if knob.name in variant.own_knobs for patch in knob.openshift]
 
 
 def annotation_schema() -> dict[str, Any]:
@@ -240,12 +268,25 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         )
     if parents and not listed:
         raise UsageError(where, f"components: none, so that it is its baseline '{parents[0]}' again", "list a knob")
+    _refuse_rival(values.get("compare_with"), folder, overlays, bool(parents))
     found = {
         "baseline": parents[0] if parents else None,
         "resources": resources,
         "own_knobs": [path.name for path in listed],
     }
     return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where)
+
+
+def _refuse_rival(rival: object, folder: Path, overlays: Path, has_baseline: bool) -> None:
+    """`lab/compare-with` is for roots, and names another overlay that stands alone."""
+    if rival is None:
+        return
+    where = f"{annotated.place(folder)}: metadata.annotations: lab/compare-with"
+    if has_baseline:
+        raise UsageError(where, "it has a baseline", "leave it out: a variant is compared with its baseline")
+    others = [name for name in annotated.folders(overlays) if name != folder.name]
+    if rival not in others:
+        raise UsageError(where, f"there is no other overlay '{rival}'", did_you_mean(str(rival), others))
 
 
 def _render(overlay: Overlay, manifests: Path, knobs: Sequence[str] | None = None) -> bytes:

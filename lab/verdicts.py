@@ -14,10 +14,13 @@ from lab.units import format_blocks, format_interval, format_percent, format_siz
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One variant's sentence. Kind `apply` ends in a colon, and `snippet` is what to apply; else it is empty."""
+    """One variant's sentence. Kind `apply` ends in a colon, and `snippet` is what to apply; else it is empty.
+
+    `differs`: another system than what it is compared with, so that there is nothing to apply.
+    """
 
     arm: str
-    kind: Literal["apply", "worse", "mixed", "unresolved", "no-interval", "not-measurable"]
+    kind: Literal["apply", "worse", "differs", "mixed", "unresolved", "no-interval", "not-measurable"]
     text: str
     snippet: str = ""
 
@@ -28,7 +31,7 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     for row in summary.rows:
         if row.arm.role == "variant":
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
-    found = [_completed(summary, _verdict(arm, effects)) for arm, effects in by_arm.items()]
+    found = [_completed(summary, _verdict(arm, effects, arm in summary.systems)) for arm, effects in by_arm.items()]
     return (*found, *(Verdict(item.variant, "not-measurable", str(item)) for item in summary.not_measurable))
 
 
@@ -54,7 +57,7 @@ def floor_line(summary: Summary) -> str:
     return f"this machine's floor: {', '.join(parts)} ({format_blocks(blocks)}): smaller differences are noise here"
 
 
-def _verdict(arm: str, found: Sequence[tuple[Row, Effect]]) -> Verdict:
+def _verdict(arm: str, found: Sequence[tuple[Row, Effect]], other_system: bool) -> Verdict:
     judged = [(row, effect) for row, effect in found if effect.judgement in {"claimed", "unresolved"}]
     if not judged:
         short = [effect.estimate.n for _, effect in found if effect.judgement == "no-interval" and effect.estimate]
@@ -82,6 +85,8 @@ def _verdict(arm: str, found: Sequence[tuple[Row, Effect]]) -> Verdict:
             "mixed",
             f"{arm}: {'; '.join(parts)}{rest}: better at some loads, worse at others: decide by the load you have",
         )
+    if other_system:
+        return Verdict(arm, "differs", f"{arm}: {'; '.join(parts)}{rest}: another system, no setting to apply")
     kind: Literal["apply", "worse"] = "apply" if signs == {True} else "worse"
     return Verdict(arm, kind, f"{arm}: {'; '.join(parts)}{rest}: {'apply:' if kind == 'apply' else 'do not apply it'}")
 
