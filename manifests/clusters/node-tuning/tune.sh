@@ -88,8 +88,10 @@ revert() {
 }
 
 hold() {
-  sleeper=
-  trap 'revert; [ -z "$sleeper" ] || kill "$sleeper"; exit 0' TERM INT
+  sleeper='' name=''
+  trap 'exit 0' TERM INT
+  # However it ends, with a setting that the node refuses too: none of the others stays.
+  trap '[ $? = 0 ] || echo "tune.sh: $name: refused by the node" >&2; revert; [ -z "$sleeper" ] || kill "$sleeper"' EXIT
   apply
   while :; do
     sleep 3600 &

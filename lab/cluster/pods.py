@@ -1,0 +1,17 @@
+"""What the status of a pod (or node) says: its conditions, and whether it is ready. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """By their types, as they are: `status`, and where there is one `reason`, `message`. Empty where nothing is said yet."""
+    return {item["type"]: item for item in obj.get("status", {}).get("conditions") or ()}
+
+
+def ready(obj: Mapping[str, Any]) -> bool:
+    """Ready, and not being deleted."""
+    said = conditions(obj).get("Ready", {})
+    return "deletionTimestamp" not in obj["metadata"] and said.get("status") == "True"

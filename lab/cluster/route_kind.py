@@ -1,0 +1,24 @@
+"""OpenShift's kind Route, which the OKD router's variants need: added to a cluster that lacks it, left alone on one that has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.cluster.api import Api, ConflictError
+from lab.cluster.names import RUN_LABEL
+from lab.kustomize import read_yaml
+
+CRD = Path(__file__).parents[2] / "manifests" / "clusters" / "route-crd.yaml"
+
+
+def ensure(api: Api, run: str) -> bool:
+    """Whether it had to be added; then it is the lab's, and goes with everything of its."""
+    wanted = read_yaml(CRD, str(CRD))
+    wanted["metadata"]["labels"] = {RUN_LABEL: run}
+    if api.get(wanted["apiVersion"], wanted["kind"], wanted["metadata"]["name"]) is not None:
+        return False
+    try:
+        api.create(wanted)
+    except ConflictError:
+        return False  # somebody added it just now
+    return True

@@ -1,0 +1,24 @@
+"""The kind target: the cluster that `just up kind` makes on this machine, through a kubeconfig of its own."""
+
+from __future__ import annotations
+
+from lab.cluster import hostwatch, kind
+from lab.cluster.api import Api
+from lab.cluster.sampling import Others
+from lab.cluster.target import ClusterTarget
+from lab.errors import UsageError
+
+
+def _connect() -> Api:
+    if not kind.kubeconfig().is_file():
+        raise UsageError(
+            "--target kind", f"there is no cluster {kind.name()} of this checkout", "`just up kind` makes it"
+        )
+    return Api(kind.context(), kind.kubeconfig())
+
+
+def _machine() -> Others:
+    return hostwatch.others(kind.container_ids())
+
+
+TARGET = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _machine)
