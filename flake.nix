@@ -11,7 +11,7 @@
       inherit (nixpkgs.lib) optionals;
       # What pyproject.toml pins, less what nix brings as a program; lab/tests/test_tools.py compares.
       python = pkgs: pkgs.python3.withPackages (p: with p; [
-        crossplane cryptography hypothesis jupyterlab kubernetes-validate nbclient numpy plotly polars psutil
+        crossplane cryptography hypothesis jupyterlab kubernetes kubernetes-validate nbclient numpy plotly polars psutil
         pydantic pyroute2 pytest pyyaml rich scipy types-pyyaml zstandard
       ]);
       tools = pkgs: with pkgs; [
@@ -23,8 +23,25 @@
       ++ optionals stdenv.hostPlatform.isLinux [ e2fsprogs iproute2 nftables procps socat sockperf util-linux ]
       # wrk2 has never been built elsewhere.
       ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
+      # The generators' image for clusters; without nix, lab/clusters/images/Dockerfile makes the same. Nobody here has built
+      # it: lab/tests/flake.bats evaluates it. `/tmp` is for what runs without a scratch folder of its own.
+      loadgen = pkgs: pkgs.dockerTools.buildLayeredImage {
+        name = "docker.io/lab/loadgen";
+        tag = "built-here";
+        contents = with pkgs; [
+          bashInteractive cacert coreutils curl e2fsprogs gawk gnugrep gnused gnutar hey iana-etc iproute2 k6 microsocks oha
+          openssl procps sockperf socat util-linux wrk
+          dockerTools.binSh dockerTools.fakeNss
+        ]
+        ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
+        extraCommands = "mkdir -m 1777 tmp";
+        config = { Cmd = [ "sleep" "infinity" ]; Env = [ "PATH=/bin:/sbin:/usr/bin:/usr/sbin" ]; };
+      };
     in
     {
+      packages = nixpkgs.lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (system: {
+        loadgen = loadgen nixpkgs.legacyPackages.${system};
+      });
       devShells = forAll (pkgs: { default = pkgs.mkShellNoCC { packages = tools pkgs; }; });
       formatter = forAll (pkgs: pkgs.nixfmt-tree);
       checks = forAll (pkgs: {

@@ -69,6 +69,20 @@ table RUN *ARGS:
 usage RUN *ARGS:
     @python -m lab usage "$@"
 
+# Get a cluster ready to measure on: just up kind [--workers N], then just bench keepalive --target kind
+[group('clusters')]
+[no-cd]
+[no-exit-message]
+up CLUSTER *ARGS:
+    @python -m lab up "$@"
+
+# Remove it and all that the lab made for it: just down kind (what costs money is asked about first, unless --yes)
+[group('clusters')]
+[no-cd]
+[no-exit-message]
+down CLUSTER *ARGS:
+    @python -m lab down "$@"
+
 # Every test, bats and pytest; with arguments, pytest's (or one .bats file)
 [group('develop')]
 [no-exit-message]

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Literal
 
 from lab import generators, store
+from lab.cluster import docker
+from lab.errors import UsageError
 from lab.targets.local import cgroups, services
 from lab.targets.local import target as local
 
@@ -74,7 +76,7 @@ TOOLS = (
     Tool("unshare", ["--version"], (2, 36), LOCAL, "--map-user", "apt-get install util-linux"),
     Tool("setpriv", ["--version"], (2, 33), LOCAL, "--pdeathsig", "apt-get install util-linux"),
     Tool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
-    Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), "", "nix, or Kubernetes' own packages"),
+    Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), ""),
     Tool("kind", ["version"], (0, 27), KIND, ""),
     Tool("haproxy", ["-v"], (2, 6), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
     Tool("bash", ["--version"], (5, 0), OPTIONAL, "starts HAProxy anew", "apt-get install bash"),
@@ -118,7 +120,7 @@ def checks() -> list[Finding]:
         _generators,
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[7:9]),
         _docker,
-        _context,
+        _contexts,
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[9:]),
     ]
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -283,16 +285,30 @@ def _generators() -> list[Finding]:
 
 
 def _docker() -> list[Finding]:
-    output, status = _run(["docker", "info", "--format", "{{.ServerVersion}}"])
-    ok = status == 0 and bool(output.strip())
-    found = f"engine {output.strip()}" if ok else _last_line([output])
-    return [Finding("Docker", KIND, ok, found, "install and start Docker, and be in its group")]
+    try:
+        engine = docker.engine()
+    except UsageError as error:
+        return [Finding("Docker", KIND, False, error.fault, error.remedy)]
+    free = docker.free_bytes(engine)
+    room = free is None or free >= docker.DISK_BYTES
+    found = (
+        f"{free / 2**30:.1f} GB free in {engine.root}" if free is not None else f"{engine.root} is not this machine's"
+    )
+    remedy = (
+        f"a cluster takes up to {docker.DISK_BYTES >> 30} GB: `docker system prune` removes what Docker does not use"
+    )
+    return [
+        Finding("Docker", KIND, True, f"engine {engine.version}"),
+        Finding("disk for Docker", KIND, room, found, remedy),
+    ]
 
 
-def _context() -> list[Finding]:
-    output, status = _run(["kubectl", "config", "current-context"])
-    remedy = "a kubeconfig with a context for the cluster (kubectl config get-contexts)"
-    return [Finding("kubectl context", REMOTE, status == 0, _last_line([output]), remedy)]
+def _contexts() -> list[Finding]:
+    output, status = _run(["kubectl", "config", "get-contexts", "--output", "name"])
+    names = output.split() if status == 0 else []
+    found = ", ".join(names) or _last_line([output]) or "none in your kubeconfig"
+    remedy = "a kubeconfig with a context for the cluster; KUBECONFIG names another file"
+    return [Finding("kubectl contexts", REMOTE, bool(names), found, remedy)]
 
 
 def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:

@@ -87,7 +87,10 @@ do_go() {
   cd "$root/scripts/tools/$tool"
   package=$(sed -n 's/^tool //p' go.mod)
   version=$(go list -f '{{.Module.Version}}' "$package")
-  go build -ldflags "-s -w -X main.version=$version" -o "$build/$tool" "$package"
+  # kubectl: k8s.io/kubectl is a library, whose v0.34.1 is Kubernetes' v1.34.1; main.go beside go.mod is its program.
+  version=${version:-v1.$(go list -m -f '{{.Version}}' "k8s.io/$tool" | cut -d. -f2-)}
+  go build -ldflags "-s -w -X main.version=$version -X k8s.io/component-base/version.gitVersion=$version" \
+    -o "$build/$tool" "$package"
   mv "$build/$tool" "$cache/bin/$tool"
 }
 
