@@ -23,11 +23,14 @@ outputs() { # EXPRESSION over `out`
         \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubeconform\" \"kubectl\" \"kustomize\" \"nginx\"
         \"nixfmt-tree\" \"oha\" \"pyright\" \"ruff\" \"shellcheck\" \"shfmt\" \"uv\" \"wrk\" \"wrk2\"
         \"e2fsprogs\" \"iproute2\" \"nftables\" \"procps\" \"socat\" \"sockperf\" \"util-linux\"
+        \"bashInteractive\" \"cacert\" \"coreutils\" \"curl\" \"gawk\" \"gnugrep\" \"gnused\" \"gnutar\" \"iana-etc\"
+        \"microsocks\" \"openssl\"
       ] // {
+        dockerTools = named [ \"binSh\" \"fakeNss\" ] // { buildLayeredImage = image: image; };
         stdenv.hostPlatform = { inherit system; isLinux = builtins.match \".*-linux\" system != null; };
         bats.withLibraries = f: [ \"bats\" ] ++ f (named [ \"bats-assert\" \"bats-support\" ]);
         python3.withPackages = f: f (named [
-          \"crossplane\" \"cryptography\" \"hypothesis\" \"jupyterlab\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
+          \"crossplane\" \"cryptography\" \"hypothesis\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
           \"polars\" \"psutil\" \"pydantic\" \"pyroute2\" \"pytest\" \"pyyaml\" \"rich\" \"scipy\"
           \"types-pyyaml\" \"zstandard\"
         ]);
@@ -59,4 +62,14 @@ outputs() { # EXPRESSION over `out`
   run --separate-stderr outputs '[ out.formatter.x86_64-linux out.checks.x86_64-linux.lint.name ]'
   assert_success
   assert_output '["nixfmt-tree","lint"]'
+}
+
+@test "the generators' image evaluates on Linux, under the Dockerfile's name, with every generator" {
+  run --separate-stderr outputs 'builtins.mapAttrs (name: packages: { inherit (packages.loadgen) name tag; }) out.packages'
+  assert_success
+  assert_output '{"aarch64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"},"x86_64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"}}'
+  run --separate-stderr outputs 'builtins.filter (name: builtins.elem name [ "hey" "k6" "microsocks" "oha" "wrk" "wrk2" ])
+    out.packages.x86_64-linux.loadgen.contents'
+  assert_success
+  assert_output '["hey","k6","microsocks","oha","wrk","wrk2"]'
 }

@@ -50,7 +50,7 @@ def fault(directive: str, arguments: str, system: Any) -> str:
         ("proxy_cache", "lab", System({"x-cache-status": "MISS"}, {"x-cache-status": "HIT"})),
         ("proxy_cache", "off", System()),
         ("access_log", f"{LOG} main", System(logs=[LOG])),
-        ("access_log 1", "/var/log/nginx/access.log main", System(logs=["/proc/9/fd/1"])),
+        ("access_log 1", "/var/log/nginx/access.log main", System(logs=["/proc/1/fd/1"])),
         ("access_log", f"{LOG} main buffer=8k", System()),
         ("access_log", "off", System()),
         ("access_log", f"{LOG} main", System(kind="fifo")),  # nothing can be seen
@@ -70,11 +70,23 @@ def test_what_is_in_effect_is_seen(directive: str, arguments: str, system: Syste
         ("proxy_cache", "lab", System(), "cache status none"),
         ("access_log 1", f"{LOG} main", System(), f"left {LOG} as long as it was"),
         ("access_log buffer", f"{LOG} main buffer=8k", System(logs=[LOG]), "longer, though its log is buffered"),
-        ("access_log", "off", System(logs=["/proc/9/fd/1"]), "longer, though its log is off"),
+        ("access_log", "off", System(logs=["/proc/1/fd/1"]), "longer, though its log is off"),
     ],
 )
 def test_what_is_not_in_effect_is_said(directive: str, arguments: str, system: System, said: str) -> None:
     assert said in fault(directive, arguments, system)
+
+
+def test_an_output_that_the_kernel_hides_is_not_looked_at() -> None:
+    """As of the official controller, whose programs have file capabilities; any other file must be readable."""
+
+    class Hidden(System):
+        def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+            return subprocess.CompletedProcess(list(argv), 1, "", f"stat: cannot statx '{argv[-1]}': Permission denied")
+
+    assert fault("access_log", "off", Hidden()) == ""
+    with pytest.raises(UnreadableError, match="Permission denied"):
+        fault("access_log", f"{LOG} main", Hidden())
 
 
 def test_an_answer_that_is_none_is_no_evidence() -> None:

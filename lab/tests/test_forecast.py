@@ -9,12 +9,14 @@ import polars as pl
 import pytest
 
 from lab.errors import UsageError
-from lab.forecast import BRING_UP_S, forecast
+from lab.forecast import forecast
 from lab.frames import USAGE_SCHEMA
 from lab.plan import Plan
 from lab.records import RunRecord, VariantRecord
 from lab.store import RunStore
 from lab.tests.factories import make_plan, make_run
+
+BRING_UP_S = 2.0
 
 PLAN = make_plan((("baseline", None),), blocks=6, reference=None)
 
@@ -74,9 +76,9 @@ def test_the_newest_alike_run_is_the_guide() -> None:
     """Its A/A pairs say what can be resolved, its bring-ups how long it takes."""
     stored("run-1")
     stored("run-2")
-    told = forecast(record("run-3"))
+    told = forecast(record("run-3"), BRING_UP_S)
     assert told.source == "from the A/A pairs of run-2" and told.resolves
-    prior = forecast(record("run-3", facts={"cpu": "other"}))
+    prior = forecast(record("run-3", facts={"cpu": "other"}), BRING_UP_S)
     assert prior.source.startswith("measured on another") and prior.resolves
     assert prior.duration_s - told.duration_s == pytest.approx(PLAN.bring_ups * (BRING_UP_S - 0.4))
 
@@ -89,9 +91,9 @@ def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
     (sample, *_) = newest.samples()
     with pytest.raises(UsageError):
         newest.histogram(sample)
-    assert forecast(record("run-3")).source == "from the A/A pairs of run-1"
+    assert forecast(record("run-3"), BRING_UP_S).source == "from the A/A pairs of run-1"
     damage(RunStore.open("run-1"))
-    assert forecast(record("run-3")).source.startswith("measured on another")
+    assert forecast(record("run-3"), BRING_UP_S).source.startswith("measured on another")
 
 
 @pytest.mark.parametrize("name", ["run.json", "samples/{}/sample.json", "samples/{}/raw.zst"])
@@ -101,10 +103,10 @@ def test_any_other_damage_is_passed_over_too(name: str) -> None:
     run = stored("run-2")
     path = run.folder / name.format(run.samples()[0].id)
     path.write_bytes(b"{") if path.suffix == ".json" else path.unlink()
-    assert forecast(record("run-3")).source == "from the A/A pairs of run-1"
+    assert forecast(record("run-3"), BRING_UP_S).source == "from the A/A pairs of run-1"
 
 
 def test_too_few_blocks_promise_nothing() -> None:
     """Fewer than the least number of blocks give no interval, whatever was measured before."""
     few = make_plan((("baseline", None),), blocks=2, reference=None)
-    assert forecast(record("run-3", few)).resolves == ()
+    assert forecast(record("run-3", few), BRING_UP_S).resolves == ()

@@ -63,6 +63,13 @@ def test_held_until_it_is_told_to_end(node: Node, tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["1024 65000", BEFORE], done.stderr
 
 
+def test_what_the_node_refuses_ends_it_and_leaves_nothing_of_the_other_settings(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "settings" / "net.ipv4.tcp_fin_timeout").write_text("soon\n")  # sorted after NAME
+    done = node(f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state || echo ended $?; value")
+    assert done.stdout.splitlines() == ["ended 1", BEFORE], done.stderr
+    assert "tcp_fin_timeout" in done.stderr
+
+
 def test_an_unknown_action_is_refused(node: Node) -> None:
     done = node("tune nonsense || echo $?")
     assert done.stdout.strip() == "2" and "unknown action 'nonsense'" in done.stderr

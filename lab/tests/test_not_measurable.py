@@ -111,8 +111,25 @@ def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
     target = SmallTarget(refuses=["backlog-128"])
     made = prepare(Request(("keepalive", "backlog-128"), sweep, seed=1), target, ())
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    again, _ = bench.resume(made.record.id, None, {"fake": target})
+    again, _ = bench.resume(made.record.id, target)
     assert again.record.not_measurable == made.record.not_measurable
+
+
+def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
+    """What is there already would be pooled with what is measured elsewhere."""
+
+    @dataclass
+    class Cluster(FakeTarget):
+        uid: str = "one"
+
+        def facts(self) -> Mapping[str, str]:
+            return {"cluster": self.uid}
+
+    made = prepare(Request(("keepalive",), sweep, seed=1), Cluster(), ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    with pytest.raises(UsageError, match="another cluster \\(one; this one is two\\)"):
+        bench.resume(made.record.id, Cluster(uid="two"))
+    assert bench.resume(made.record.id, Cluster())[0].record.id == made.record.id
 
 
 def test_a_run_recorded_before_there_were_such_rows_still_opens() -> None:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -33,7 +33,7 @@ class FullSystem(FakeSystem):
         super().__init__()
         self.number = number
 
-    def popen(self, argv: Sequence[str], cwd: Path, stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    def popen(self, *_: Any, **__: Any) -> subprocess.Popen[bytes]:
         raise OSError(self.number, os.strerror(self.number))
 
     def exec(self, role: Any, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from lab import roundtrip
 from lab.records import RoundTrip
-from lab.targets.base import Endpoint, Role, System
+from lab.targets.base import Role, System
 from lab.tests.fakes import bench
 
 TESTDATA = Path(__file__).parent / "testdata" / "roundtrip"
@@ -54,8 +54,8 @@ class Network:
         self.output, self.failures = output, failures
         self.started: list[Sequence[str]] = []
 
-    def backend_endpoint(self) -> Endpoint:
-        return Endpoint("http://10.64.0.3:8080", "h")
+    def pod_address(self, role: Role) -> str:
+        return "10.64.0.3"
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         self.started.append([role, *argv])
@@ -68,14 +68,6 @@ class Network:
         return subprocess.Popen(["cat", str(TESTDATA / name)], cwd=cwd, stdout=stdout, stderr=stderr)
 
 
-@pytest.fixture
-def sockperf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sockperf").write_text("#!/bin/sh\n")
-    (tmp_path / "sockperf").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-
-
-@pytest.mark.usefixtures("sockperf")
 def test_the_client_is_started_again_until_the_server_listens() -> None:
     network: Any = Network("ok.out", failures=2)
     assert roundtrip.measure(network).count == 7465
@@ -83,14 +75,18 @@ def test_the_client_is_started_again_until_the_server_listens() -> None:
     assert network.started[-1][network.started[-1].index("-i") + 1] == "10.64.0.3"
 
 
-def test_without_sockperf_it_is_not_measured_and_the_reason_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
-    network: Any = Network("ok.out")
+def test_without_sockperf_it_is_not_measured_and_the_reason_says_how_to_get_it() -> None:
+    """A target says so when it is to start one."""
+
+    class Bare(Network):
+        def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+            raise OSError("is not on this machine: apt-get install sockperf")
+
+    network: Any = Bare("ok.out")
     found = roundtrip.measure(network)
     assert found.p50_s is None and "apt-get install sockperf" in roundtrip.sentence(found) and network.started == []
 
 
-@pytest.mark.usefixtures("sockperf")
 def test_a_target_that_cannot_start_helpers_ends_no_run() -> None:
     class Poor(Network):
         def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from lab import certificates
+from lab import certificates, haproxy
 from lab.errors import LabError, MeasuringError, NotMeasurableError, UsageError
-from lab.targets.local import bringup, haproxy_stats, hosts, objects
+from lab.targets.local import bringup, hosts, objects
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME
 from lab.targets.local.images import Context, haproxy_router
 from lab.targets.local.images.haproxy_router import reload_interval_s
@@ -266,9 +266,9 @@ def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
         "# pxname,svname,scur,ssl_sess,ssl_reused_sess,\n"
         "public,FRONTEND,0,,,\nfe_sni,FRONTEND,3,20,12401,\nfe_no_sni,FRONTEND,0,1,2,\nbe_secure,BACKEND,0,500,600,\n\n"
     )
-    assert haproxy_stats.tls(stat) == {"tls_handshakes": 12424, "tls_resumed": 12403}
-    assert haproxy_stats.tls("# pxname,svname,\npublic,FRONTEND,\n") == {}
-    assert haproxy_stats.tls("") == {}
+    assert haproxy.tls(stat) == {"tls_handshakes": 12424, "tls_resumed": 12403}
+    assert haproxy.tls("# pxname,svname,\npublic,FRONTEND,\n") == {}
+    assert haproxy.tls("") == {}
 
 
 def test_errors_of_the_router_name_the_variable() -> None:

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from lab import limits, schema, tables, validity
+from lab.cluster.facts import pods_record
 from lab.frames import USAGE_SCHEMA
 from lab.histogram import Histogram
 from lab.knobs import Check
@@ -115,3 +116,15 @@ def test_recorded_tables_have_the_documented_columns(tmp_path: Path) -> None:
         stored = json.loads((schema.FOLDER / f"{name}.json").read_text())
         columns = pl.read_parquet(tmp_path / "samples" / sample.id / file).schema
         assert {column: str(kind) for column, kind in columns.items()} == stored["columns"]
+
+
+def test_what_came_up_on_a_cluster_keeps_its_schema() -> None:
+    """A pod that is not there yet has neither node nor digest."""
+    spec = {"containers": [{"name": "proxy", "image": "nginx:1"}]}
+    began = {"metadata": {"name": "proxy-1", "labels": {"lab/role": "proxy"}}, "spec": spec}
+    status = {
+        "containerStatuses": [{"name": "proxy", "restartCount": 1, "imageID": "nginx@sha256:0"}],
+        "qosClass": "Burstable",
+    }
+    running = began | {"spec": spec | {"nodeName": "n"}, "status": status}
+    accepts("deployed", pods_record([began, running]))

@@ -126,6 +126,15 @@ def test_a_claimed_worsening_is_not_to_be_applied() -> None:
     assert verdict.text.endswith("do not apply it")
 
 
+def test_of_another_system_there_is_nothing_to_apply() -> None:
+    """It is compared all the same, better or worse."""
+    for effect in (0.7, 1.3):
+        summary = replace(summary_of(make_plan(), effects={"keepalive": effect}), systems=frozenset({"keepalive"}))
+        (verdict,) = verdicts.verdicts(summary)
+        assert (verdict.kind, verdict.snippet) == ("differs", "")
+        assert verdict.text.endswith("another system, no setting to apply")
+
+
 def test_nothing_found_names_the_bound() -> None:
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")

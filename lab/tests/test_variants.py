@@ -632,3 +632,32 @@ def test_the_catalogue_for_programs_holds_every_folder() -> None:
     assert [item["name"] for item in told["knobs"]] == knob_names()
     shown = catalog.show_json("keepalive")
     assert shown["baseline"] == "baseline" and "keep-alive-requests" in shown["diff"] and shown["sweep"] == "quick"
+
+
+def test_a_root_that_is_another_system_is_compared_with_the_one_it_names() -> None:
+    """So that `just bench nginx` says what the controller costs beside plain nginx."""
+    nginx = load_variant("nginx")
+    assert (nginx.baseline, nginx.compared_with, nginx.primary_metric) == (None, "baseline", "cpu_per_request")
+    assert load_variant("keepalive").compared_with == "baseline"
+    assert load_variant("direct").compared_with is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "components", "rival", "said"),
+    [
+        (["../../base/backend"], [], "nowhere", "there is no other overlay 'nowhere'"),
+        (["../../base/backend"], [], "mine", "there is no other overlay 'mine'"),
+        (["../baseline"], ["../../components/gzip-level-6"], "nginx", "it has a baseline"),
+    ],
+)
+def test_only_a_root_names_another_overlay_to_be_compared_with(
+    scratch: Path, overlay: Write, resources: list[str], components: list[str], rival: str, said: str
+) -> None:
+    folder = overlay("mine", resources, components)
+    text = (folder / "kustomization.yaml").read_text()
+    content = yaml.safe_load(text)
+    content.setdefault("metadata", {}).setdefault("annotations", {})["lab/compare-with"] = rival
+    content["metadata"]["annotations"].setdefault("lab/title", "a title")
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match=said):
+        load_overlay("mine", scratch)
