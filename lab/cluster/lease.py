@@ -6,6 +6,9 @@ a living lab leaves it, unless it is older than any clock is wrong.
 
 from __future__ import annotations
 
+import getpass
+import os
+import platform
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -26,6 +29,16 @@ CONFLICTS = 10
 """So often somebody may be faster while it is taken."""
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 Object = dict[str, Any]
+
+
+def run_id() -> str:
+    """What this process is called on a cluster: its time and number."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
+
+
+def holder(run: str) -> str:
+    """Who holds a lease, for people: user, machine and run."""
+    return f"{getpass.getuser()}@{platform.node()} ({run})"
 
 
 class Lease:

@@ -272,16 +272,10 @@ class ClusterSystem:
 
     def _shell(self, pod: Mapping[str, Any]) -> Shell:
         """Into the first container: the lab's own."""
-        return self._shell_at(
-            pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
-        )
-
-    def _shell_at(self, *place: str) -> Shell:
-        namespace, pod, container = place
-        key = (namespace, pod, container)
-        if key not in self._shells:
-            self._shells[key] = Shell(self._api, namespace, pod, container)
-        return self._shells[key]
+        place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
+        if place not in self._shells:
+            self._shells[place] = Shell(self._api, *place)
+        return self._shells[place]
 
     def _tool(self, pod: dict[str, Any]) -> Shell:
         name = pod["metadata"]["name"]

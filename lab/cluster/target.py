@@ -5,15 +5,11 @@ Kind and remote differ in how they find the cluster (`Access`), and in what can 
 
 from __future__ import annotations
 
-import getpass
-import os
-import platform
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -23,7 +19,7 @@ from lab.cluster.api import Api, DeniedError
 from lab.cluster.client import ClientPod
 from lab.cluster.images import Images
 from lab.cluster.inventory import Inventory
-from lab.cluster.lease import Lease
+from lab.cluster.lease import Lease, holder, run_id
 from lab.cluster.names import CLIENT_NAMESPACE, ROLE_LABEL
 from lab.cluster.sampling import Others, together
 from lab.cluster.system import ClusterSystem
@@ -88,7 +84,7 @@ class ClusterTarget:
     ) -> None:
         self.name = name
         self._connect, self._about, self._machine = connect, about, machine
-        self._run = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
+        self._run = run_id()
         self._stamps = count(1)
         self._taken: _Place | None = None
 
@@ -116,7 +112,7 @@ class ClusterTarget:
             raise UsageError(api.place, fault, "ask for these rights (README names them), or use another context")
         inventory = Inventory(api, self._run)
         inventory.namespace(CLIENT_NAMESPACE)
-        lease = Lease(api, f"{getpass.getuser()}@{platform.node()} ({self._run})")
+        lease = Lease(api, holder(self._run))
         lease.acquire()
         try:
             inventory.take_over()  # what a lab left that ended in the middle

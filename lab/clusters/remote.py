@@ -6,11 +6,7 @@ Refuses to guess the cluster: without a context named there is none. The cluster
 from __future__ import annotations
 
 import argparse
-import getpass
-import os
-import platform
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -38,18 +34,18 @@ def up(options: argparse.Namespace, talk: Console) -> None:
         remarks.append(f"Kubernetes {api.version()}")
     from lab.cluster import images, namespaces, route_kind
     from lab.cluster.client import ClientPod
-    from lab.cluster.lease import Lease
+    from lab.cluster.lease import Lease, holder, run_id
     from lab.cluster.names import CLIENT_NAMESPACE
     from lab.cluster.target import CLIENT_DEADLINE_S, WANTED
     from lab.errors import UsageError
 
-    run, chosen = _run(), images.load()
+    run, chosen = run_id(), images.load()
     with step(talk, "you may do there what the lab does"):
         if denied := api.denied(WANTED):
             remedy = "ask for these rights (README names them), or use another context"
             raise UsageError(api.place, f"you may not {'; '.join(denied)}", remedy)
         namespaces.claim(api, CLIENT_NAMESPACE, run)
-    lease = Lease(api, _holder(run))
+    lease = Lease(api, holder(run))
     lease.acquire()
     try:
         with step(talk, f"the generator's pod in namespace {CLIENT_NAMESPACE}") as remarks:
@@ -69,7 +65,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
 def down(options: argparse.Namespace, talk: Console) -> None:
     """Everything that carries the lab's label; refused while a lab measures there."""
     from lab.cluster import inventory
-    from lab.cluster.lease import Lease
+    from lab.cluster.lease import Lease, holder, run_id
     from lab.cluster.names import CLIENT_NAMESPACE, RUN_LABEL
     from lab.cluster.steps import say, step
 
@@ -78,7 +74,7 @@ def down(options: argparse.Namespace, talk: Console) -> None:
     ours = there is not None and RUN_LABEL in (there["metadata"].get("labels") or {})
     lease = None
     if ours and there is not None and "deletionTimestamp" not in there["metadata"]:
-        lease = Lease(api, _holder(_run()))
+        lease = Lease(api, holder(run_id()))
         lease.acquire()
     try:
         with step(talk, f"everything with the label {RUN_LABEL} removed from {options.context}"):
@@ -89,14 +85,6 @@ def down(options: argparse.Namespace, talk: Console) -> None:
     for line in removed:
         say(talk, f"  {line}")
     say(talk, "nothing of the lab's is left there" if removed else "there was nothing of the lab's")
-
-
-def _run() -> str:
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
-
-
-def _holder(run: str) -> str:
-    return f"{getpass.getuser()}@{platform.node()} ({run})"
 
 
 def _api(context: str | None) -> Api:
