@@ -1,17 +1,19 @@
-"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, raw.zst. Opens no file itself.
+"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst. Opens no file itself.
 
 Refuses a histogram table whose columns, buckets or counts are not what `histogram_frame` makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import zstandard
 
+from lab.events import Event
 from lab.histogram import BUCKETS, Histogram, bucket_edges_s
 
 USAGE_SCHEMA = {
@@ -46,6 +48,16 @@ HISTOGRAM_SCHEMA = {
 }
 """Columns of hist.parquet: one row per series and bucket that is not empty."""
 
+EVENTS_SCHEMA = {
+    "at_s": pl.Float64,  # seconds since the epoch, by the lab's clock
+    "source": pl.String,
+    "role": pl.String,
+    "object": pl.String,
+    "kind": pl.String,
+    "detail": pl.String,
+}
+"""Columns of events.parquet, in the order of time."""
+
 STDERR_MARK = "\n#lab stderr\n"
 
 
@@ -72,13 +84,7 @@ def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
 
 def read_histogram(path: Path, series: str, kind: Literal["exact", "quantiles"]) -> Histogram | None:
     """One series of a hist.parquet, None where it has no row. OSError, or FrameError when the file is damaged."""
-    content = path.read_bytes()
-    try:
-        frame = pl.read_parquet(content)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise FrameError(str(error).splitlines()[0][:200]) from None
-    if dict(frame.schema) != HISTOGRAM_SCHEMA:
-        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(HISTOGRAM_SCHEMA)}")
+    frame = _of(_read(path), HISTOGRAM_SCHEMA)
     rows = frame.filter(pl.col("series") == series)
     if rows.is_empty():
         return None
@@ -92,18 +98,37 @@ def read_histogram(path: Path, series: str, kind: Literal["exact", "quantiles"])
 
 def read_usage(path: Path) -> pl.DataFrame:
     """A usage.parquet of this lab or an earlier one. OSError, or FrameError when the file is damaged."""
-    content = path.read_bytes()
-    try:
-        frame = pl.read_parquet(content)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise FrameError(str(error).splitlines()[0][:200]) from None
+    frame = _read(path)
     for name in _ADDED:
         if name not in frame.columns:
             frame = frame.with_columns(pl.lit(None, USAGE_SCHEMA[name]).alias(name))
     if frame.columns != list(USAGE_SCHEMA) and set(frame.columns) == set(USAGE_SCHEMA):
         frame = frame.select(list(USAGE_SCHEMA))
-    if dict(frame.schema) != USAGE_SCHEMA:
-        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(USAGE_SCHEMA)}")
+    return _of(frame, USAGE_SCHEMA)
+
+
+def events_frame(events: Iterable[Event]) -> pl.DataFrame:
+    """The rows of events.parquet, sorted by time."""
+    rows = [asdict(event) for event in sorted(events, key=lambda event: event.at_s)]
+    return pl.DataFrame(rows, schema=EVENTS_SCHEMA)
+
+
+def read_events(path: Path) -> pl.DataFrame:
+    """An events.parquet. OSError, or FrameError when the file is damaged."""
+    return _of(_read(path), EVENTS_SCHEMA)
+
+
+def _read(path: Path) -> pl.DataFrame:
+    content = path.read_bytes()
+    try:
+        return pl.read_parquet(content)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise FrameError(str(error).splitlines()[0][:200]) from None
+
+
+def _of(frame: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
+    if dict(frame.schema) != schema:
+        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(schema)}")
     return frame
 
 

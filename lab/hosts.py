@@ -7,10 +7,11 @@ Refuses a load that the variant's routes cannot serve, before anything starts. W
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from lab.errors import UsageError
+from lab.generators import Shard
 from lab.sweeps import Point, Tls
 from lab.targets.base import Endpoint
 
@@ -46,10 +47,64 @@ def chosen(routed: Mapping[str, Tls], proxied: bool, point: Point) -> tuple[tupl
     return hosts[:count], tls
 
 
-def expected(routed: Mapping[str, Tls], proxied: bool, point: Point) -> Endpoint:
-    """Where the point's load will go, as far as that is known before there is an address. UsageError as `chosen`."""
+def expected(
+    routed: Mapping[str, Tls], proxied: bool, point: Point, routers: Mapping[str, str] | None = None
+) -> Endpoint:
+    """Where the point's load will go, as far as that is known before there is an address. UsageError as `chosen`.
+
+    `routers`: host → which of several proxies has it (see `divided`).
+    """
     names, tls = chosen(routed, proxied, point)
-    return Endpoint(f"{'http' if tls == 'none' else 'https'}://{names[0]}", names[0], names, tls)
+    scheme = "http" if tls == "none" else "https"
+    shards = shards_of(names, routers or {}, lambda _router, first: f"{scheme}://{first}")
+    return Endpoint(f"{scheme}://{names[0]}", names[0], names, tls, shards=shards)
+
+
+ROUTE_LABELS = "ROUTE_LABELS"
+"""By this variable a router is told which Routes are its own."""
+
+
+def routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Host → the Deployment of the proxy that has its Route, where several share them; empty where there is one."""
+    objects = list(manifests)
+    wanted = {
+        obj["metadata"]["name"]: route_labels(item["value"])
+        for obj in objects
+        if obj["kind"] == "Deployment"
+        for container in obj["spec"]["template"]["spec"]["containers"]
+        for item in container.get("env") or []
+        if item["name"] == ROUTE_LABELS
+    }
+    labels = {obj["spec"]["host"]: obj["metadata"].get("labels") or {} for obj in objects if obj["kind"] == "Route"}
+    return divided(labels, wanted)
+
+
+def route_labels(text: str) -> dict[str, str]:
+    """`KEY=VALUE,…` as labels."""
+    return {key: value for key, _, value in (item.partition("=") for item in text.split(",") if item)}
+
+
+def divided(labels: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Host → the first router that has it; empty where there is only one, and without hosts that none has.
+
+    `labels`: of each host's route. `wanted`: router → what its routes must be labelled.
+    """
+    if len(wanted) < 2:
+        return {}
+    found = {
+        host: [name for name, asked in wanted.items() if asked.items() <= own.items()] for host, own in labels.items()
+    }
+    return {host: names[0] for host, names in found.items() if names}
+
+
+def shards_of(names: Sequence[str], routers: Mapping[str, str], url: Callable[[str, str], str]) -> tuple[Shard, ...]:
+    """These hosts by the router that has them, in their order; empty where one has all. `url`: of a router, by its first host."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if name in routers:
+            groups.setdefault(routers[name], []).append(name)
+    shards = (Shard(url(router, hosts[0]), tuple(hosts)) for router, hosts in groups.items())
+    return tuple(shards) if len(groups) > 1 else ()
 
 
 def _hosts(obj: Mapping[str, Any]) -> Iterator[tuple[str, Tls]]:

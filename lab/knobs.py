@@ -29,7 +29,12 @@ MANIFESTS = Path(__file__).resolve().parents[1] / "manifests"
 KEYS = {"resources", "configMapGenerator", "patches", "replacements", "transformers"}
 """What a component's kustomization.yaml may hold beside apiVersion, kind and metadata."""
 
-Metric = Literal["rate", "cpu_per_request", "p50", "p90", "p99", "p99.9", "errors"]
+Metric = Literal[
+    "rate", "cpu_per_request", "p50", "p90", "p99", "p99.9", "errors",
+    "failed", "gap_s", "failing_s", "correct_s", "stale", "processes", "rss_bytes", "restarts", "probe_failures",
+    "replaced_s", "cut", "transfer_rate", "first_byte_s", "too_large",
+]  # fmt: skip
+"""Of steady loads, then of disturbances (`lab.outcomes.METRICS` says what each is)."""
 
 
 class Check(BaseModel):
@@ -52,7 +57,9 @@ class Check(BaseModel):
     haproxy     a key (`name`) of HAProxy's `show info`
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
     pods        how many pods of the role run and are ready
+    budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
     routes      how many routes answer, each under its own host, and no more
+    shards      how many proxies share the routes: each answers for its own hosts and for no others
     termination where TLS ends, from the certificate that a client sees and from what reaches the backend
     disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
     """
@@ -74,15 +81,17 @@ class Check(BaseModel):
         "haproxy": ({"name"}, set()),
         "pod": ({"name"}, set()),
         "pods": (set(), set()),
+        "budget": ({"name"}, set()),
         "routes": (set(), set()),
         "termination": (set(), set()),
+        "shards": (set(), set()),
         "disk": ({"name"}, set()),
     }
     """kind → the keys it needs and the keys it may have, beside kind, role and value."""
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "haproxy", "pod", "pods", "routes", "termination", "disk",
+        "haproxy", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend"] = "proxy"

@@ -22,7 +22,7 @@ from lab.errors import UsageError
 Objects = tuple[dict[str, Any], ...]
 Stamp = frozenset[tuple[str, int, int]]
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0  # 2000 Routes with a patch each take a busy machine a minute
 
 
 class BuildError(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -19,7 +19,7 @@ from lab.generators import Generator, Load, OutputError, Result, command
 from lab.histogram import Histogram
 from lab.limits import limited_by
 from lab.plan import Slot
-from lab.process import GRACE_S, Ended, run_generator, scratch
+from lab.process import GRACE_S, Ended, run_generator, scratch, taken
 from lab.readback import Reading
 from lab.records import now
 from lab.sampler import RESIDUAL_NOISE, Observation
@@ -48,6 +48,8 @@ class Chosen:
     version: str | None
     stand_in_for: str | None
     notes: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    """Files that it leaves in its scratch folder and that are kept beside the sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,10 @@ class Measurement:
     raw: str
     histograms: Mapping[str, Histogram]
     usage: pl.DataFrame
+    events: pl.DataFrame | None = None
+    """Of a disturbed sample: the columns of `lab.frames.EVENTS_SCHEMA`."""
+    left: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """File name → content of what the generator itself wrote (`Chosen.keep`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,35 +83,31 @@ class Measuring:
         point, generator = self.slot.point, self.chosen.generator
         endpoint = self.system.endpoint(point)
         load = load_of(point, endpoint)
-        blank = blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, self.bring_up_s)
+        blank = self.blank(attempt)
         blank = blank.model_copy(update={"notes": (*blank.notes, *filter(None, [endpoint.way]))})
-        blank = blank.model_copy(update={"argv": tuple(command(generator, self.chosen.path, load))})
+        argv = tuple(command(generator, self.chosen.path, load))
+        blank = blank.model_copy(update={"argv": argv, "gauges": dict(self.system.gauges())})
         first = canary(self.system, endpoint, point)
         blank = blank.model_copy(update={"tls": first.tls})
-        if before := self._standing_faults() + _refused(generator, load) + first.faults:
-            return Measurement(blank.model_copy(update=_verdict(before)), "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
+        if before := self.standing_faults(load) + first.faults:
+            return self.unmeasured(blank, before)
 
         running = self._running()
         with scratch() as folder, self._shaped(point.link_mbit):
             if point.warmup_s:
                 warm_up = replace(load, duration_s=max(1.0, point.warmup_s), requests=None, generators=1)
                 run_generator(self.system, generator, self.chosen.path, warm_up, folder)
+                taken(folder, self.chosen.keep)  # of the warm-up: nothing is recorded of it
             with self.system.watch() as watch:
                 ended = run_generator(self.system, generator, self.chosen.path, load, folder)
-        seen = watch.observation()
-        if seen.generator_cpu_s is not None and ended.cpu_s is not None:
-            ended = replace(ended, cpu_s=seen.generator_cpu_s)
-        own_cpu_s = self._own_cpu_s(seen, ended.cpu_s or 0.0)
-        seen = with_unexplained(seen, own_cpu_s)
+            left = taken(folder, self.chosen.keep)
+        ended, seen, own_cpu_s = self.observed(watch.observation(), ended)
 
-        result, found = _parsed(generator, load, ended)
+        result, found = self.parsed(load, ended)
         if changed := _changes(running, self._running()):
             found.append((Reason.PROXY_DIED, "\n".join(filter(None, (changed, self.system.log_tail())))))
-        cores = self._cores(seen, own_cpu_s, result)
-        if ended.cpu_s is None:
-            cores["generator"] = None
-        unseen = [MANY] * (ended.cpu_s is None) + [OTHERS_HIDDEN] * (seen.others is None)
-        limit, notes = None, (*blank.notes, *unseen)
+        cores = self.cores(seen, own_cpu_s, result, ended)
+        limit, said = None, list[str]()
         if result is not None:
             core = cores["generator"] or 0.0
             calibration_s = generator.calibration_s(load)
@@ -118,24 +120,58 @@ class Measuring:
                 said.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
             seen_core = core if ended.cpu_s is not None else None
             limit = limited_by(point, result, seen.counters, cores["proxy"], seen_core)
-            notes = (*notes, *result.notes, *said)
+        blank = blank.model_copy(update={"limited_by": limit})
+        return replace(self.finished(blank, found, result, seen, ended, cores, said), left=left)
+
+    def blank(self, attempt: int) -> Sample:
+        """The record before anything is known."""
+        return blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, self.bring_up_s)
+
+    def unmeasured(self, blank: Sample, found: Sequence[validity.Fault]) -> Measurement:
+        """Nothing was loaded, for these faults."""
+        return Measurement(blank.model_copy(update=_verdict(found)), "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
+
+    def observed(self, seen: Observation, ended: Ended) -> tuple[Ended, Observation, dict[int, float]]:
+        """With the generator's CPU from whoever saw it, other people's work on our CPUs, and CPU → seconds of ours on it."""
+        if seen.generator_cpu_s is not None and ended.cpu_s is not None:
+            ended = replace(ended, cpu_s=seen.generator_cpu_s)
+        own_cpu_s = self._own_cpu_s(seen, ended.cpu_s or 0.0)
+        return ended, with_unexplained(seen, own_cpu_s), own_cpu_s
+
+    def parsed(self, load: Load, ended: Ended) -> tuple[Result | None, list[validity.Fault]]:
+        return _parsed(self.chosen.generator, load, ended)
+
+    def finished(
+        self,
+        blank: Sample,
+        found: Sequence[validity.Fault],
+        result: Result | None,
+        seen: Observation,
+        ended: Ended,
+        cores: Mapping[str, float | None],
+        said: Sequence[str] = (),
+    ) -> Measurement:
+        """Everything that is known in the end. `said`: notes of what was found afterwards."""
+        unseen = [MANY] * (ended.cpu_s is None) + [OTHERS_HIDDEN] * (seen.others is None)
+        told = (*result.notes, *said) if result is not None else ()
         sample = blank.model_copy(
             update={
                 **_verdict(found),
                 **reported(result),
                 **_observed(seen, ended),
-                "notes": notes,
+                "notes": (*blank.notes, *unseen, *told),
                 "proxy_core": cores["proxy"],
                 "generator_core": cores["generator"],
-                "limited_by": limit,
             }
         )
         return Measurement(sample, join_raw(ended.stdout, ended.stderr), _histograms(result), seen.rows)
 
-    def _standing_faults(self) -> list[validity.Fault]:
+    def standing_faults(self, load: Load) -> list[validity.Fault]:
+        """What speaks against measuring at all: a knob or limit that did not take, a load that cannot be made here."""
         wrong = [reading for reading in self.readings if not reading.ok]
         faults = [(Reason.KNOB_NOT_APPLIED, str(reading)) for reading in wrong]
-        return faults + [(Reason.LIMIT_NOT_APPLIED, what) for what in self.system.unapplied()]
+        faults += [(Reason.LIMIT_NOT_APPLIED, what) for what in self.system.unapplied()]
+        return faults + _refused(self.chosen.generator, load)
 
     @contextmanager
     def _shaped(self, link_mbit: float | None) -> Iterator[None]:
@@ -163,10 +199,10 @@ class Measuring:
                 own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) / len(cpus)
         return own
 
-    def _cores(
-        self, seen: Observation, own_cpu_s: Mapping[int, float], result: Result | None
+    def cores(
+        self, seen: Observation, own_cpu_s: Mapping[int, float], result: Result | None, ended: Ended
     ) -> dict[str, float | None]:
-        """How busy a role's CPUs were while the generator ran: the proxy's least busy one, the generator's busiest.
+        """How busy a role's CPUs were while the generator ran: the proxy's least busy one, the generator's busiest (None: not seen).
 
         Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
         Where roles are not pinned, a role's CPUs are its node's, and a generator is no less busy than its busiest thread.
@@ -175,7 +211,8 @@ class Measuring:
         if seen.cores is not None:
             shares = {role: min(1.0, share * seen.elapsed_s / span_s) for role, share in seen.cores.items()}
             least = [share for share in (shares.get("generator"), seen.busiest_thread) if share is not None]
-            return {"proxy": shares.get("proxy"), "generator": max(least, default=None)}
+            seen_busy = max(least, default=None) if ended.cpu_s is not None else None
+            return {"proxy": shares.get("proxy"), "generator": seen_busy}
         busy = {
             cpu: min(1.0, max(share * seen.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s)
             for cpu, share in seen.busy.items()
@@ -184,7 +221,8 @@ class Measuring:
         has_proxy = bool(self.system.processes("proxy"))
         proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
         generator = [busy[cpu] for cpu in cpus.get("generator", ()) if cpu in busy]
-        return {"proxy": min(proxy, default=None), "generator": max(generator, default=None)}
+        own = max(generator, default=None) if ended.cpu_s is not None else None
+        return {"proxy": min(proxy, default=None), "generator": own}
 
 
 def _changes(before: Running, after: Running) -> str:
@@ -221,9 +259,12 @@ def load_of(point: Point, endpoint: Endpoint) -> Load:
         keepalive=point.keepalive,
         hosts=endpoint.hosts,
         sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
+        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
         gzip=point.accept_encoding == "gzip",
         resumption=point.resumption,
         generators=point.generators,
+        timeout_s=point.timeout_s,
+        logged=point.disturbance is not None,
     )
 
 

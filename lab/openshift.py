@@ -8,7 +8,8 @@
 Fields and bounds are those of the operator's own API (openshift/api, operator/v1/types_ingresscontroller.go), as far as
 knobs use them; anything else is refused. Two deviations: a reload interval beyond the bounds, which OpenShift caps without a
 word, is refused, and a Deployment's patch may hold probe timeouts only: the operator reverts whatever else is changed there,
-and leaves those as they are (openshift/enhancements, tunable-router-kubelet-probes).
+and leaves those as they are (openshift/enhancements, tunable-router-kubelet-probes). An IngressController of another name than
+`default` is a router of its own, which the operator makes: it needs a `domain`, and is applied, not patched.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from lab import durations
 from lab.errors import UsageError, did_you_mean
 
 FILE = "openshift.yaml"
+DEFAULT = "default"
+"""The IngressController that every OpenShift has."""
 RELOADS_S = (1, 120)
 FOOTNOTE = "for OpenShift, as its operator's API has it; not run on OpenShift by this project"
 
@@ -64,13 +67,21 @@ class EndpointPublishingStrategy(_Part):
     load_balancer: None = None
 
 
+class RouteSelector(_Part):
+    """Which Routes it serves; all without it."""
+
+    match_labels: dict[str, str] = Field(min_length=1)
+
+
 class IngressControllerSpec(_Part):
+    domain: str | None = Field(default=None, min_length=1, description="of a further router only")
+    route_selector: RouteSelector | None = None
     tuning_options: TuningOptions | None = None
     endpoint_publishing_strategy: EndpointPublishingStrategy | None = None
 
 
 class _OperatorPlace(_Part):
-    name: Literal["default"]
+    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     namespace: Literal["openshift-ingress-operator"]
 
 
@@ -79,6 +90,14 @@ class IngressController(_Part):
     kind: Literal["IngressController"]
     metadata: _OperatorPlace
     spec: IngressControllerSpec
+
+    @model_validator(mode="after")
+    def _own_domain(self) -> IngressController:
+        if (self.metadata.name == DEFAULT) != (self.spec.domain is None):
+            raise ValueError(
+                f"spec.domain: every IngressController but {DEFAULT!r} needs one of its own, and only those"
+            )
+        return self
 
 
 class Timeout(_Part):
@@ -122,6 +141,7 @@ _KEYS = {
     for part in (
         IngressController,
         IngressControllerSpec,
+        RouteSelector,
         TuningOptions,
         EndpointPublishingStrategy,
         RouterContainer,
@@ -152,10 +172,17 @@ def read(folder: Path, where: str) -> tuple[dict[str, Any], ...]:
 def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
     """The `oc` commands that apply these patches, those for one object as one. UsageError when two say different things."""
     merged: dict[str, dict[str, Any]] = {}
+    further: list[Mapping[str, Any]] = []
     for patch in patches:
         kind = str(patch["kind"])
-        merged[kind] = _merge(merged.get(kind, {}), {"spec": patch["spec"]}, kind)
+        if "domain" in patch["spec"]:
+            further.append(patch)
+        else:
+            merged[kind] = _merge(merged.get(kind, {}), {"spec": patch["spec"]}, kind)
     found: list[str] = []
+    for controller in further:
+        found.append(f"# a router of its own; in the place of {controller['spec']['domain']}, a domain of yours:")
+        found.append(f"oc apply -f - <<<{shlex.quote(json.dumps(controller, separators=(',', ':')))}")
     if controller := merged.get("IngressController"):
         said = shlex.quote(json.dumps(controller, separators=(",", ":")))
         place = "oc -n openshift-ingress-operator"

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Protocol
 
+from lab import experiment
 from lab.errors import LabError, LostError
 from lab.files import StoreError
 from lab.histogram import Histogram
@@ -59,9 +60,12 @@ class Bench:
         for sample in samples:
             self._note(sample)
         pending = [slot for slot in self.store.record.plan().slots if cell(slot) not in self._settled]
-        for (block, _), group in groupby(pending, key=lambda slot: (slot.block, slot.arm.name)):
+        for (block, *_), group in groupby(pending, key=lambda slot: slot.bring_up):
             begun = [sample.generation for sample in samples if sample.block == block and not counts(sample)]
-            self._measure_arm(list(group), 1 + max(begun, default=-1))
+            slots = list(group)
+            while slots:
+                self._measure_arm(slots, 1 + max(begun, default=-1))
+                slots = [slot for slot in slots if cell(slot) not in self._settled]
 
     def _measure_arm(self, slots: Sequence[Slot], generation: int) -> None:
         first = slots[0]
@@ -69,12 +73,13 @@ class Bench:
         self.observer.bringing_up(first)
         began = time.monotonic()
         try:
-            with self.target.up(variant) as system:
+            with self.target.up(variant, changing=first.point.disturbance is not None) as system:
                 took_s = time.monotonic() - began
                 readings = read_back(system, variant.readback)
                 found = [reading.as_json() for reading in readings]
-                self.store.write_readback(first.block, first.arm.name, generation, found)
-                self.store.write_deployed(first.block, first.arm.name, generation, system.deployed())
+                *_, point = first.bring_up
+                self.store.write_readback(first.block, first.arm.name, generation, found, point)
+                self.store.write_deployed(first.block, first.arm.name, generation, system.deployed(), point)
                 self.observer.brought_up(first, took_s, readings)
                 if first.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
                     self.store.write_roundtrip(self.roundtrip(system))
@@ -93,13 +98,19 @@ class Bench:
                     self._keep(slot, not_measured(blank, error))
 
     def _until_settled(self, measuring: Measuring) -> None:
-        for attempt in range(self._attempts.get(cell(measuring.slot), 0) + 1, ATTEMPTS + 1):
-            self.observer.measuring(measuring.slot, attempt)
-            if settled(self._keep(measuring.slot, measuring.once(attempt))):
+        """A disturbed system is measured once: what has to be measured again is brought up again."""
+        slot = measuring.slot
+        for attempt in range(self._attempts.get(cell(slot), 0) + 1, ATTEMPTS + 1):
+            self.observer.measuring(slot, attempt)
+            if slot.point.disturbance is not None:
+                made = experiment.once(measuring, self.variants[slot.arm.variant].manifests, attempt)
+            else:
+                made = measuring.once(attempt)
+            if settled(self._keep(slot, made)) or slot.point.disturbance is not None:
                 return
 
     def _keep(self, slot: Slot, made: Measurement) -> Sample:
-        self.store.write_sample(made.sample, made.raw, made.histograms, made.usage)
+        self.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events, made.left)
         self._note(made.sample)
         self.observer.measured(slot, made.sample, made.histograms.get("latency"), settled(made.sample))
         return made.sample

@@ -50,12 +50,20 @@ class Reason(StrEnum):
     RESUMPTION = "resumption", "TLS sessions were resumed, or not, other than the load asks for."
     LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
     CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
+    REQUEST_LOG = "request-log", "The generator's log of requests has gaps, or does not agree with its summary."
+    EVENT_LOG = "event-log", "What happened to the system was not recorded as a whole."
+    CLOCKS = "clocks", "The clocks of generator and lab differ by an amount that is not known to within 20 ms."
+    DISTURBANCE_FAILED = "disturbance-failed", "What was to be done to the system could not be done, or not in time."
+    CONTROL_FAILED = (
+        "control-failed",
+        "Requests or probes failed, answers stopped or connections were cut, though nothing was done to the system.",
+    )
     BLOCK_INTERRUPTED = "block-interrupted", "After an interruption its block was measured again as a whole."
 
     @property
     def environmental(self) -> bool:
         """The machine's doing, not the system's: worth measuring again."""
-        return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES}
+        return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES, Reason.EVENT_LOG, Reason.CLOCKS}
 
 
 class Usage(BaseModel):
@@ -130,6 +138,21 @@ class Sample(BaseModel):
         description="closed loop: who was the limit (limit: a container's CPU limit throttled it; link: the shaped link"
         " was full; errors: they are the subject, and >= 1 % of the requests failed; proxy: its CPUs >= 95 % busy and the"
         " generator's < 95 %; waiting: the generator's < 80 % and the proxy's not full; generator: else)",
+    )
+    clock_offset_s: float | None = Field(
+        default=None,
+        description="of a logged load: what the generator's clock was ahead of the lab's; its log of requests is by its own clock",
+    )
+    load_after_s: float | None = Field(
+        default=None,
+        description="of a logged load: how long after the usage's zero its first request was due",
+    )
+    gauges: dict[str, float] = Field(
+        default_factory=dict, description="what the system said of itself before the load, by role/name (System.gauges)"
+    )
+    outcome: dict[str, float | None] = Field(
+        default_factory=dict,
+        description="of a logged load: what came of the disturbance (lab/outcomes.py has the metrics); null = not to be told",
     )
     verdict: Literal["valid", "invalid"]
     reason: Reason | None

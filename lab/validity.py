@@ -1,15 +1,19 @@
 """Does a sample count? Pure: what was planned, reported and seen → the reasons why not (design.md §6).
 
-Steady loads only: in a disturbance errors are the outcome, and other rules hold. So are they where they are a point's
-subject: then requests may fail, but some must be answered, and a rate counts what was tried.
+Steady loads: `faults`. Where errors are a point's subject, requests may fail, but some must be answered, and a rate counts
+what was tried. In a disturbance errors and restarts are the outcome: only a fault of generator, clock, event log, control run
+or machine speaks against a sample (`disturbed_faults`, `control_faults`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import polars as pl
+
 from lab.generators import Result
 from lab.limits import BUSY, unanswered
+from lab.outcomes import GAP_S, WINDOWS
 from lab.sampler import TICK_S, Observation
 from lab.samples import Reason
 from lab.sweeps import Point
@@ -28,6 +32,24 @@ HANDSHAKE_EVERY = 100  # kept connections serve as many requests at least, as fa
 RESUMED = 0.90
 """Of all handshakes, where sessions are to be resumed: each connection's first is a full one."""
 NOT_RESUMED = 0.01
+
+MAX_CLOCK_ERROR_S = 0.02
+"""Of the difference between the generator's clock and the lab's, and how far two measurements of it may lie apart."""
+LATE_S = 0.05
+LATE_SHARE = 0.01
+"""A generator that sends more of its requests later than this after they were due has not made the load that was asked for."""
+COUNTED_ROWS = 0.01
+"""Of the requests due: by so much a generator's schedule may end early or late."""
+
+GAP_P99 = 3
+"""A pause in a control run of no more than so many times the load's p99 is no gap."""
+UNDONE = {
+    "cut": "long-lived connections were cut",
+    "not_opened": "long-lived connections could not be opened",
+    "restarts": "restarts",
+    "probe_failures": "failed probes",
+}
+"""Outcomes that a control run must not have, where it can tell them. A reload may be one that its preparation left to come."""
 
 Fault = tuple[Reason, str]
 
@@ -94,9 +116,105 @@ def _rate(point: Point, result: Result, generator_core: float, pinned: bool) -> 
     if tried_rps < MIN_ACHIEVED * point.rate_rps:
         share = tried_rps / point.rate_rps
         yield Reason.RATE_NOT_ACHIEVED, f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})"
+    yield from _saturated(generator_core, pinned)
+
+
+def disturbed_faults(
+    point: Point,
+    result: Result,
+    requests: pl.DataFrame,
+    seen: Observation,
+    generator_core: float,
+    pinned: bool,
+    clock_error_s: float,
+    clock_drift_s: float,
+) -> list[Fault]:
+    """Every reason against a sample whose system was disturbed, or would have been (a control run).
+
+    `requests`: its log, by the lab's clock. `clock_error_s`: by how much the two clocks' difference may be wrong;
+    `clock_drift_s`: how far it lay apart before and after. A full queue is an outcome here, as errors are.
+    """
+    busy = point.disturbance is not None and point.disturbance.loads_client
+    return [
+        *_logged(point, result, requests),
+        *_sent(requests),
+        *([] if busy else _saturated(generator_core, pinned)),
+        *_clocks(clock_error_s, clock_drift_s),
+        *machine_faults(seen),
+    ]
+
+
+def control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
+    """Where nothing was done nothing may fail or change, and answers may not stop: else what a disturbance shows is not its own doing."""
+    failed, gap_s = outcome.get("failed"), outcome.get("gap_s")
+    found = [f"{failed:.0f} of {outcome.get('requests') or 0:.0f} requests failed"] if failed else []
+    found += [f"no good answer for {gap_s:.2f} s"] if gap_s and gap_s > allowed_gap_s(outcome) else []
+    found += [f"{count:.0f} {what}" for name, what in UNDONE.items() if (count := outcome.get(name))]
+    if failed is None or gap_s is None:
+        found.append("whether requests failed cannot be told")
+    return [(Reason.CONTROL_FAILED, " and ".join(found))] if found else []
+
+
+def allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
+    """So long good answers may stay away in a control run: 0.1 s, or three times the load's own p99 if that is more.
+
+    Answers that slow come in gaps without any outage. The p99 is that of the calmest of the load's parts (before, during, after):
+    one long gap makes the whole load's as large as itself, and would excuse itself. Where fewer than two parts tell
+    theirs it is 0.1 s.
+    """
+    told = [p99_s for part in WINDOWS if (p99_s := outcome.get(f"p99_{part}_s")) is not None]
+    return max(GAP_S, GAP_P99 * min(told)) if len(told) > 1 else GAP_S
+
+
+def _logged(point: Point, result: Result, requests: pl.DataFrame) -> Iterator[Fault]:
+    """The log against the generator's own summary, and both against what was due."""
+    if requests.is_empty():
+        yield Reason.TOO_SHORT, "no request was logged"
+        return
+    if result.dropped:
+        yield Reason.DROPPED, f"{result.dropped} requests were due and never sent"
+    numbers = requests["number"].sort()
+    if numbers.to_list() != list(range(requests.height)):
+        yield Reason.REQUEST_LOG, f"{requests.height} rows, numbered from {numbers[0]} to {numbers[-1]}"
+    answered = requests.filter(pl.col("error") == "")
+    pairs = {
+        "answered": (answered.height, result.requests),
+        "without an answer": (requests.height - answered.height, unanswered(result)),
+        "with another status than 2xx": (
+            answered.filter(~pl.col("status").is_between(200, 299)).height,
+            result.errors.get("status", 0),
+        ),
+    }
+    for what, (logged, counted) in pairs.items():
+        if logged != counted:
+            yield Reason.REQUEST_LOG, f"{logged} requests {what} in its log, {counted} in its summary"
+    due = None if point.rate_rps is None else point.rate_rps * point.duration_s
+    if due is not None and abs(requests.height + result.dropped - due) > max(2, COUNTED_ROWS * due):
+        yield Reason.RATE_NOT_ACHIEVED, f"{requests.height} requests were made, {due:.0f} were due"
+
+
+def _sent(requests: pl.DataFrame) -> Iterator[Fault]:
+    late_s = (requests["sent_s"] - requests["due_s"]).to_numpy()
+    late = int((late_s > LATE_S).sum())
+    if late > LATE_SHARE * late_s.size:
+        said = f"{late} of {late_s.size} requests were sent more than {LATE_S * 1e3:.0f} ms after they were due"
+        yield Reason.GENERATOR_SATURATED, said
+
+
+def _saturated(generator_core: float, pinned: bool) -> Iterator[Fault]:
     if generator_core >= BUSY:
         whose = "its CPU was" if pinned else "its node's CPUs or its busiest thread were"
         yield Reason.GENERATOR_SATURATED, f"{whose} {generator_core:.0%} busy"
+
+
+def _clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
+    if not error_s <= MAX_CLOCK_ERROR_S:
+        yield (
+            Reason.CLOCKS,
+            f"the generator's clock is known to {error_s * 1e3:.0f} ms, {MAX_CLOCK_ERROR_S * 1e3:.0f} ms are needed",
+        )
+    elif not abs(drift_s) <= MAX_CLOCK_ERROR_S + error_s:
+        yield Reason.CLOCKS, f"the generator's clock moved by {drift_s * 1e3:+.0f} ms against the lab's meanwhile"
 
 
 def _seen(point: Point, seen: Observation) -> Iterator[Fault]:
@@ -105,6 +223,10 @@ def _seen(point: Point, seen: Observation) -> Iterator[Fault]:
         yield Reason.LISTEN_OVERFLOW, f"{overflows} connections dropped at a full accept queue"
     if drops := _sum(seen.counters, "/conntrack_drop"):
         yield Reason.CONNTRACK_OVERFLOW, f"{drops} packets dropped by connection tracking"
+    yield from machine_faults(seen)
+
+
+def machine_faults(seen: Observation) -> Iterator[Fault]:
     if abs(seen.clock_step_s) > MAX_CLOCK_STEP_S:
         moved = f"{seen.clock_step_s:+.2f} s"
         yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"

@@ -152,8 +152,11 @@ def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
     return tuple(found)
 
 
-def load_variant(name: str, manifests: Path = MANIFESTS) -> Variant:
-    """One variant by its folder or as `overlay+knob+knob`, rendered and checked. UsageError with place, fault and remedy."""
+def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
+    """One variant by its folder or as `overlay+knob+knob`, rendered and checked. UsageError with place, fault and remedy.
+
+    `fixtures`: components of manifests/fixtures that its objects are laid over with, for a disturbance to be seen by.
+    """
     overlays = chain(name, manifests)
     overlay = overlays[-1]
     own = [load_knob(knob, manifests) for knob in overlay.own_knobs]
@@ -161,6 +164,8 @@ def load_variant(name: str, manifests: Path = MANIFESTS) -> Variant:
     _refuse_contradiction(overlay, own)
     objects = kustomize.objects(_render(overlay, manifests))
     _refuse_idle_knobs(overlay, objects, manifests)
+    if fixtures:
+        objects = kustomize.objects(_render(overlay, manifests, fixtures=fixtures))
     _refuse_incomplete(overlay, objects)
     return Variant(
         name=name,
@@ -289,13 +294,16 @@ def _refuse_rival(rival: object, folder: Path, overlays: Path, has_baseline: boo
         raise UsageError(where, f"there is no other overlay '{rival}'", did_you_mean(str(rival), others))
 
 
-def _render(overlay: Overlay, manifests: Path, knobs: Sequence[str] | None = None) -> bytes:
+def _render(
+    overlay: Overlay, manifests: Path, knobs: Sequence[str] | None = None, fixtures: Sequence[str] = ()
+) -> bytes:
     """With these of its own knobs only. By what it lists, not by its folder, so that overlays which begin alike share builds."""
     own = overlay.own_knobs if knobs is None else knobs
+    laid_over = [manifests / "fixtures" / fixture for fixture in fixtures]
     try:
         if not overlay.own_knobs:
-            return kustomize.render([manifests / "overlays" / overlay.name])
-        return kustomize.render(overlay.resources, [manifests / "components" / knob for knob in own])
+            return kustomize.render([manifests / "overlays" / overlay.name], laid_over)
+        return kustomize.render(overlay.resources, [*(manifests / "components" / knob for knob in own), *laid_over])
     except kustomize.BuildError as error:
         fault = f"kustomize: {error}".replace(f"{manifests}/", "manifests/")
         remedy = "a knob that names what this base does not have ends so, too"

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from lab.errors import UsageError
-from lab.sweeps import faults
+from lab.faults import faults
 
 Model = TypeVar("Model", bound=BaseModel)
 

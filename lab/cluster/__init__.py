@@ -19,4 +19,9 @@ loadgen    the generators' image, built         node_images images on kind's nod
 route_kind OpenShift's Route on any cluster     readiness  a new cluster's nodes and system pods
 programs   other programs, with a deadline      steps      one line of progress per step
 names      labels and namespaces                pods       what a pod's status says
+changes    what disturbances do to a variant    crash      SIGKILL from the node
+recorder   what happens to its pods meanwhile   watches    every change of one kind of object
+happenings objects and Events → our events      probing    the kubelets' probes, attempt by attempt
+reload_logs a proxy's log → its reloads         gauges     what a proxy says of itself
+clock      the client's clock against the lab's
 """

@@ -7,18 +7,22 @@ once per group. Refuses to guess: what the server refuses is an error with its o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab.cluster.connection import Answer, Connection
+from lab.cluster.connection import Answer, Connection, Stream
 from lab.cluster.names import MANAGER
-from lab.errors import LabError, MeasuringError, UsageError
+from lab.errors import LabError, LostError, MeasuringError, UsageError
 
 Object = dict[str, Any]
 COLLECTION_S = 60.0
 """For one request that deletes many: 1000 Routes took 5 s on an idle disk."""
+WATCHING_S = 3600
+"""A watch is ended by the server after that; longer than a sample lasts."""
+EVICTION_REFUSED = 429
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
 _ROUTE = "`just up` applies manifests/clusters/route-crd.yaml"
 
@@ -31,6 +35,15 @@ class ConflictError(LabError):
 
 class DeniedError(UsageError):
     """401 or 403: the message names verb, resource and who."""
+
+
+@contextmanager
+def right() -> Iterator[None]:
+    """A right that is missing says nothing about the variant: LostError instead. Decorates what a disturbance does, too."""
+    try:
+        yield
+    except DeniedError as error:
+        raise LostError(error.place, error.fault, "ask for this right (README names them), then --resume") from None
 
 
 class RefusedError(MeasuringError):
@@ -84,6 +97,57 @@ class Api:
         found = self._judged(answer, "GET", _said(kind, namespace)).json()["items"]
         return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
 
+    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
+        """Every object there, and the resourceVersion of the whole: where a `watch` goes on. RefusedError for an unknown kind."""
+        path, said = self._path(api_version, kind, namespace), _said(kind, namespace)
+        if path is None:
+            raise RefusedError(
+                f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", "watch another"
+            )
+        found = self._judged(self._connection.send("GET", path), "GET", said).json()
+        return found["items"], str(found["metadata"]["resourceVersion"])
+
+    def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
+        """Every change after that resourceVersion, a line of JSON each. OSError when there is no answer."""
+        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", "timeoutSeconds": WATCHING_S}
+        return self._stream(self._path(api_version, kind, namespace) or "", query, _said(kind, namespace))
+
+    def follow(self, namespace: str, pod: str, container: str, since: str) -> Stream:
+        """What a container writes, each line with its time, from that second on (empty: from its beginning). OSError."""
+        query = {"container": container, "follow": "true", "timestamps": "true"} | (
+            {"sinceTime": since} if since else {}
+        )
+        return self._stream(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query, f"log of pod {namespace}/{pod}")
+
+    def change(
+        self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
+    ) -> Object:
+        """A strategic merge patch of an object or one of its subresources."""
+        path = self._path(api_version, kind, namespace, name) or ""
+        said = _said(kind, namespace, name)
+        answer = self._connection.send(
+            "PATCH",
+            path + (f"/{subresource}" if subresource else ""),
+            {"fieldManager": MANAGER, "fieldValidation": "Strict"},
+            body,
+            "application/strategic-merge-patch+json",
+        )
+        return self._judged(answer, "PATCH", f"{subresource} of {said}" if subresource else said).json()
+
+    def evict(self, namespace: str, pod: str) -> str | None:
+        """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        path, said = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", _said("Pod", namespace, pod)
+        answer = self._connection.send("POST", path, None, body, refusal=EVICTION_REFUSED)
+        if answer.status == EVICTION_REFUSED:
+            status = answer.json()
+            causes = (status.get("details") or {}).get("causes") or ()
+            words = [str(cause.get("message")) for cause in causes if cause.get("reason") == "DisruptionBudget"]
+            if words:
+                return " ".join(words[0].split())
+        self._judged(answer, "POST", f"eviction of {said}")
+        return None
+
     def apply(self, obj: Mapping[str, Any]) -> Object:
         """Server-side apply: fields that MANAGER applied before and does not now, go. Unknown fields are refused."""
         query = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
@@ -133,10 +197,13 @@ class Api:
             )
             self._judged(answer, "DELETE", _said(kind, namespace))
 
-    def log(self, namespace: str, pod: str, container: str, lines: int, previous: bool = False) -> str:
-        """The last lines that a container wrote; empty where it has none (yet)."""
+    def log(
+        self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
+    ) -> str:
+        """The last lines that a container wrote, `times`: each behind its time; empty where it has none (yet)."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         query = {"container": container, "tailLines": lines, "previous": str(previous).lower()}
+        query |= {"timestamps": "true"} if times else {}
         answer = self._connection.send("GET", path, query)
         if answer.status in (400, 404):  # not started, or gone
             return ""
@@ -144,10 +211,8 @@ class Api:
 
     def add_ephemeral_container(self, namespace: str, pod: str, container: Mapping[str, Any]) -> Object:
         """To a pod that runs; it cannot be taken away again."""
-        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/ephemeralcontainers"
         body = {"spec": {"ephemeralContainers": [container]}}
-        answer = self._connection.send("PATCH", path, None, body, "application/strategic-merge-patch+json")
-        return self._judged(answer, "PATCH", f"ephemeral containers of pod {namespace}/{pod}").json()
+        return self.change("v1", "Pod", pod, namespace, body, "ephemeralcontainers")
 
     def raw(self, path: str) -> Any:
         """GET → JSON, or the text that is none."""
@@ -187,6 +252,13 @@ class Api:
             remedy = _ROUTE if kind == "Route" else "install its CustomResourceDefinition"
             raise RefusedError(f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", remedy)
         return self._judged(self._connection.send(method, path, query, obj, content_type), method, said).json()
+
+    def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
+        found = self._connection.stream(path, query)
+        if isinstance(found, Answer):
+            self._judged(found, "GET", said)
+            raise RefusedError(f"{self.place}: {said}", f"status {found.status}", "see what the API server logs")
+        return found
 
     def _path(self, api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str | None:
         found = self.resource(api_version, kind)

@@ -65,7 +65,7 @@ class ClientPod:
         rollout.wait(api, [pod], deadline)
         client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
         client.shell.script(f"{tether.LEFTOVERS}\nrm -rf /scratch/tmp.*")
-        client._write_hosts((), "")
+        client._write_hosts({})
         return client
 
     @property
@@ -94,18 +94,18 @@ class ClientPod:
         return self.shell.popen(argv, files, stdout, stderr)
 
     @contextmanager
-    def resolving(self, hosts: Sequence[str], address: str) -> Iterator[None]:
-        """These hosts are this address for everything in the pod, till the end. MeasuringError."""
-        self._write_hosts(hosts, address)
+    def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
+        """Host → address, for everything in the pod, till the end. MeasuringError."""
+        self._write_hosts(addresses)
         try:
             yield
         except LostError:
             raise  # it is gone, or another lab's now
         except BaseException:
             with suppress(LabError):  # the first fault is the one to tell
-                self._write_hosts((), "")
+                self._write_hosts({})
             raise
-        self._write_hosts((), "")
+        self._write_hosts({})
 
     def close(self) -> None:
         """Leave the pod; it stays."""
@@ -120,10 +120,12 @@ class ClientPod:
                 return Installed(generator.name, path, version)
         return None
 
-    def _write_hosts(self, hosts: Sequence[str], address: str) -> None:
+    def _write_hosts(self, addresses: Mapping[str, str]) -> None:
         """The pod's own lines, then ours: its /etc/hosts is a mount, so it is written in place."""
         kept = [line for line in self.shell.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
-        text = "".join(f"{line}\n" for line in [*kept, *(f"{address} {host}{OURS}" for host in hosts)])
+        text = "".join(
+            f"{line}\n" for line in [*kept, *(f"{address} {host}{OURS}" for host, address in addresses.items())]
+        )
         done = self.shell.script(f"printf %s {shlex.quote(text)} >{HOSTS}")
         if done.returncode:
             fault = f"{HOSTS} cannot be written: {done.stderr.strip()}"

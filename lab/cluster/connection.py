@@ -14,7 +14,8 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,8 @@ from lab.errors import LostError, UsageError, did_you_mean
 CONNECT_S, READ_S = 5.0, 15.0
 BLIP_S = 5.0
 """For so long a request that met no answer, or `not now`, is sent again."""
+CONNECTIONS = 32
+"""Kept open: three watches and a log per proxy hold one each, and what is asked beside them comes in threads."""
 CREDENTIALS_S = 60.0
 """For a plugin (aws, doctl) that fetches a token over the network."""
 NOT_NOW = {429, 502, 503, 504}
@@ -39,6 +42,32 @@ class Answer:
 
     def json(self) -> Any:
         return json.loads(self.body)
+
+
+class Stream:
+    """An answer that goes on, line by line. Read by one thread, closed by any."""
+
+    def __init__(self, response: Any) -> None:
+        self._response, self._closed = response, False
+
+    def lines(self) -> Iterator[bytes]:
+        """Until the server ends it or `close` was called. OSError when the connection breaks."""
+        left = b""
+        try:
+            for part in self._response.stream(1 << 16):
+                *whole, left = (left + part).split(b"\n")
+                yield from whole
+        except Exception as error:  # noqa: BLE001  # urllib3's, http.client's and ssl's own kinds
+            if not self._closed:
+                raise OSError(_words(error)) from None
+        finally:
+            self._response.close()
+
+    def close(self) -> None:
+        """End it, whoever is waiting for the next line; idempotent."""
+        self._closed = True
+        with suppress(Exception):  # it has ended already
+            self._response.shutdown()
 
 
 def contexts() -> list[str]:
@@ -74,6 +103,7 @@ class Connection:
         from kubernetes import client  # see the module's docstring
 
         self._configuration = client.Configuration()
+        self._configuration.connection_pool_maxsize = CONNECTIONS
         problems = _Problems()
         try:
             if self.context not in (known := _contexts(self._files)):
@@ -115,10 +145,12 @@ class Connection:
         body: Any = None,
         content_type: str = "application/json",
         read_s: float = READ_S,
+        refusal: int | None = None,
     ) -> Answer:
         """One request. LostError when there is no answer, again and again for BLIP_S; a bad status is the caller's.
 
-        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour.
+        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour. `refusal`: a status that is the
+        answer here and not `not now` (an eviction's 429).
         """
         give_up = time.monotonic() + BLIP_S
         url = path + ("?" + urlencode(query) if query else "")
@@ -137,7 +169,7 @@ class Connection:
                     renewed = True
                     self._open()
                     continue
-                if answer.status not in NOT_NOW:
+                if answer.status not in NOT_NOW or answer.status == refusal:
                     return answer
                 fault = f"status {answer.status}: {answer.body[:300].decode(errors='replace').strip()}"
             if time.monotonic() + delay_s > give_up:
@@ -150,6 +182,18 @@ class Connection:
 
     def _once(self, method: str, url: str, body: Any, content_type: str, read_s: float) -> Answer:
         """OSError for whatever kept the answer away."""
+        response = self._request(method, url, body, content_type, read_s, whole=True)
+        return Answer(response.status, response.data)
+
+    def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
+        """A GET whose answer goes on; an Answer where its status is bad. Raises OSError: who follows knows what is lost by it."""
+        response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, whole=False)
+        if response.status >= 300:
+            return Answer(response.status, response.read())
+        return Stream(response)
+
+    def _request(self, method: str, url: str, body: Any, content_type: str, read_s: float | None, whole: bool) -> Any:
+        """urllib3's response, read whole or not. OSError for whatever kept it away."""
         import urllib3  # the kubernetes library's own
 
         headers = {"Accept": "application/json", "User-Agent": "ingress-lab"}
@@ -157,19 +201,19 @@ class Connection:
             headers["Content-Type"] = content_type
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         try:
-            response = self._client.rest_client.pool_manager.request(
+            return self._client.rest_client.pool_manager.request(
                 method,
                 self._configuration.host + url,
                 body=None if body is None else json.dumps(body),
                 headers=headers,
                 timeout=urllib3.Timeout(connect=CONNECT_S, read=read_s),
                 retries=False,
+                preload_content=whole,
             )
         except urllib3.exceptions.SSLError as error:
             raise ssl.SSLError(_words(error)) from None
         except urllib3.exceptions.HTTPError as error:
             raise OSError(_words(error)) from None
-        return Answer(response.status, response.data)
 
 
 class _Problems(logging.Handler):

@@ -69,6 +69,15 @@ class Inventory:
                     pass  # each result is looked at, or its error would be lost
         self._write(planned)
 
+    def add(self, refs: Collection[Reference]) -> None:
+        """List what is about to be applied beside the rest. UsageError for a kind without a namespace, or another's namespace."""
+        listed = self._read()
+        for ref in refs:
+            if Reference("v1", "Namespace", "", ref.namespace) not in listed:
+                fault = "is in no namespace that the variant has" if ref.namespace else "has no namespace"
+                raise UsageError(f"{self._api.place}: {ref}", fault, "leave its metadata.namespace out")
+        self._write(listed | set(refs))
+
     def remove_workloads(self) -> None:
         """Deployments, DaemonSets and so on, and wait until their pods are gone. MeasuringError when they do not go."""
         listed = self._read()

@@ -1,4 +1,4 @@
-"""What the status of a pod (or node) says: its conditions, and whether it is ready. Asks nobody."""
+"""What the status of a pod (or node) says: its conditions, whether it is ready, whether its first container runs. Asks nobody."""
 
 from __future__ import annotations
 
@@ -15,3 +15,10 @@ def ready(obj: Mapping[str, Any]) -> bool:
     """Ready, and not being deleted."""
     said = conditions(obj).get("Ready", {})
     return "deletionTimestamp" not in obj["metadata"] and said.get("status") == "True"
+
+
+def running(pod: Mapping[str, Any]) -> bool:
+    """Its first container, the lab's own, runs now."""
+    first = pod["spec"]["containers"][0]["name"]
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    return any(item["name"] == first and "running" in (item.get("state") or {}) for item in statuses)

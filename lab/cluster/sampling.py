@@ -13,20 +13,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
 import polars as pl
 
 from lab.cluster import machines
-from lab.cluster.look import When, about
-from lab.cluster.spot import Place, Spot, spots, usage
+from lab.cluster.look import Container, When, about
+from lab.cluster.spot import Place, Spot, late, spots, usage
+from lab.errors import LabError, MeasuringError
 from lab.frames import USAGE_SCHEMA
 from lab.sampler import Observation
 from lab.targets.base import Role
 from lab.validity import MAX_OTHERS_CORES
 
+ROOM = 6
+"""Pods that may be looked at beside those of the beginning, at once."""
 _ORDER: Sequence[Role] = ("proxy", "generator", "backend")
 
 
@@ -65,7 +69,12 @@ def together(*sources: Others) -> Others:
 
 
 class ClusterWatch:
-    """See `lab.targets.base.Watch`. `counters` are the target's own; they and `others` are asked outside of the ends."""
+    """See `lab.targets.base.Watch`. `counters` are the target's own; they and `others` are asked outside of the ends.
+
+    `places_now`: where pods may come and go, who is there, asked every second; None = who is there stays. The CPU
+    seconds of those that came count from their beginning, of those that went as far as they were seen. `spared`: whose
+    containers are not looked into between the ends now, since they have little CPU and a look takes a millisecond of it.
+    """
 
     def __init__(
         self,
@@ -73,13 +82,17 @@ class ClusterWatch:
         counters: Callable[[], Mapping[str, int]],
         others: Others,
         interval_s: float = 1.0,
+        places_now: Callable[[], Sequence[Place]] | None = None,
+        spared: Callable[[Role], bool] = lambda role: False,
     ) -> None:
+        self._places_now, self._spared = places_now, spared
         self._places = sorted(places, key=lambda place: _ORDER.index(place.role))
         self._counters, self._others, self._interval_s = counters, others, interval_s
         self._spots: list[Spot] = []
+        self._coming: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
         self._done = threading.Event()
         self._failed: Exception | None = None
-        self._pool = ThreadPoolExecutor(max(1, len(self._places)), "looks")
+        self._pool = ThreadPoolExecutor(max(1, len(self._places)) + (ROOM if places_now else 0), "looks")
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._ends_s: list[tuple[float, float]] = []  # wall, monotonic
         self._counted: list[Mapping[str, int]] = []
@@ -109,6 +122,7 @@ class ClusterWatch:
                 return  # what happened says more than what can still be seen
             if self._failed is not None:
                 raise self._failed
+            self._look_for_others(last=True)
             self._ends_s.append((time.time(), time.monotonic()))
             self._look("closing")
         for spot in self._spots:
@@ -122,12 +136,41 @@ class ClusterWatch:
         began = time.monotonic()
         try:
             while not self._done.wait(self._interval_s - (time.monotonic() - began) % self._interval_s):
+                self._look_for_others()
                 self._look("meanwhile")
         except Exception as error:  # noqa: BLE001  # raised by __exit__
             self._failed = error
 
+    def _look_for_others(self, last: bool = False) -> None:
+        """Containers that have come, before any is looked into: a shell finds its way into a restarted one by itself.
+
+        The first question to one waits for a connection, so it is asked beside the looks; what cannot be looked into yet
+        is asked again a second later. `last`: those that are still waited for are waited for now.
+        """
+        if self._places_now is None:
+            return
+        known = {_key(spot.place): spot for spot in self._spots}
+        for place in self._places_now():
+            if (spot := known.get(_key(place))) is not None:
+                spot.there()
+                continue
+            for spot in self._spots:
+                if (spot.place.namespace, spot.place.pod) == (place.namespace, place.pod):
+                    spot.restarted(MeasuringError(str(place), "its container was restarted", "see its events"))
+            if _key(place) not in self._coming and (last or not self._spared(place.role)):
+                self._coming[_key(place)] = place, self._pool.submit(about, place.shell, str(place))
+        for key, (place, asked) in list(self._coming.items()):
+            if not last and not asked.done():
+                continue
+            del self._coming[key]
+            with suppress(LabError):
+                found = late(place, asked.result(), self._spots, time.monotonic() - self._ends_s[0][1])
+                found.look("opening")
+                self._spots.append(found)
+
     def _look(self, when: When) -> None:
-        for _ in self._pool.map(lambda spot: spot.look(when), self._spots):
+        spots = [spot for spot in self._spots if when != "meanwhile" or not self._spared(spot.place.role)]
+        for _ in self._pool.map(lambda spot: spot.look(when), spots):
             pass
 
     def observation(self) -> Observation:
@@ -164,6 +207,10 @@ class ClusterWatch:
             else:
                 lost[f"{spot.place.role}/lost_pods"] += 1
         return {**found, **lost, **self._elsewhere.counters}
+
+
+def _key(place: Place) -> tuple[str, str]:
+    return place.pod, place.container_id
 
 
 def _grown(was: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:

@@ -33,6 +33,8 @@ class Place:
     pod: str
     node: str
     shell: Asked
+    container_id: str = ""
+    """Tells a container that was restarted from the one before."""
 
     def __str__(self) -> str:
         return f"pod {self.namespace}/{self.pod}"
@@ -40,7 +42,11 @@ class Place:
 
 @dataclass(slots=True)
 class Spot:
-    """`offset` is added to its process numbers; `tells_…` is what it is asked for others that see the same, too."""
+    """`offset` is added to its process numbers; `tells_…` is what it is asked for others that see the same, too.
+
+    `since_s`: of a container that came while a sample was made, when it was first looked at; all that it used until
+    then is of this sample. None = it was there before.
+    """
 
     place: Place
     offset: int
@@ -49,7 +55,10 @@ class Spot:
     tells_network: bool
     looks: list[Look] = field(default_factory=list[Look])
     lost: LabError | None = None
+    since_s: float | None = None
     _seconds: int = 0
+    _sure: int = 1
+    """So many of the looks were at this very container: it was there afterwards."""
 
     def look(self, when: When) -> None:
         """LabError at the opening only: what is lost later is kept as `lost`, and not asked again.
@@ -78,18 +87,28 @@ class Spot:
                 raise
             self.lost = error
 
+    def there(self) -> None:
+        """The container was seen by its ID, after the last look: that was a look at it."""
+        self._sure = len(self.looks)
+
+    def restarted(self, error: LabError) -> None:
+        """Another container runs in its place: what was looked at since it was last sure to be this one may be the other."""
+        del self.looks[self._sure :]
+        self.lost = self.lost or error
+
     def _threads(self) -> int:
         return sum(times.threads for times in self.looks[-1].processes.values() if times.threads > 1)
 
     def used_s(self) -> float:
         """CPU seconds of the container between the ends; of one that was lost, of the processes that were seen."""
+        late = self.since_s is not None
         if self.lost is None:
             path, version = self.container.usage_file, self.container.groups["cpuacct"].version
             start, end = (cgroup.used_s(version, one.text(path)) for one in (self.looks[0], self.looks[-1]))
-            return max(0.0, end - start)
-        began = {pid: times.cpu_s for pid, times in self.looks[0].processes.items()}
+            return max(0.0, end - (0.0 if late else start))
+        began = {} if late else {pid: times.cpu_s for pid, times in self.looks[0].processes.items()}
         ended = {pid: times.cpu_s for one in self.looks for pid, times in one.processes.items()}
-        return sum(cpu_s - began.get(pid, 0.0) for pid, cpu_s in ended.items())
+        return sum(max(0.0, cpu_s - began.get(pid, 0.0)) for pid, cpu_s in ended.items())
 
     def peaks_bytes(self) -> Mapping[int, int]:
         """Process → the most memory that it was seen with."""
@@ -103,7 +122,7 @@ class Spot:
         """Of a usage table, on the machine's own clock: that an answer took its time does not matter."""
         role, offset = self.place.role, self.offset
         for one in self.looks:
-            at = one.uptime_s - self.looks[0].uptime_s
+            at = (self.since_s or 0.0) + one.uptime_s - self.looks[0].uptime_s
             yield from ((at, role, offset + pid, None, *astuple(times)) for pid, times in one.processes.items())
             if role in THREADED:
                 for (pid, tid), times in one.threads.items():
@@ -123,6 +142,15 @@ class Spot:
         if self.tells_network:
             found |= parse_network(*(at.files.get(path, ()) for path in NETWORK))
         return {f"{self.place.role}/{name}": count for name, count in found.items() if name != "oom_kills"}
+
+
+def late(place: Place, container: Container, known: Sequence[Spot], since_s: float) -> Spot:
+    """A container that came meanwhile, beside those that are known."""
+    offset = POD_STRIDE * sum(spot.place.role == place.role for spot in known)
+    tells_cpus = not any(spot.tells_cpus and spot.container.boot_id == container.boot_id for spot in known)
+    same = [spot.container for spot in known if spot.place.role == place.role]
+    shared = any((one.boot_id, one.network) == (container.boot_id, container.network) for one in same)
+    return Spot(place, offset, container, tells_cpus, not shared, since_s=since_s)
 
 
 def spots(places: Sequence[Place], containers: Sequence[Container]) -> list[Spot]:

@@ -9,12 +9,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from lab import hosts
-from lab.cluster import ending, facts, images, kubelet, needs, objects, reloads, rollout, testrun
+from lab.cluster import changes, ending, facts, images, kubelet, needs, objects, recorder, reloads, rollout, testrun
 from lab.cluster.api import Api, DeniedError
 from lab.cluster.client import ClientPod
 from lab.cluster.images import Images
@@ -65,6 +65,8 @@ class _Place:
     others: Others
     allowed: set[tuple[str, str, str | None]]
     """(group, resource, namespace) that were asked about already."""
+    disturbed: set[str] = field(default_factory=set[str])
+    """Namespaces in which the rights to disturb were asked about already."""
 
 
 class ClusterTarget:
@@ -149,12 +151,14 @@ class ClusterTarget:
                 fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
         needs.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
-        self._refuse_without_rights(variant)
+        self._refuse_without_rights(variant, any(point.disturbance is not None for point in points))
         routed, proxied = hosts.routed(variant.manifests), _has_proxy(variant.manifests)
-        return {point.name: hosts.expected(routed, proxied, point) for point in points}
+        return {
+            point.name: hosts.expected(routed, proxied, point, hosts.routers(variant.manifests)) for point in points
+        }
 
     @contextmanager
-    def up(self, variant: Variant) -> Iterator[ClusterSystem]:
+    def up(self, variant: Variant, changing: bool = False) -> Iterator[ClusterSystem]:
         taken = self._place
         taken.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
@@ -176,8 +180,9 @@ class ClusterTarget:
                 self._run,
                 taken.others,
                 taken.lease.check,
+                taken.inventory if changing else None,
             )
-            with taken.client.resolving(list(hosts.routed(wanted)), system.address()):
+            with taken.client.resolving(system.addresses()):
                 try:
                     system.wait(deadline, still_until)
                     yield system
@@ -198,6 +203,8 @@ class ClusterTarget:
                 system.close()
             with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
                 taken.lease.check()
+                if system is not None and changing:
+                    system.settle()
                 taken.inventory.remove_workloads()
 
     def close(self) -> None:
@@ -215,7 +222,7 @@ class ClusterTarget:
         finally:
             taken.lease.release()
 
-    def _refuse_without_rights(self, variant: Variant) -> None:
+    def _refuse_without_rights(self, variant: Variant, disturbed: bool) -> None:
         taken = self._place
         asked = objects.resources(taken.api, variant.manifests) - taken.allowed
         wanted = [(verb, *one) for one in sorted(asked, key=str) for verb in VERBS]
@@ -223,6 +230,14 @@ class ClusterTarget:
             wanted += [(*right, place) for right in (*ending.RIGHTS, *LOOKING)]
         self._refuse_without(wanted, f"variant {variant.name}")
         taken.allowed.update(asked)
+        place = _namespace(list(objects.flat(variant.manifests)))
+        if disturbed and place not in taken.disturbed:
+            rights = [*recorder.RIGHTS, *changes.RIGHTS]
+            rights += [(verb, *what) for what in changes.APPLIED for verb in ("create", "patch", "delete")]
+            everywhere = [(*right, None) for right in changes.EVERYWHERE]
+            inside = [(*right, place) for right in rights]
+            self._refuse_without([*everywhere, *inside], f"variant {variant.name}, to disturb it")
+            taken.disturbed.add(place)
 
     def _refuse_without(self, rights: Iterable[tuple[str, str, str, str | None]], what: str) -> None:
         api = self._place.api

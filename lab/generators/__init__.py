@@ -19,10 +19,20 @@ from functools import cache
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
+import polars as pl
+
 from lab.errors import UsageError, did_you_mean
 from lab.histogram import Histogram
 
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several ways in, and the hosts that are reached by it alone."""
+
+    url: str
+    hosts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,9 @@ class Load:
 
     `hosts` are all hosts that requests are spread over evenly, `host` first; names in `url` and `hosts` resolve in the
     client's place. `sni_per_host`: each host needs connections of its own, with its own name in the TLS handshake.
+    `shards`: the ways in where the hosts have several, each with its own; `url` is the first one's then.
     `generators`: how many processes make it together, each its part of the connections and the rate.
+    `logged`: every request is told, for `Generator.requests`; those with `logs_requests` alone can.
     `gzip`: accept a compressed response. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
 
@@ -50,9 +62,11 @@ class Load:
     timeout_s: float = 10.0
     hosts: tuple[str, ...] = ()
     sni_per_host: bool = False
+    shards: tuple[Shard, ...] = ()
     gzip: bool = False
     resumption: bool | None = None
     generators: int = 1
+    logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,8 @@ class Generator(Protocol):
     latency_from: Literal["due", "sent"]
     remedy: str
     """How to get it when it is missing."""
+    logs_requests: bool
+    """Whether it can tell every request (`Load.logged`)."""
     stand_ins: tuple[str, ...]
     """Generators that may take its open-loop loads when it is not installed, the best first (design.md §5)."""
 
@@ -139,6 +155,10 @@ class Generator(Protocol):
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         """Numbers from the verbatim output. Raises OutputError; never returns made-up zeros."""
+        ...
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        """Every request of a `logged` load, the columns of `lab.requests.REQUESTS_SCHEMA`. Raises OutputError."""
         ...
 
 
@@ -231,7 +251,8 @@ def destinations(load: Load) -> list[tuple[str, str]]:
     """(URL, Host header) of every host of the load. Under TLS the URL names the host, as the handshake's SNI comes from it."""
     hosts = load.hosts or (load.host,)
     if len(hosts) == 1 or not load.url.startswith("https://"):
-        return [(load.url, host) for host in hosts]
+        by_host = {host: shard.url for shard in load.shards for host in shard.hosts}
+        return [(by_host.get(host, load.url), host) for host in hosts]
     parts = urlsplit(load.url)
     port = f":{parts.port}" if parts.port else ""
     return [(parts._replace(netloc=f"{host}{port}").geturl(), host) for host in hosts]
@@ -259,6 +280,8 @@ def common_refusal(load: Load) -> str | None:
         return f"needs at least one connection and one thread, got {load.connections} and {load.threads}"
     if load.generators != 1:
         return f"only k6 is run as several generators at once, got {load.generators}"
+    if load.logged:
+        return "only k6 tells of every request, which a disturbance needs"
     if not (math.isfinite(load.duration_s) and load.duration_s > 0):
         return f"the duration must be a positive number of seconds, got {load.duration_s:g}"
     if load.rate_rps is not None and not (math.isfinite(load.rate_rps) and load.rate_rps > 0):
@@ -281,6 +304,11 @@ def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) ->
     if said:
         parts.append(f"stderr begins {said!r}")
     return OutputError(f"expected {expected}: {'; '.join(parts)}")
+
+
+def unlogged(name: str) -> OutputError:
+    """For `requests` of the generators that cannot tell them."""
+    return OutputError(f"{name} does not tell of every request: k6 does")
 
 
 def error_kind(text: str) -> ErrorKind:

@@ -1,9 +1,10 @@
-"""Many hosts from wrk and wrk2: requests that take turns, or one process for every name in the TLS handshake.
+"""Many hosts from wrk and wrk2: requests that take turns, or one process for every name in the TLS handshake or way in.
 
 wrk calls a script's `request` for every request and sends what it returns: handing out strings that were made once costs
-it nothing that could be measured (100 hosts against one: 5.8 and 6.0 µs of CPU per request). It takes its SNI from
-the URL, one for each process. Where every host needs its own, a shell starts as many, lets them go once all have set up
-(which takes them a second of CPU time together), and prints their outputs one after the other:
+it nothing that could be measured (100 hosts against one: 5.8 and 6.0 µs of CPU per request). It takes SNI and address from
+the URL, one for each process. Where every host needs its own name in the handshake, or several proxies share the hosts
+(`Load.shards`: each process asks for those of its own), a shell starts as many, lets them go once all have set up (which takes
+a hundred of them a second of CPU time together), and prints their outputs one after the other:
 
     LAB processes 2  →  two blocks of counts follow, from processes that began at the same time
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from lab.generators import Load, destinations
 
@@ -75,14 +78,26 @@ end
 
 def taking_turns(load: Load) -> str:
     """Lua that sends every host's request in turn; nothing for one host, as wrk then need not ask."""
-    if len(load.hosts) < 2:
-        return ""
-    # JSON's strings are Lua's where nothing needs escaping, which host names do not.
-    return HOSTS.replace("@HOSTS@", "{" + ", ".join(map(json.dumps, load.hosts)) + "}")
+    if load.shards:
+        by_place = (f"[{json.dumps(urlsplit(shard.url).netloc)}] = {_table(shard.hosts)}" for shard in load.shards)
+        return HOSTS.replace("@HOSTS@", f'({{{", ".join(by_place)}}})[wrk.host .. ":" .. wrk.port]')
+    return HOSTS.replace("@HOSTS@", _table(load.hosts)) if len(load.hosts) > 1 else ""
 
 
-def per_host_files(load: Load) -> dict[str, str]:
-    return {PER_HOST: SCRIPT, "destinations": "".join(f"{url} {host}\n" for url, host in destinations(load))}
+def separate(load: Load) -> int:
+    """How many processes it takes; 1 = wrk itself."""
+    return len(load.shards) or (len(load.hosts) if load.sni_per_host else 1)
+
+
+def separate_files(load: Load) -> dict[str, str]:
+    """The shell, and its processes' URLs and hosts."""
+    places = [(shard.url, shard.hosts[0]) for shard in load.shards] or destinations(load)
+    return {PER_HOST: SCRIPT, "destinations": "".join(f"{url} {host}\n" for url, host in places)}
+
+
+def _table(hosts: Sequence[str]) -> str:
+    """JSON's strings are Lua's where nothing needs escaping, which host names do not."""
+    return "{" + ", ".join(map(json.dumps, hosts)) + "}"
 
 
 def processes(stdout: str) -> int:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import polars as pl
 
 from lab.generators import (
     ErrorKind,
@@ -37,6 +38,7 @@ from lab.generators import (
     common_refusal,
     error_kind,
     one_host_refusal,
+    unlogged,
     unreadable,
 )
 from lab.histogram import Histogram
@@ -63,6 +65,7 @@ class Hey:
     models: frozenset[Literal["open", "closed"]] = frozenset({"closed"})
     latency_from: Literal["due", "sent"] = "sent"
     remedy: str = "apt-get install hey, or start the lab with scripts/shell"
+    logs_requests: bool = False
     stand_ins: tuple[str, ...] = ()
 
     def version_argv(self) -> list[str]:
@@ -144,6 +147,9 @@ class Hey:
             size_includes_headers=False,
             notes=tuple(notes),
         )
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        raise unlogged(self.name)
 
 
 GENERATOR = Hey()

@@ -6,11 +6,13 @@ A part of the line that our `handleSummary` prints, and what it becomes (times i
 
 k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, source of 2.2.0):
 
-- its Trends keep every value, and the summary prints any quantile: some 150 are asked for. Raw rows would
-  cost it the core that it measures from.
+- its Trends keep every value, and the summary prints any quantile: some 150 are asked for. k6's own raw rows would
+  cost it the core that it measures from; our line for every request of a `logged` load takes a fifth more than none (0.6
+  against 0.5 ms of CPU at 500 requests per second), and 500 virtual users take 0.3 s to start, and 150 MB.
 - `http_req_duration` counts failed requests (as 0) and leaves connecting out: so a Trend of our own takes
   answered requests only, with connect and TLS time where every request opens a connection.
-- Go sends a GET again when a kept connection closes before it answers: that failure shows as latency only.
+- Go sends a GET again when a kept connection closes before it answers: that failure shows as latency only, so that a
+  load whose every request is logged opens a connection for each.
 - a virtual user that is still busy when the next request is due drops that one: `dropped`.
 - its duration includes the wait for the last answers, so a rate is counted over the load's own schedule.
 - it looks for the network only under load: no usage report, no REST API, no remote import, and an empty
@@ -21,6 +23,8 @@ k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, sour
 - several processes (execution segments, as k6-operator gives them) divide virtual users and rate exactly; every one prints
   a summary of its own part, a line each here, and numbers its virtual users by itself.
 - metrics that never occurred are left out of its summary; the counts must add up to the requests made.
+- its own outputs (`--out`) hold some ten rows for every request, gzipped by k6 itself where the file's name ends in .gz; times are whole
+  seconds in CSV unless told otherwise, and without system tags no row tells the status. They are only asked for on demand (`K6.out`).
 """
 
 from __future__ import annotations
@@ -31,11 +35,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import polars as pl
+
 from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, destinations, scheduled_s, unreadable
+from lab.generators._k6_log import requests_of
 from lab.generators._merged import merged
 from lab.histogram import Histogram
 
 SCRIPT = """\
+import exec from 'k6/execution';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
 
@@ -52,7 +60,7 @@ export const options = {
   insecureSkipTLSVerify: true,
   noConnectionReuse: !load.keepalive,
   summaryTrendStats: load.stats,
-  systemTags: [],
+  systemTags: load.tags,
   scenarios: { load: load.scenario },
 };
 
@@ -67,20 +75,49 @@ function kindOf(message) {
 
 let told = false;
 
-export default function () {
-  let response;
-  try {
-    response = http.get(url, params);
-  } catch (error) {
-    failed[kindOf(String(error))].add(1);
-    if (!told) console.warn(String(error)); // once for every virtual user, not once for every failure
-    told = true;
-    return;
-  }
+function once(error) {
+  if (!told) console.warn(String(error)); // once for every virtual user, not once for every failure
+  told = true;
+}
+
+function count(response, kind) {
+  if (kind) return failed[kind].add(1);
   const t = response.timings;
   latency.add(load.keepalive ? t.duration : t.duration + t.connecting + t.tls_handshaking);
   if (response.status < 200 || response.status > 299) failed.status.add(1);
 }
+
+function unlogged() {
+  try {
+    count(http.get(url, params), '');
+  } catch (error) {
+    count(null, kindOf(String(error)));
+    once(error);
+  }
+}
+
+function logged() {
+  const wall = Date.now(); // before `sent`, so that it never seems later
+  const sent = exec.instance.currentTestRunDuration;
+  let response = null;
+  let kind = '';
+  try {
+    response = http.get(url, params);
+  } catch (error) {
+    kind = kindOf(String(error));
+    once(error);
+  }
+  const done = exec.instance.currentTestRunDuration;
+  count(response, kind);
+  const t = kind ? null : response.timings;
+  const answer = kind ? '' : response.headers['X-Lab-Answer'] || response.headers['X-Lab-Backend'] || '';
+  const service = kind ? done - sent : t.duration + t.connecting + t.tls_handshaking;
+  const times = [wall, sent.toFixed(3), done.toFixed(3), service.toFixed(3)].join(' ');
+  const { iterationInTest, startTime } = exec.scenario;
+  console.log(`request ${iterationInTest} ${startTime} ${times} ${kind ? 0 : response.status} ${kind || '-'} ${answer}`);
+}
+
+export default load.logged ? logged : unlogged;
 
 export function handleSummary(data) {
   const values = (name) => (data.metrics[name] ? data.metrics[name].values : null);
@@ -96,9 +133,21 @@ export function handleSummary(data) {
     errors: errors,
     latency: values('lab_latency'),
   };
-  return { stdout: JSON.stringify(line) + '\\n' };
+  const told = { stdout: JSON.stringify(line) + '\\n' };
+  if (load.summary) told[load.summary] = JSON.stringify(data);
+  return told;
 }
 """
+Out = Literal["summary", "csv", "json"]
+SUMMARY = "k6-summary.json"
+"""What k6 hands to `handleSummary`, whole."""
+OUTPUTS: Mapping[Out | None, tuple[str, str]] = {
+    "csv": ("k6.csv.gz", "csv=fileName=k6.csv.gz,timeFormat=unix_micro"),
+    "json": ("k6.json.gz", "json=k6.json.gz"),
+}
+"""File that k6 leaves, and how `--out` says so."""
+TAGS = ("proto", "status", "error", "error_code", "expected_response", "scenario", "tls_version")
+"""What every row of such a file says beside its number."""
 KINDS: tuple[ErrorKind, ...] = ("status", "connect", "read", "write", "timeout", "other")
 PERCENTS = (
     *(0.1, 0.5),
@@ -118,8 +167,17 @@ class K6:
     aliases: tuple[str, ...] = ()
     models: frozenset[Literal["open", "closed"]] = frozenset({"open", "closed"})
     latency_from: Literal["due", "sent"] = "sent"
+    logs_requests: bool = True
     remedy: str = "start the lab with scripts/shell, which builds it"
     stand_ins: tuple[str, ...] = ()
+    out: Out | None = None
+    """What of its own outputs it leaves in its working directory: the summary alone, or rows too. They cost it CPU."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Names of the files it leaves."""
+        rows = [OUTPUTS[self.out][0]] if self.out in OUTPUTS else []
+        return (SUMMARY, *rows) if self.out else ()
 
     def version_argv(self) -> list[str]:
         return [self.binary, "version"]
@@ -129,7 +187,7 @@ class K6:
         return found[1] if found else None
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(replace(load, generators=1))) is not None:
+        if (common := common_refusal(replace(load, generators=1, logged=False))) is not None:
             return common
         if load.requests is not None:
             return "k6 is run for a time here, not for a number of requests"
@@ -143,7 +201,9 @@ class K6:
             return f"{load.connections} connections cannot be shared evenly by {load.generators} generators" + (
                 f" with {len(load.hosts)} hosts" if len(load.hosts) > 1 else ""
             )
-        return None
+        if self.out and load.generators != 1:
+            return f"k6's own outputs of {load.generators} generators stay in as many pods: leave --k6-out out"
+        return _logged_refusal(load) if load.logged else None
 
     def calibration_s(self, load: Load) -> float:
         return 0.0
@@ -165,12 +225,17 @@ class K6:
             "kinds": KINDS,
             "stats": STATS,
             "scenario": scenario,
+            "logged": load.logged,
+            "summary": SUMMARY if self.out else "",
+            "tags": TAGS if self.out in OUTPUTS else (),
         }
         return {"k6.js": SCRIPT.replace("@LOAD@", json.dumps(told)), "k6.json": "{}\n"}
 
     def argv(self, load: Load) -> list[str]:
         quiet = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--config", "k6.json"]
-        return [self.binary, "run", *quiet, "k6.js"]
+        bare = ["--log-format", "raw"] if load.logged else []  # a line as it is, without a time and a level before it
+        out = ["--out", OUTPUTS[self.out][1]] if self.out in OUTPUTS else []
+        return [self.binary, "run", *quiet, *bare, *out, "k6.js"]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         lines = [line for line in stdout.splitlines() if line.startswith('{"lab":1,')]
@@ -185,11 +250,17 @@ class K6:
             told: dict[str, Any] = json.loads(line)
             made, duration_s = int(told["made"]), float(told["duration_ms"]) * 1e-3
             errors: dict[ErrorKind, int] = {kind: n for kind in KINDS if (n := int(told["errors"][kind]))}
-            if told["latency"] is None:
+            if told["latency"] is None and not load.logged:
                 raise OutputError(f"no request was answered: {made} made, errors {errors}")
-            answered = int(told["latency"]["count"])
-            points = [(percent / 100, float(told["latency"][f"p({percent})"]) * 1e-3) for percent in PERCENTS]
-            points.append((1.0, float(told["latency"]["max"]) * 1e-3))
+            answered, latency = (
+                0,
+                Histogram.empty("quantiles"),
+            )  # a logged load that nobody answered: that is its outcome
+            if told["latency"] is not None:
+                answered = int(told["latency"]["count"])
+                points = [(percent / 100, float(told["latency"][f"p({percent})"]) * 1e-3) for percent in PERCENTS]
+                points.append((1.0, float(told["latency"]["max"]) * 1e-3))
+                latency = Histogram.of_quantiles(points, answered)
             dropped, received_bytes = int(told["dropped"]), int(told["received_bytes"])
         except (ValueError, KeyError, TypeError):
             raise unreadable("a whole summary line", line, stderr) from None
@@ -199,7 +270,7 @@ class K6:
         return Result(
             requests=answered,
             duration_s=duration_s,
-            latency=Histogram.of_quantiles(points, answered),
+            latency=latency,
             recorded_s=duration_s,
             errors=errors,
             dropped=dropped,
@@ -207,6 +278,31 @@ class K6:
             size_includes_tls=load.url.startswith("https://"),
             scheduled_s=scheduled_s(load),
         )
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        result = self.parse(stdout, stderr, 0, load)
+        made = result.requests + sum(count for kind, count in result.errors.items() if kind != "status")
+        found = requests_of(stderr, made, rate_rps(load))
+        # k6 numbers those that it sent: with some dropped, when the others were due cannot be told (and they count for nothing)
+        return found.with_columns(due_s=pl.col("sent_s")) if result.dropped else found
+
+
+def rate_rps(load: Load) -> float:
+    """What k6 is told: a rate with three decimals. ValueError for a closed loop."""
+    if load.rate_rps is None:
+        raise ValueError("a closed loop has no rate")
+    return round(load.rate_rps * 1000) / 1000
+
+
+def _logged_refusal(load: Load) -> str | None:
+    """A log that is to tell when each request was due and what became of it."""
+    if load.rate_rps is None:
+        return "a logged load needs a rate: in a closed loop no request is ever due"
+    if load.keepalive:
+        return "a logged load needs keepalive = false: k6 sends a request again, in silence, when a kept connection was closed"
+    if load.generators != 1:
+        return f"a logged load is made by one generator, got {load.generators}: each would number its own requests"
+    return None
 
 
 GENERATOR = K6()

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from lab.generators import (
     ErrorKind,
@@ -38,6 +39,7 @@ from lab.generators import (
     error_kind,
     one_host_refusal,
     scheduled_s,
+    unlogged,
     unreadable,
 )
 from lab.histogram import Histogram
@@ -54,6 +56,7 @@ class Oha:
     models: frozenset[Literal["open", "closed"]] = frozenset({"open", "closed"})
     latency_from: Literal["due", "sent"] = "due"
     remedy: str = "scripts/shell --with oha (built by cargo, which takes minutes)"
+    logs_requests: bool = False
     stand_ins: tuple[str, ...] = ("k6",)
 
     def version_argv(self) -> list[str]:
@@ -94,6 +97,9 @@ class Oha:
         if exit_status != 0:
             raise unreadable("exit status 0", stdout, stderr, exit_status)
         return _of_summary(stdout, stderr, load) if _by_summary(load) else _of_rows(stdout, stderr, load)
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        raise unlogged(self.name)
 
 
 def _by_summary(load: Load) -> bool:

@@ -16,7 +16,8 @@ wrk facts this file respects (source of 4.1.0, and tried):
   so a redirect is left to the checks of bytes per response and of the body.
 - connect time is not in the latency, threads get connections/threads each and the remainder is dropped,
   durations are whole seconds. Bytes are counted above TLS, as they came: compressed, with chunk sizes.
-- SNI comes from the URL: where every host needs its own name there, one process of one thread runs for each.
+- SNI and address come from the URL: where every host needs its own name there, or several proxies share the hosts, one
+  process of one thread runs for each host or proxy.
 - a connection that closes keeps its SSL object, so TLS sessions are resumed from its second handshake on (HAProxy
   counted 20 full ones and 12,401 resumed), and nothing tells it not to.
 """
@@ -32,9 +33,10 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unreadable
-from lab.generators._wrk_hosts import PER_HOST, TOGETHER, per_host_files, processes, taking_turns
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unlogged, unreadable
+from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
 from lab.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
@@ -82,6 +84,7 @@ class Wrk:
     models: frozenset[Literal["open", "closed"]] = frozenset({"closed"})
     latency_from: Literal["due", "sent"] = "sent"
     remedy: str = "apt-get install wrk, or start the lab with scripts/shell"
+    logs_requests: bool = False
     stand_ins: tuple[str, ...] = ()
 
     def version_argv(self) -> list[str]:
@@ -98,21 +101,27 @@ class Wrk:
             return "wrk has no rate: it is closed loop"
         if load.requests is not None:
             return "wrk runs for a time, not for a number of requests"
-        if load.sni_per_host and load.connections % len(load.hosts):
-            return f"{load.connections} connections are not a multiple of {len(load.hosts)} hosts, one wrk for each"
+        if load.sni_per_host and load.shards:
+            return (
+                "one wrk for each host's name in the handshake, and one for each proxy that shares the hosts: not both"
+            )
+        if load.connections % separate(load):
+            what = "proxies" if load.shards else "hosts"
+            return f"{load.connections} connections are not a multiple of {separate(load)} {what}, one wrk for each"
         return resumption_refusal(self.name, load) or thread_refusal(load)
 
     def calibration_s(self, load: Load) -> float:
         return 0.0
 
     def files(self, load: Load) -> Mapping[str, str]:
-        if load.sni_per_host:
-            return {"wrk.lua": SCRIPT + TOGETHER} | per_host_files(load)
-        return {"wrk.lua": SCRIPT + taking_turns(load)}
+        if separate(load) == 1:
+            return {"wrk.lua": SCRIPT + taking_turns(load)}
+        turns = taking_turns(load) if load.shards else ""
+        return {"wrk.lua": SCRIPT + TOGETHER + turns} | separate_files(load)
 
     def argv(self, load: Load) -> list[str]:
-        if load.sni_per_host:
-            each = replace(load, host="", threads=1, connections=load.connections // len(load.hosts))
+        if (count := separate(load)) > 1:
+            each = replace(load, host="", threads=1, connections=load.connections // count)
             return ["sh", PER_HOST, self.binary, *common_arguments(each), "-s", "wrk.lua"]
         return [self.binary, *common_arguments(load), "-s", "wrk.lua", load.url]
 
@@ -140,8 +149,14 @@ class Wrk:
             recorded_s=duration_s,
             errors=errors,
             size_bytes=sum(block.size_bytes for block in blocks),
-            notes=(*connect_note(load), *((f"{count} wrk processes, one for each host",) if count > 1 else ())),
+            notes=(
+                *connect_note(load),
+                *((f"{count} wrk processes, one for each {'proxy' if load.shards else 'host'}",) if count > 1 else ()),
+            ),
         )
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        raise unlogged(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unreadable
+import polars as pl
+
+from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unlogged, unreadable
 from lab.generators._wrk_hosts import taking_turns
 from lab.generators.wrk import (
     common_arguments,
@@ -84,6 +86,7 @@ class Wrk2:
     models: frozenset[Literal["open", "closed"]] = frozenset({"open"})
     latency_from: Literal["due", "sent"] = "due"
     remedy: str = "start the lab from its flake (nix, Linux x86-64), or put a wrk2 on PATH"
+    logs_requests: bool = False
     stand_ins: tuple[str, ...] = ("oha", "k6")
 
     def version_argv(self) -> list[str]:
@@ -108,6 +111,8 @@ class Wrk2:
             return f"wrk2 needs {MINIMUM_S} s or more: it calibrates for {self.calibration_s(load):g} s, got {load.duration_s:g} s"
         if load.duration_s < 2 * self.calibration_s(load):
             return f"wrk2 calibrates for {self.calibration_s(load):g} s here: half of {load.duration_s:g} s or less would count"
+        if load.shards:
+            return "wrk2 knows one way in, and several proxies share the hosts: wrk and k6 take many"
         if load.sni_per_host:
             return "wrk2 takes one name for the TLS handshake from its URL: wrk and k6 take one for each host"
         return resumption_refusal(self.name, load) or thread_refusal(load)
@@ -163,6 +168,9 @@ class Wrk2:
             notes=tuple(notes),
             uncalibrated=calibrated < load.threads,
         )
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        raise unlogged(self.name)
 
 
 def spectrum(text: str, total: int) -> Histogram:

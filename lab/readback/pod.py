@@ -3,7 +3,7 @@
     spec.hostNetwork                                          fields, separated by dots
     spec.containers[proxy].livenessProbe.timeoutSeconds       [NAME]: the element of a list with that `name`
 
-Values as YAML writes them (`true`, `5`). All pods of the role must agree.
+Values as YAML writes them (`true`, `5`), the words of a command with a space between. All pods of the role must agree.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def look_up(pod: Mapping[str, Any], path: str) -> str:
             value = value.get(field) if field and isinstance(value, dict) else None
         if value is None:
             return ABSENT
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return " ".join(value)
     if isinstance(value, dict | list):
         raise UnreadableError(f"{path} is no single value")
     return str(value).lower() if isinstance(value, bool) else str(value)

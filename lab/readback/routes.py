@@ -1,4 +1,5 @@
-"""Check kinds of routes, by real requests through the proxy: `routes` counts hosts, `termination` says where TLS ends.
+"""Check kinds of routes, by real requests through the proxy: `routes` counts hosts, `termination` says where TLS ends,
+`shards` counts the proxies that share the routes.
 
 termination   certificate that the client sees   what reached the backend (its X-Lab-Scheme header)
 none          none                               http
@@ -60,6 +61,19 @@ def _termination(system: System, check: Check) -> Reading:
     return compared(check, joined([_ends(host, _ask(system, entry, host), own) for host in entry.hosts]))
 
 
+def _shards(system: System, check: Check) -> Reading:
+    """Each must answer for the first and last of its hosts and for nobody else's; one is not shared."""
+    entry = _entry(system)
+    for asked in entry.shards:
+        for other in entry.shards:
+            for host in (other.hosts[0], other.hosts[-1]):
+                answered = system.fetch(replace(entry.at(host), base_url=asked.url), PAGE, TIMEOUT_S).status == 200
+                if answered != (asked is other):
+                    fault = f"{host} is {'' if answered else 'not '}answered by {asked.url}"
+                    raise UnreadableError(fault)
+    return compared(check, str(len(entry.shards) or 1))
+
+
 def _ends(host: str, answer: Response, own: str | None) -> str:
     scheme = answer.headers.get("x-lab-scheme")
     if answer.status != 200 or scheme not in ("http", "https"):
@@ -79,8 +93,8 @@ def _entry(system: System) -> Endpoint:
 
 
 def _ask(system: System, entry: Endpoint, host: str) -> Response:
-    """One request for a host on a connection of its own. The entry's address is every host's."""
-    return system.fetch(replace(entry, host=host), PAGE, TIMEOUT_S)
+    """One request for a host on a connection of its own, by its way in."""
+    return system.fetch(entry.at(host), PAGE, TIMEOUT_S)
 
 
-READERS = {"routes": _routes, "termination": _termination}
+READERS = {"routes": _routes, "termination": _termination, "shards": _shards}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Protocol
 
-from lab.generators import Generator, Installed, Load
+from lab.events import Event
+from lab.generators import Generator, Installed, Load, Shard
 from lab.sampler import Observation
 from lab.sweeps import Point, Tls
 from lab.variants import Variant
@@ -25,7 +26,8 @@ class Endpoint:
 
     `hosts`: every host of a load that is spread over several routes, `host` first. `tls`: where TLS ends; unless it is
     `none` the URL is https and names the host, which resolves in the client's place. `way`: what lies between client and
-    proxy that a sample must say, in words; empty = the way is straight.
+    proxy that a sample must say, in words; empty = the way is straight. `shards`: where several proxies share the routes,
+    each one's URL without path and hosts; `base_url` is the first one's then.
     """
 
     base_url: str
@@ -33,6 +35,12 @@ class Endpoint:
     hosts: tuple[str, ...] = ()
     tls: Tls = "none"
     way: str = ""
+    shards: tuple[Shard, ...] = ()
+
+    def at(self, host: str) -> Endpoint:
+        """The same for one of its hosts alone, or one that no route has: by its own way in, where there are several."""
+        url = next((shard.url for shard in self.shards if host in shard.hosts), self.base_url)
+        return replace(self, base_url=url, host=host, hosts=(host,), shards=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,40 @@ class Watch(Protocol):
         ...
 
 
+class Recorder(Protocol):
+    """A context manager around the measuring: what happens to the system meanwhile, from the system itself."""
+
+    def __enter__(self) -> Recorder: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+    def events(self) -> Sequence[Event]:
+        """All that was seen, by the lab's clock; only afterwards. MeasuringError when some may be missing."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """What a reader of the events must know of them; only afterwards."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOffset:
+    """What the clock of the generator's place is ahead of the lab's, and by how much that may be wrong (seconds)."""
+
+    offset_s: float
+    error_s: float
+
+
+HowToEnd = Literal["delete", "evict", "crash"]
+"""As `kubectl delete pod`; through the eviction API, as `kubectl drain`; SIGKILL to its first container."""
+
+
 class System(Protocol):
-    """One variant, up and answering."""
+    """One variant, up and answering.
+
+    What a disturbance does to it (from `recorder` on) may be asked of a system that was brought up with `changing` only,
+    and leaves it changed: nothing else is measured on it afterwards. All of it raises MeasuringError when refused.
+    """
 
     def entry(self) -> Endpoint:
         """Where clients go: the proxy, or the backend where there is none."""
@@ -132,8 +172,19 @@ class System(Protocol):
         """
         ...
 
+    def gauges(self) -> Mapping[str, float]:
+        """What the system says of itself now, by `role/name`, where the target can tell.
+
+        `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served.
+        """
+        ...
+
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """The running, ready pods of a role as Kubernetes would show them (`spec`, …), from what is really in force."""
+        ...
+
+    def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        """The PodDisruptionBudgets over the role's pods as Kubernetes would show them (`metadata`, `spec`), from what is in force."""
         ...
 
     def processes(self, role: Role) -> list[int]:
@@ -158,6 +209,46 @@ class System(Protocol):
 
     def log_tail(self) -> str:
         """The last lines of the proxy's and backend's error output."""
+        ...
+
+    # -- what disturbances do, and see ------------------------------------------------------------------
+
+    def recorder(self) -> Recorder:
+        """Pods, endpoints, probes, restarts and reloads from now on (`lab.events` has the kinds)."""
+        ...
+
+    def clock(self) -> ClockOffset:
+        """Measured now."""
+        ...
+
+    def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        """End the role's first pod. Its Deployment makes another at once, which starts when it can. Returns when it was asked for.
+
+        False: an eviction was refused by a PodDisruptionBudget (an event says so); the caller may try again.
+        """
+        ...
+
+    def scale(self, role: Role, replicas: int) -> None:
+        """Of the role's Deployment. Returns when it was asked for."""
+        ...
+
+    def roll(self, role: Role) -> None:
+        """A rolling update of the role's Deployment to the same containers, by its strategy. Returns when it was asked for."""
+        ...
+
+    def freeze(self, role: Role, frozen: bool) -> None:
+        """Stop (SIGSTOP) or continue every process of the role's first pod."""
+        ...
+
+    def squeeze(self, role: Role, cpu: str | None) -> None:
+        """A CPU limit (`20m`) for the first container of the role's pods while they run; None = as the manifests say."""
+        ...
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        """Create or change Routes, Ingresses, Services and EndpointSlices; returns when the system has accepted them.
+
+        When the proxy serves them is its own affair, and what is measured.
+        """
         ...
 
 
@@ -207,8 +298,11 @@ class Target(Protocol):
         """The CPUs each role is pinned to; empty where roles are not pinned (then `Observation.cores` tells how busy they were)."""
         ...
 
-    def up(self, variant: Variant) -> AbstractContextManager[System]:
+    def up(self, variant: Variant, changing: bool = False) -> AbstractContextManager[System]:
         """Bring the variant up and wait until it is ready; tear it down at exit.
+
+        `changing`: pods and routes may come and go (`System.end_pod` and the like): clients reach the proxy through a
+        Service's address that stays.
 
         MeasuringError when it does not come up, LostError when nothing else will either.
         """

@@ -6,7 +6,7 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +44,9 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     services.vet(objects)
+    for service in objects.services.values():
+        if service.selector:
+            objects.endpoints(service.name)
     hostwide.vet(objects)
     _refuse_devices(objects)
     for pod in objects.pods:
@@ -61,10 +64,20 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
 
 
 def job(
-    pod: Pod, objects: Objects, net: Network, pinned: Mapping[Role, frozenset[int]], disks: disk.Disk, groups: Groups
+    pod: Pod,
+    objects: Objects,
+    net: Network,
+    pinned: Mapping[Role, frozenset[int]],
+    disks: disk.Disk,
+    groups: Groups,
+    changing: bool = False,
 ) -> PodJob:
-    """What the kubelet needs to start a pod. Makes its volumes; its containers are made when their turn comes."""
-    addresses = {place.name: place.address for place in net.places}
+    """What the kubelet needs to start a pod. Makes its volumes; its containers are made when their turn comes.
+
+    `changing`: its containers have a cgroup for CPU, limited or not, so that they can be squeezed, and end as slowly as
+    their images do.
+    """
+    addresses = net.addresses
     place = net[pod.name]
     folder = PODS / pod.name
     volumes = {
@@ -93,7 +106,10 @@ def job(
             env=realisation.env,
             files=realisation.files,
             stop_signal=stop,
-            group=groups.make(pod.role, f"{pod.name}-{container.name}", container.place, container.limits),
+            group=groups.make(
+                pod.role, f"{pod.name}-{container.name}", container.place, container.limits, room=changing
+            ),
+            waits=realisation.waits if changing else (0.0, 0.0),
         )
         if realisation.pre_stop is not None:
             container = replace(container, pre_stop=realisation.pre_stop)
@@ -102,9 +118,21 @@ def job(
     return PodJob(pod, place, make)
 
 
-def remove(objects: Objects) -> None:
+def realisation(
+    container: Container,
+    pod: Pod,
+    place: Place,
+    objects: Objects,
+    addresses: Mapping[str, str],
+    pinned: Mapping[Role, frozenset[int]],
+) -> Realisation:
+    """What a running container would be started with now: its configuration is that of these objects."""
+    return _realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))
+
+
+def remove(pods: Iterable[Pod]) -> None:
     """Take the pods' folders away, once nothing runs in them."""
-    for pod in objects.pods:
+    for pod in pods:
         for volume in pod.volumes.values():
             if volume.size and (PODS / pod.name / "volumes" / volume.name).is_mount():
                 subprocess.run(
@@ -164,7 +192,8 @@ def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str
     found = ["127.0.0.1 localhost", f"{place.address} {pod.name}"]
     for service in objects.services.values():
         names = f"{service.name} {service.name}.{pod.namespace} {service.name}.{pod.namespace}.svc {service.name}.{pod.namespace}.svc.cluster.local"
-        found += [f"{addresses[other.name]} {names}" for other in objects.endpoints(service.name)]
+        endpoints = filter(service.selects, objects.pods if objects.ready is None else objects.ready)
+        found += [f"{addresses[other.name]} {names}" for other in endpoints]
     return "\n".join(found) + "\n"
 
 

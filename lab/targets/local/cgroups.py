@@ -26,6 +26,7 @@ import psutil
 
 from lab import cgroup
 from lab.cgroup import CONTROLLERS, Controller
+from lab.errors import MeasuringError
 from lab.sampler import host_proc
 
 REMOVE_WITHIN_S = 2.0
@@ -35,12 +36,17 @@ _DELEGATE = "start the lab by `systemd-run --user --scope -p Delegate=yes`, or a
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One container's folders, by controller (on version 2 the same one), and what could not be applied, with the reason."""
+    """One container's folders, by controller (on version 2 the same one), and what could not be applied, with the reason.
+
+    `limits`: what the manifests say. `no_room`: why it has no folder for CPU that it was to have.
+    """
 
     role: str
     name: str
+    limits: Mapping[str, str] = field(default_factory=dict[str, str])
     folders: Mapping[Controller, tuple[int, Path]] = field(default_factory=dict[Controller, tuple[int, Path]])
     unapplied: tuple[str, ...] = ()
+    no_room: str = ""
 
     def join(self) -> str:
         """Shell commands after which the shell, and so what it becomes and starts, is inside: 0 stands for the writer."""
@@ -54,6 +60,22 @@ class Group:
             if folder.is_dir():
                 found |= cgroup.counted(version, controller, lambda name, at=folder: _text(at / name))
         return found
+
+    def squeeze(self, cpu: str | None) -> None:
+        """Another limit of CPU from now on; None = as the manifests say. MeasuringError when it does not hold."""
+        place = f"CPU limit of {self.name}"
+        if "cpu" not in self.folders:
+            raise MeasuringError(place, self.no_room or "it has no cgroup for CPU", _DELEGATE)
+        version, folder = self.folders["cpu"]
+        text = self.limits.get("cpu") if cpu is None else cpu
+        try:
+            if text is not None:
+                _apply("cpu", version, folder, cgroup.wanted("cpu", text))
+            else:
+                name, unlimited = cgroup.no_quota(version)
+                (folder / name).write_text(unlimited)
+        except (OSError, ValueError) as error:
+            raise MeasuringError(place, str(error), "`just doctor` tries limits") from None
 
     def out_of_memory(self) -> str:
         """In words, "" as long as the kernel has ended none of its processes for want of memory."""
@@ -81,19 +103,24 @@ class Groups:
     def __init__(self) -> None:
         self._groups: list[Group] = []
 
-    def make(self, role: str, name: str, place: str, limits: Mapping[str, str]) -> Group:
-        """The group of one container of a pod, `name` unique. Never raises for a limit that does not hold here."""
+    def make(self, role: str, name: str, place: str, limits: Mapping[str, str], room: bool = False) -> Group:
+        """The group of one container of a pod, `name` unique. Never raises for a limit that does not hold here.
+
+        `room`: a folder for CPU in any case, so that `Group.squeeze` can be asked for later.
+        """
         known: dict[Controller, str] = {key: limits[key] for key in CONTROLLERS if key in limits}
         only = f"the local target limits {' and '.join(CONTROLLERS)} only"
         faults = [
             f"limit not applied: {place}: {key} {limits[key]}: {only}" for key in limits if key not in CONTROLLERS
         ]
         folders: dict[Controller, tuple[int, Path]] = {}
+        no_room = ""
         try:
             wanted: list[tuple[Controller, Fraction]] = [
                 (key, cgroup.wanted(key, value)) for key, value in known.items()
             ]
-            for key, version, folder in _make(label() + name, list(known)):
+            controllers: list[Controller] = [key for key in CONTROLLERS if key in known or (room and key == "cpu")]
+            for key, version, folder in _make(label() + name, controllers):
                 folders[key] = (version, folder)
             for key, value in wanted:
                 _apply(key, *folders[key], value)
@@ -102,7 +129,8 @@ class Groups:
             if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 reason = f"{reason}: {_DELEGATE}"
             faults += [f"limit not applied: {place}: {key} {value}: {reason}" for key, value in known.items()]
-        group = Group(role, name, folders, tuple(faults))
+            no_room = reason
+        group = Group(role, name, limits, folders, tuple(faults), no_room)
         self._groups.append(group)
         return group
 
@@ -189,16 +217,35 @@ def trial() -> tuple[bool, str]:
         group = groups.make("lab", "doctor", "doctor", {"cpu": "100m", "memory": "64Mi"})
         if group.unapplied:
             return False, group.unapplied[0].rpartition("cpu 100m: ")[2]
-        done = subprocess.run(
-            ["sh", "-euc", f"{group.join()}cat /proc/self/cgroup"], capture_output=True, text=True, check=False
-        )
-        inside = all(folder.name in done.stdout for _, folder in group.folders.values())
-        if done.returncode or not inside:
-            return False, f"a process cannot join: {done.stderr.strip() or done.stdout.strip()}"
+        if kept_out := _kept_out(group):
+            return False, kept_out
         versions = dict.fromkeys(f"version {version}" for version, _ in group.folders.values())
         return True, f"{' and '.join(versions)}, tried with {' and '.join(group.folders)}"
     finally:
         groups.remove()
+
+
+def no_room(limits: Mapping[str, str]) -> str:
+    """Why a container with these limits could not be squeezed here, and what would help; empty when it could. Tried; nothing stays."""
+    groups = Groups()
+    try:
+        group = groups.make("lab", "squeeze", "squeeze", limits, room=True)
+        group.squeeze("100m")
+        return _kept_out(group)
+    except MeasuringError as error:
+        return error.fault
+    finally:
+        groups.remove()
+
+
+def _kept_out(group: Group) -> str:
+    """Why a process of ours cannot join; empty when it can."""
+    done = subprocess.run(
+        ["sh", "-euc", f"{group.join()}cat /proc/self/cgroup"], capture_output=True, text=True, check=False
+    )
+    if done.returncode or not all(folder.name in done.stdout for _, folder in group.folders.values()):
+        return f"a process cannot join: {done.stderr.strip() or done.stdout.strip()}"
+    return ""
 
 
 def _make(name: str, controllers: Sequence[Controller]) -> Iterator[tuple[Controller, int, Path]]:

@@ -57,6 +57,10 @@ umount --lazy {folder}
 privileged container would write the machine's. Only root of the machine could, and only it may mount one."""
 
 
+LEAST_S = 2.0
+"""From the stop signal to SIGKILL at least, whatever the grace period (a kubelet's minimumGracePeriodInSeconds)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What a container is started with, beyond its own description."""
@@ -71,6 +75,8 @@ class Setting:
     files: Mapping[str, str]
     stop_signal: signal.Signals
     group: Group
+    waits: tuple[float, float] = (0.0, 0.0)
+    """Seconds between being told to end and the stop signal, and between the main process's end and the container's."""
 
 
 class Process:
@@ -83,6 +89,7 @@ class Process:
         """The parent that made the main process's namespaces; ends as the main process ends."""
         self._main: int | None = None
         self._stopping = threading.Lock()
+        self._released = threading.Event()
         (folder / "sysfs").mkdir(parents=True)
         private = self._private()
         self._binds = [*self._volumes(), *self._covers(), *private]
@@ -132,6 +139,7 @@ class Process:
         # Into its limits first: what the shell becomes, and all that this starts, is inside from its first instruction.
         script = f"{setting.group.join()}hostname {shlex.quote(setting.hostname)}{_NODE_SYSCTLS}{self._devices()}{binds}\ncd /\nexec {shlex.join(command)}"
         apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+        self._main = None  # of an earlier start
         # Appending, so that a log can be cut while it is being written.
         with self.stdout.open("ab") as stdout, self.stderr.open("ab") as stderr:
             self.popen = subprocess.Popen(
@@ -190,23 +198,49 @@ class Process:
         return None
 
     def stop(self, grace_s: float) -> bool:
-        """preStop, the stop signal, then SIGKILL when the grace period is over. True if it ended by itself."""
+        """preStop, the stop signal, then SIGKILL when the grace period is over. True if it ended by itself.
+
+        As a kubelet does, the stop signal comes however long preStop takes, and leaves `LEAST_S` at least.
+        """
+        before_s, after_s = self.setting.waits
         with self._stopping:
             deadline = time.monotonic() + grace_s
             if self.popen is None or self.popen.poll() is not None:
                 return True
+            hook: subprocess.Popen[bytes] | None = None
             try:
                 if self.container.pre_stop:
-                    argv = self.enter(self.container.pre_stop)
-                    subprocess.run(argv, timeout=grace_s, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+                    argv, nothing = self.enter(self.container.pre_stop), subprocess.DEVNULL
+                    hook = subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        hook.wait(grace_s)
+                deadline = max(deadline, time.monotonic() + LEAST_S)
+                if before_s:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.popen.wait(min(before_s, max(0.0, deadline - time.monotonic())))
                 with contextlib.suppress(ProcessLookupError):  # preStop may have ended it
                     os.kill(self._main or self.popen.pid, self.setting.stop_signal)
                 self.popen.wait(max(0.0, deadline - time.monotonic()))
             except (subprocess.TimeoutExpired, ProcessLookupError):
                 pass
             gracefully = self.popen.poll() is not None
+            # A hook that is still busy ends with the container's processes. Killed before, it would leave its child to us,
+            # and the container's process namespace is not over until every process in there has been waited for.
             self.kill()
+            if hook is not None:
+                hook.wait()
+            self._released.wait(min(after_s, max(0.0, deadline - time.monotonic())))
             return gracefully
+
+    def release(self) -> None:
+        """Nobody waits for its end any more."""
+        self._released.set()
+
+    def linger(self) -> None:
+        """Returns when the container has ended, after its main process: a `stop` under way is over."""
+        if self.setting.waits[1]:
+            with self._stopping:
+                pass
 
     def kill(self) -> None:
         """SIGKILL. The main process is the first of its process namespace: with it everything in there ends."""
@@ -320,6 +354,19 @@ def tree(root: int) -> list[int]:
         return [root, *(child.pid for child in process.children(recursive=True))]
     except psutil.NoSuchProcess:
         return []
+
+
+def end_entered(popen: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to what `enter` started inside, which ends `popen` too.
+
+    The other way round its child would be left to us, and hold its container's process namespace open until it is reaped.
+    """
+    while popen.poll() is None:
+        for pid in tree(popen.pid)[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            popen.wait(0.01)
 
 
 def reap_orphans() -> None:

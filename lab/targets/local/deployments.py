@@ -1,31 +1,49 @@
-"""A Deployment → the pods it asks for. Pure; a field that is neither honoured nor waived here is an error."""
+"""A Deployment → the pods it asks for, and how it replaces them. Pure; a field that is neither honoured nor waived here is an error."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.errors import UsageError, did_you_mean
 from lab.quantities import quantity
 from lab.targets.local.fields import Fields
 from lab.targets.local.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
+from lab.targets.local.replicas import Strategy, read_strategy
 
 DEFAULT_ID = 101
 """Where `runAsUser` is not given: the nginx images' own."""
 
 
-def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> list[Pod]:
-    """One Pod per replica, called `<deployment>-<n>`."""
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """`template`: a pod without a name, its fieldRefs not filled in."""
+
+    name: str
+    template: Pod
+    replicas: int
+    strategy: Strategy
+    min_ready_s: int
+
+    def pod(self, number: int) -> Pod:
+        """The pod `<deployment>-<n>`."""
+        return _named(self.template, f"{self.name}-{number}")
+
+    def pods(self) -> list[Pod]:
+        """One per replica, numbered from 0."""
+        return [self.pod(number) for number in range(self.replicas)]
+
+
+def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Deployment:
     metadata = raw["metadata"]
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata")
         with fields.inner("spec") as spec:
-            spec.waive(
-                "selector", "strategy", "revisionHistoryLimit", "minReadySeconds", "progressDeadlineSeconds"
-            )  # nothing is rolled out here
-            replicas = spec.take("replicas", 1)
+            spec.waive("selector", "revisionHistoryLimit", "progressDeadlineSeconds")
+            replicas, min_ready_s = spec.take("replicas", 1), spec.take("minReadySeconds", 0)
+            strategy = read_strategy(spec)
             with (
                 spec.inner("template") as template,
                 template.inner("metadata") as header,
@@ -37,8 +55,7 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> list
                 pod = _pod(place, namespace, labels, role_label, body)
     if replicas < 0 or replicas > 200:
         raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
-    name = str(metadata["name"])
-    return [_named(pod, f"{name}-{number}") for number in range(replicas)]
+    return Deployment(str(metadata["name"]), pod, replicas, strategy, min_ready_s)
 
 
 def _named(pod: Pod, name: str) -> Pod:
@@ -166,10 +183,13 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
         )
         resources.waive("requests")
         ports: dict[str, int] = {}
+        host_ports: dict[int, int] = {}
         for item in fields.each("ports"):
             item.waive("protocol")
             number = item.need("containerPort", 0)
             ports[item.take("name", str(number))] = number
+            if host_port := item.take("hostPort", 0):
+                host_ports[number] = host_port
         mounts = tuple(_mount(item, volumes) for item in fields.each("volumeMounts"))
         return Container(
             name=fields.need("name", ""),
@@ -180,6 +200,7 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
             env=dict(_variable(item) for item in fields.each("env")),
             mounts=mounts,
             ports=ports,
+            host_ports=host_ports,
             limits={str(key): str(value) for key, value in resources.take("limits", dict[str, Any]()).items()},
             privileged=security.take("privileged", False),
             uid=security.take("runAsUser", uid),

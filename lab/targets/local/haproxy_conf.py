@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.haproxy import SOCKET as SOCKET
-from lab.targets.local.openshift import HostRoute
+from lab.targets.local.openshift import HeaderAction, HostRoute
 
 HOME = "/var/lib/haproxy"
 CONF, RUN = f"{HOME}/conf", f"{HOME}/run"
@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A pod behind a route. `port` is the pod's, `service_port` the name that the Service has for it."""
+    """An endpoint of a route. `pod` is empty where it is none; `service_port` is the name that the Service has for its port."""
 
     pod: str
     address: str
@@ -133,7 +133,7 @@ def _config(settings: Settings, backends: Sequence[Backend]) -> str:
     parts = [
         _GLOBAL.format(optional=said, **_strings(settings)),
         _DEFAULTS.format(maxconn=maxconn),
-        _HEALTH.format(port=settings.stats_port),
+        _HEALTH.format(port=settings.stats_port, http_port=settings.http_port),
         _PUBLIC.format(port=settings.http_port, clean=_CLEAN),
         _PUBLIC_SSL.format(port=settings.https_port),
         *(_TERMINATING.format(name=name, socket=f"{RUN}/haproxy-{file}.sock", certificates=certificates, clean=_CLEAN)
@@ -158,7 +158,18 @@ def _http(item: Backend, settings: Settings) -> str:
         verified = f"verify required ca-file {settings.destination_ca}" if settings.destination_ca else "verify none"
         tls = f" ssl verifyhost {route.service}.{route.namespace}.svc {verified}"
     servers = [f"{_server(item, endpoint, with_cookie=True)}{tls}{_check(item)}" for endpoint in item.endpoints]
-    return "\n".join([f"backend {item.name}", _HTTP.format(balance=settings.balance), cookie, *servers, ""])
+    head = [f"backend {item.name}", _HTTP.format(balance=settings.balance), cookie]
+    return "\n".join([*head, *map(_header, route.headers), *servers, ""])
+
+
+def _header(action: HeaderAction) -> str:
+    if action.value is None:
+        return f"  http-request del-header {_quoted(action.name)}"
+    return f"  http-request set-header {_quoted(action.name)} {_quoted(action.value)}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", r"'\''") + "'"
 
 
 def _tcp(item: Backend, settings: Settings) -> str:
@@ -169,7 +180,8 @@ def _tcp(item: Backend, settings: Settings) -> str:
 
 def _server(item: Backend, endpoint: Endpoint, with_cookie: bool) -> str:
     where = f"{endpoint.address}:{endpoint.port}"
-    name = f"pod:{endpoint.pod}:{item.route.service}:{endpoint.service_port}:{where}"
+    kind = f"pod:{endpoint.pod}" if endpoint.pod else "ept"
+    name = f"{kind}:{item.route.service}:{endpoint.service_port}:{where}"
     cookie = f" cookie {_md5(name)}" if with_cookie else ""
     return f"  server {name} {where}{cookie} weight 1"
 
@@ -212,8 +224,17 @@ _DEFAULTS = f"""defaults
 _HEALTH = """frontend healthz
   bind :{port}
   mode http
-  http-request return status 200 content-type text/plain string ok if {{ path /healthz /healthz/ready }}
-  http-request return status 404
+  http-request return status 404 unless {{ path /healthz /healthz/ready }}
+  http-request set-path /_______internal_router_healthz
+  default_backend healthz
+
+# As the router's process does (pkg/router/metrics/health.go): a probe waits in the same accept queue as everybody else.
+backend healthz
+  mode http
+  timeout connect 2s
+  timeout server 2s
+  retries 0
+  server public 127.0.0.1:{http_port}
 """
 
 _PUBLIC = f"""frontend public

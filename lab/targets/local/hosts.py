@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from lab import hosts
 from lab.errors import MeasuringError
 from lab.sweeps import Point, Tls
 from lab.targets.base import Endpoint
+from lab.targets.local import services
 from lab.targets.local.objects import Objects
 
 HOSTS = Path("/etc/hosts")
@@ -31,18 +32,29 @@ def chosen(objects: Objects, point: Point) -> tuple[tuple[str, ...], Tls]:
 
 def expected(objects: Objects, point: Point) -> Endpoint:
     """Where the point's load will go, as far as that is known before there is an address. UsageError as `chosen`."""
-    return hosts.expected(routed(objects), bool(objects.role("proxy")), point)
+    return hosts.expected(routed(objects), bool(objects.role("proxy")), point, routers(objects))
+
+
+def routers(objects: Objects) -> Mapping[str, str]:
+    """Host → the Service in front of the router that has its Route, where several share them; empty where there is one."""
+    wanted = {
+        service.name: hosts.route_labels(container.env[hosts.ROUTE_LABELS])
+        for service in services.balancers(objects)
+        for container in objects.endpoints(service.name)[0].containers
+        if hosts.ROUTE_LABELS in container.env
+    }
+    return hosts.divided({route.host: route.labels for route in objects.host_routes}, wanted)
 
 
 @contextmanager
-def resolving(names: Sequence[str], address: str, hosts_file: Path = HOSTS) -> Iterator[None]:
-    """These hosts are this address for everything in the lab's own mount namespace, till the end. MeasuringError."""
+def resolving(addresses: Mapping[str, str], hosts_file: Path = HOSTS) -> Iterator[None]:
+    """Host → address, for everything in the lab's own mount namespace, till the end. MeasuringError."""
     with tempfile.NamedTemporaryFile("w", prefix="hosts-") as file:
         try:
             file.write(hosts_file.read_text())
         except OSError as error:
             raise MeasuringError(str(hosts_file), f"cannot be read: {error.strerror}", "the lab covers it") from None
-        file.writelines(f"{address} {name}\n" for name in names)
+        file.writelines(f"{address} {name}\n" for name, address in addresses.items())
         file.flush()
         Path(file.name).chmod(0o644)
         _mount("mount", "--bind", file.name, str(hosts_file))

@@ -3,7 +3,7 @@
 `up` returns when every pod's readiness probe has succeeded once. It tries them every few milliseconds instead of
 after the manifest's initialDelaySeconds, because a bring-up would otherwise wait ten seconds for nothing; the probes
 proper run by their own times from the start of the container, and only they make events and restarts.
-Refuses to be an API server: what it starts is fixed when it begins.
+Refuses to be an API server: which pods there are is said to it, at the start and (`begin`, `end`) later, by `control`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ class RunningPod:
     pod: Pod
     place: Place
     runners: list[Runner]
+    terminating: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Every container runs, and its readiness probe, if it has one, says so."""
+        return all(runner.ready and runner.process.pid is not None for runner in self.runners)
 
 
 class Kubelet:
@@ -50,6 +56,9 @@ class Kubelet:
         self.pods: list[RunningPod] = []
         self.groups = Groups()
         """The limits of all containers; removed by whoever stops the kubelet, after that."""
+        self.heard: Callable[[], None] = lambda: None
+        """Called, in whatever thread, when a container's readiness became another."""
+        self._listing = threading.Lock()
         self._initialising: list[Process] = []
         self._stopped = threading.Event()
 
@@ -58,7 +67,7 @@ class Kubelet:
         threading.Thread(target=self._rotate, name="logs", daemon=True).start()
         with ThreadPoolExecutor(len(jobs) or 1) as pool:
             try:
-                for result in [pool.submit(self._start, job, deadline) for job in jobs]:
+                for result in [pool.submit(self.begin, job, deadline) for job in jobs]:
                     result.result()
             except BaseException:
                 self.stop()  # else the pool would wait for the other pods' init containers
@@ -86,18 +95,28 @@ class Kubelet:
             runner.ready = True  # what its own probes find from now on, they change
             runner.confine()
 
-    def runners(self, role: str) -> list[Runner]:
-        return [runner for pod in self.pods if pod.pod.role == role for runner in pod.runners]
-
-    def delete(self, name: str) -> None:
-        """End one pod as `kubectl delete pod` does, with its grace period. It is not replaced."""
-        pod = next(pod for pod in self.pods if pod.pod.name == name)
+    def end(self, pod: RunningPod) -> None:
+        """End one pod within its grace period, its readiness probed to the end, and forget it."""
         with ThreadPoolExecutor(len(pod.runners)) as pool:
-            list(pool.map(lambda runner: runner.stop(pod.pod.grace_s), pod.runners))
+            list(pool.map(lambda runner: runner.stop(pod.pod.grace_s, watched=True), pod.runners))
         reap_orphans()
+        with self._listing:
+            self.pods = [other for other in self.pods if other is not pod]
+
+    def runners(self, role: str) -> list[Runner]:
+        """Those of pods that terminate come last."""
+        pods = sorted((pod for pod in self.pods if pod.pod.role == role), key=lambda pod: pod.terminating)
+        return [runner for pod in pods for runner in pod.runners]
+
+    def staying(self, role: str) -> list[Runner]:
+        """Those of pods that do not terminate."""
+        return [runner for pod in self.pods if pod.pod.role == role and not pod.terminating for runner in pod.runners]
 
     def stop(self) -> None:
-        """End everything at once: nothing here is worth a grace period, and the next bring-up is waiting."""
+        """End everything at once: nothing here is worth a grace period, and the next bring-up is waiting.
+
+        Idempotent; a pod that another thread is starting meanwhile is ended by a second call, after that thread has ended.
+        """
         self._stopped.set()
         for process in list(self._initialising):
             process.kill()
@@ -105,16 +124,15 @@ class Kubelet:
             runner.stop(None)
         reap_orphans()
 
-    def _start(self, job: PodJob, deadline: float) -> None:
+    def begin(self, job: PodJob, deadline: float) -> RunningPod | None:
+        """Start one pod; returns when its containers are started, ready or not. None when the kubelet is stopped."""
         pod, place = job.pod, job.place
         try:
             write_sysctls(place, dict(pod.sysctls))
         except OSError as error:
-            name = (
-                Path(str(error.filename)).relative_to("/proc/sys").as_posix().replace("/", ".")
-                if error.filename
-                else "?"
-            )
+            if not str(error.filename).startswith("/proc/sys/"):
+                raise
+            name = Path(str(error.filename)).relative_to("/proc/sys").as_posix().replace("/", ".")
             where = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
             raise MeasuringError(
                 where,
@@ -124,17 +142,22 @@ class Kubelet:
         for container in pod.init:
             self._initialise(pod, job.make(container), deadline)
         if self._stopped.is_set():
-            return
-        running = RunningPod(pod, place, [Runner(pod, job.make(container), self.log) for container in pod.containers])
-        self.pods.append(running)
+            return None
+        runners = [Runner(pod, job.make(container), self.log, lambda: self.heard()) for container in pod.containers]
+        running = RunningPod(pod, place, runners)
+        with self._listing:
+            self.pods = [*self.pods, running]
         for runner in running.runners:
             runner.start()
+        return running
 
     def _initialise(self, pod: Pod, process: Process, deadline: float) -> None:
         if self._stopped.is_set():
             return
         self._initialising.append(process)
         process.start()
+        if self._stopped.is_set():  # meanwhile, and what was not there yet was not killed
+            process.kill()
         assert process.popen is not None
         try:
             status = process.popen.wait(max(0.0, deadline - time.monotonic()))

@@ -13,8 +13,8 @@ import contextlib
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,73 +50,109 @@ class Place:
         return ("nsenter", f"--net={self.path}", "--")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Network:
-    """All places of one bring-up and the pairs that are joined. `build` makes them, `remove` takes them away."""
+    """All places of one bring-up. `build` makes them, `remove` takes them away; pods that come and go, `add` and `drop`.
+
+    A place that has gone keeps its number, which its address and the names of interfaces are made of.
+    """
 
     places: tuple[Place, ...]
-    links: tuple[tuple[str, str], ...] = ()
+    borrowed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pod → the place of another that it is in: what is on the host network is in the node's own, which outlives it."""
 
     def __getitem__(self, name: str) -> Place:
+        name = self.borrowed.get(name, name)
         return next(place for place in self.places if place.name == name)
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Place, or pod in a borrowed one → IP."""
+        own = {place.name: place.address for place in self.places}
+        return own | {name: own[of] for name, of in self.borrowed.items()}
 
     def device(self, here: str, there: str) -> str:
         """The name of the interface in one place that leads straight to another."""
-        return f"to{[place.name for place in self.places].index(there)}"
+        return f"to{self._number(there)}"
+
+    def add(self, name: str, links: Sequence[tuple[str, str]]) -> Place:
+        """One more place, joined by `links` to places that are there. Raises CalledProcessError, OSError."""
+        place = _place(name, len(self.places))
+        self.places = (*self.places, place)
+        self._make([place], links)
+        return place
+
+    def borrow(self, name: str, of: str) -> Place:
+        """A pod that is in the place of another, now gone."""
+        self.borrowed = {**self.borrowed, name: self[of].name}
+        return self[name]
+
+    def drop(self, name: str) -> None:
+        """A place that nothing lives in any more. Raises CalledProcessError."""
+        batch([], [f"link del pod{self._number(name)}", f"netns del {name}"])
 
     def remove(self) -> None:
         """The node's ends go first: a namespace's own links would outlive this call by the time its cleaning takes."""
+        there = [(index, place) for index, place in enumerate(self.places) if place.path.exists()]
         batch(
             ["-force"],  # goes on after an error, so that what a failed bring-up made goes too
-            [
-                *(f"link del pod{index}" for index, _ in enumerate(self.places)),
-                *(f"netns del {place.name}" for place in self.places),
-            ],
+            [*(f"link del pod{index}" for index, _ in there), *(f"netns del {place.name}" for _, place in there)],
         )
+
+    def make(self, links: Sequence[tuple[str, str]]) -> None:
+        """All places, joined by `links`. Raises CalledProcessError, OSError."""
+        self._make(self.places, links)
+
+    def _number(self, name: str) -> int:
+        return [place.name for place in self.places].index(self.borrowed.get(name, name))
+
+    def _make(self, new: Sequence[Place], links: Sequence[tuple[str, str]]) -> None:
+        root = [f"netns add {place.name}" for place in new]
+        within: dict[str, list[str]] = {
+            place.name: [
+                "link set lo up",
+                f"address add {place.address}/32 dev lo",
+                "link set node up",
+                f"route add {NODE_ADDRESS}/32 dev node src {place.address}",
+            ]
+            for place in new
+        }
+        node = [f"address replace {NODE_ADDRESS}/32 dev lo"]
+        for place in new:
+            device = f"pod{self._number(place.name)}"
+            root.append(f"link add {device} type veth peer name node netns {place.name}")
+            node += [f"link set {device} up", f"route add {place.address}/32 dev {device} src {NODE_ADDRESS}"]
+        for left, right in links:
+            ends = [(self[left], self[right]), (self[right], self[left])]
+            devices = [self.device(place.name, other.name) for place, other in ends]
+            names = [place.name for place, _ in ends]
+            root.append(f"link add {devices[0]} netns {names[0]} type veth peer name {devices[1]} netns {names[1]}")
+            for (place, other), device in zip(ends, devices, strict=True):
+                within.setdefault(place.name, []).extend(
+                    [f"link set {device} up", f"route add {other.address}/32 dev {device} src {place.address}"]
+                )
+        batch([], root + node)
+        for name, lines in within.items():
+            batch(["-n", name], lines)
+        for place in new:
+            settings = _SYSCTLS[""] + _SYSCTLS.get(place.name, [])
+            write_sysctls(place, dict(item.split("=", 1) for item in settings))
 
 
 def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
     """Namespaces of these names (the client's added), joined to the node and by `links`. Raises CalledProcessError."""
-    places = [
-        Place(name, f"10.64.{(index + 2) >> 8}.{(index + 2) & 255}") for index, name in enumerate([CLIENT, *names])
-    ]
-    number = {place.name: index for index, place in enumerate(places)}
-    net = Network(tuple(places), tuple(links))
-    root = [f"netns add {place.name}" for place in places]
-    within: dict[str, list[str]] = {
-        place.name: [
-            "link set lo up",
-            f"address add {place.address}/32 dev lo",
-            "link set node up",
-            f"route add {NODE_ADDRESS}/32 dev node src {place.address}",
-        ]
-        for place in places
-    }
-    node = [f"address replace {NODE_ADDRESS}/32 dev lo"]
-    for place in places:
-        device = f"pod{number[place.name]}"
-        root.append(f"link add {device} type veth peer name node netns {place.name}")
-        node += [f"link set {device} up", f"route add {place.address}/32 dev {device} src {NODE_ADDRESS}"]
-    for left, right in links:
-        ends = [(places[number[left]], places[number[right]]), (places[number[right]], places[number[left]])]
-        devices = [net.device(place.name, other.name) for place, other in ends]
-        root.append(f"link add {devices[0]} netns {left} type veth peer name {devices[1]} netns {right}")
-        for (place, other), device in zip(ends, devices, strict=True):
-            within[place.name] += [
-                f"link set {device} up",
-                f"route add {other.address}/32 dev {device} src {place.address}",
-            ]
+    net = Network(tuple(_place(name, index) for index, name in enumerate([CLIENT, *names])))
     try:
-        batch([], root + node)
-        for place in places:
-            batch(["-n", place.name], within[place.name])
-            settings = _SYSCTLS[""] + _SYSCTLS.get(place.name, [])
-            write_sysctls(place, dict(item.split("=", 1) for item in settings))
+        net.make(links)
     except BaseException:
         with contextlib.suppress(subprocess.CalledProcessError):
             net.remove()
         raise
     return net
+
+
+def _place(name: str, index: int) -> Place:
+    return Place(name, f"10.64.{(index + 2) >> 8}.{(index + 2) & 255}")
 
 
 def write_sysctls(place: Place, settings: dict[str, str]) -> None:

@@ -138,11 +138,11 @@ def _tls(values: Mapping[str, str]) -> list[str]:
 def _upstream(
     values: Mapping[str, str], context: Context, version: tuple[int, ...], service: str, port: int | str
 ) -> list[str]:
-    """Round robin without marking servers as failed: the controller's balancer does not either."""
-    target = context.objects.target_port(service, port)
-    servers = [
-        f"server {context.addresses[pod.name]}:{target} max_fails=0;" for pod in context.objects.endpoints(service)
-    ]
+    """Round robin without marking servers as failed: the controller's balancer does not either. None without endpoints."""
+    members = context.objects.members(service, port, context.addresses)
+    if not members:
+        return []  # which nginx would refuse; `_locations` answers in its place
+    servers = [f"server {member.address}:{member.port} max_fails=0;" for member in members]
     idle = int(values["upstream-keepalive-connections"])
     if idle:
         keep = [f"keepalive {idle};", *lines(values, "upstream")]
@@ -172,7 +172,11 @@ def _default_server(values: Mapping[str, str], version: tuple[int, ...], port: i
 def _server(values: Mapping[str, str], context: Context, version: tuple[int, ...], port: int, host: str) -> list[str]:
     name = host if not host.startswith("*.") else f"~^[^.]+{re.escape(host[1:])}$"
     routes = [route for route in context.objects.routes if route.host == host]
-    locations = [line for route in routes for line in _locations(values, context, route)]
+    # One rewrite makes all paths of a host regular expressions, of which the first that matches is taken.
+    regex = any(route.regex for route in routes)
+    if regex:
+        routes.sort(key=lambda route: len(route.path), reverse=True)
+    locations = [line for route in routes for line in _locations(values, context, route, regex)]
     http2 = "http2 on;" if _on(values, "use-http2") and version >= (1, 25, 1) else ""
     other = [] if any(route.path == "/" for route in routes) else ["location / { access_log off; return 404; }"]
     return _block(
@@ -185,12 +189,15 @@ def _https(values: Mapping[str, str], version: tuple[int, ...], options: str) ->
     return f"listen 443 ssl{' http2' if _on(values, 'use-http2') and version < (1, 25, 1) else ''} {options};"
 
 
-def _locations(values: Mapping[str, str], context: Context, route: Route) -> list[str]:
+def _locations(values: Mapping[str, str], context: Context, route: Route, regex: bool) -> list[str]:
     """A Prefix path matches whole elements: /a is `= /a` and `/a/`."""
     path = route.path.replace("\\", "\\\\").replace('"', '\\"')
     exact, prefix = f'location = "{path}"', f'location "{path.rstrip("/")}/"'
     headers = [exact] if route.path_type == "Exact" else [prefix] if path.endswith("/") else [exact, prefix]
+    if regex:
+        headers = [f'location ~* "^{path}"']
     upstream = _upstream_name(context, route.service, route.port)
+    reached = context.objects.members(route.service, route.port, context.addresses)
     tries = [word for word in values["proxy-next-upstream"].split() if word != "non_idempotent"]
     if _on(values, "retry-non-idempotent") or "non_idempotent" in values["proxy-next-upstream"].split():
         tries.append("non_idempotent")
@@ -204,10 +211,18 @@ def _locations(values: Mapping[str, str], context: Context, route: Route) -> lis
         f"proxy_buffers {values['proxy-buffers-number']} {values['proxy-buffer-size']};",
         f"proxy_next_upstream {' '.join(tries)};",
         values["location-snippet"],
-        f"proxy_pass http://{upstream};",
+        *([*_rewritten(route, path), f"proxy_pass http://{upstream};"] if reached else ["return 503;"]),
         f"proxy_redirect {redirect};",
     ]
     return [line for header in headers for line in _block(header, body)]
+
+
+def _rewritten(route: Route, path: str) -> list[str]:
+    """The header only beside a rewrite, and a rewrite only to something else: buildProxyPass in the controller's template.go."""
+    if not route.rewrite or route.rewrite == route.path:
+        return []
+    prefix = f'proxy_set_header X-Forwarded-Prefix "{route.forwarded_prefix}";' if route.forwarded_prefix else ""
+    return [f'rewrite "(?i){path}" {route.rewrite} break;', prefix]
 
 
 _HEADERS = {

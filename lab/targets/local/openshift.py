@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -13,6 +13,14 @@ from lab.targets.local.fields import Fields
 GROUP = "route.openshift.io/v1"
 TERMINATIONS = ("edge", "passthrough", "reencrypt")
 Insecure = Literal["None", "Allow", "Redirect"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderAction:
+    """What is done to a header of every request. `value` as HAProxy reads it (a log format); None = it is deleted."""
+
+    name: str
+    value: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,7 @@ class HostRoute:
     port: int | str
     tls: Tls
     insecure: Insecure = "None"
+    headers: tuple[HeaderAction, ...] = ()
 
 
 def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
@@ -38,7 +47,7 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
             fault = f"the local target does not honour {annotation}"
             raise UsageError(f"{place}: metadata.annotations", fault, "remove it, or use --target kind")
     with Fields(place, raw) as fields:
-        fields.waive("apiVersion", "kind", "metadata")
+        fields.waive("apiVersion", "kind", "metadata", "status")
         with fields.inner("spec") as spec, spec.inner("to") as to, spec.inner("port") as port:
             if spec.any("wildcardPolicy") != "None":
                 remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
@@ -60,7 +69,23 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
                 port=target,
                 tls=tls,
                 insecure=insecure,
+                headers=tuple(_headers(spec)),
             )
+
+
+def _headers(spec: Fields) -> Iterator[HeaderAction]:
+    """Of requests; actions on responses are not honoured here."""
+    with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:
+        if actions.take("response", list[Any]()):
+            raise UsageError(actions.at("response"), "the local target does not honour it", "use --target kind")
+        for item in actions.each("request"):
+            name = item.need("name", "")
+            with item.inner("action") as action, action.inner("set") as settings:
+                kind, value = action.need("type", ""), settings.take("value", "")
+                if kind not in ("Set", "Delete") or (kind == "Set") != bool(value):
+                    fault = f"expected Set with set.value, or Delete without, got {kind!r}"
+                    raise UsageError(action.at("type"), fault, "correct it")
+                yield HeaderAction(name, value or None)
 
 
 def _tls(spec: Fields) -> tuple[Tls, Insecure]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.targets.local.kubelet import RunningPod
-from lab.targets.local.pods import Probe
+from lab.targets.local.pods import Container, Pod, Probe
 from lab.targets.local.runner import Runner
 
 
@@ -17,11 +17,11 @@ def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
         "spec": {
             "hostNetwork": on_the_node,
             "terminationGracePeriodSeconds": pod.pod.grace_s,
-            "containers": [_container(runner) for runner in pod.runners],
+            "containers": [_container(runner, pod.pod) for runner in pod.runners],
         },
         "status": {
             "podIP": pod.place.address,
-            "conditions": [{"type": "Ready", "status": "True" if ready(pod) else "False"}],
+            "conditions": [{"type": "Ready", "status": "True" if pod.ready else "False"}],
             "containerStatuses": [
                 {"name": runner.container.name, "ready": runner.ready, "restartCount": runner.restarts}
                 for runner in pod.runners
@@ -30,12 +30,7 @@ def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
     }
 
 
-def ready(pod: RunningPod) -> bool:
-    """Every container runs, and its readiness probe, if it has one, says so."""
-    return all(runner.ready and runner.process.pid is not None for runner in pod.runners)
-
-
-def _container(runner: Runner) -> Mapping[str, Any]:
+def _container(runner: Runner, pod: Pod) -> Mapping[str, Any]:
     container, setting = runner.container, runner.process.setting
     probes = {
         "livenessProbe": container.liveness,
@@ -48,8 +43,21 @@ def _container(runner: Runner) -> Mapping[str, Any]:
         "command": list(setting.command),
         "env": [{"name": name, "value": value} for name, value in setting.env.items()],
         "resources": {"limits": dict(container.limits)},
+        "ports": [_port(container, name, number) for name, number in container.ports.items()],
+        **_lifecycle(container, pod),
         **{name: _probe(probe) for name, probe in probes.items() if probe is not None},
     }
+
+
+def _lifecycle(container: Container, pod: Pod) -> Mapping[str, Any]:
+    """A hook as the pod has it, where one is run: what an image's own is here, is told by nobody in a cluster."""
+    asked = next(item.pre_stop for item in pod.containers if item.name == container.name)
+    return {"lifecycle": {"preStop": {"exec": {"command": list(asked)}}}} if container.pre_stop else {}
+
+
+def _port(container: Container, name: str, number: int) -> Mapping[str, Any]:
+    host = {"hostPort": container.host_ports[number]} if number in container.host_ports else {}
+    return {"name": name, "containerPort": number, **host}
 
 
 def _probe(probe: Probe) -> Mapping[str, Any]:

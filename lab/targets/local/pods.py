@@ -74,6 +74,8 @@ class Container:
     startup: Probe | None
     readiness: Probe | None
     liveness: Probe | None
+    host_ports: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Container port → port of the node."""
 
     @property
     def repository(self) -> str:
@@ -96,6 +98,17 @@ class Pod:
     init: tuple[Container, ...]
     containers: tuple[Container, ...]
     host_network: bool = False
+
+    @property
+    def host_ports(self) -> Mapping[int, int]:
+        """Container port → port of the node, which it has alone; of hostNetwork all are."""
+        if self.host_network:
+            return {port: port for container in self.containers for port in container.ports.values()}
+        return {inner: outer for container in self.containers for inner, outer in container.host_ports.items()}
+
+    def excludes(self, other: Pod) -> bool:
+        """Both cannot be on one node, because of its ports."""
+        return bool({*self.host_ports.values()} & {*other.host_ports.values()})
 
     def port(self, port: int | str) -> int:
         """A number as it is, a name as the container port it names."""

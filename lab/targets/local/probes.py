@@ -63,8 +63,8 @@ class Prober:
     """Runs one probe of one container until stopped.
 
     `changed(ok, detail)` is called once a threshold is reached: True after successThreshold successes,
-    False after failureThreshold failures, and again only when that changes. `failed(detail, seconds)` is
-    called for each failed attempt.
+    False after failureThreshold failures, and again only when that changes. `tried(fault, seconds)` is
+    called after each attempt, its fault None when it succeeded.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Prober:
         probe: Probe,
         attempt: Callable[[], str | None],
         changed: Changed,
-        failed: Callable[[str, float], None],
+        tried: Callable[[str | None, float], None],
     ) -> None:
-        self._probe, self._attempt, self._changed, self._failed = probe, attempt, changed, failed
+        self._probe, self._attempt, self._changed, self._tried = probe, attempt, changed, tried
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
 
@@ -94,6 +94,7 @@ class Prober:
             fault = self._attempt()
             if self._stop.is_set():
                 return
+            self._tried(fault, time.monotonic() - begin)
             if fault is None:
                 successes, failures = successes + 1, 0
                 if successes >= probe.successes and state is not True:
@@ -101,7 +102,6 @@ class Prober:
                     self._changed(True, "")
             else:
                 successes, failures = 0, failures + 1
-                self._failed(fault, time.monotonic() - begin)
                 if failures >= probe.failures and state is not False:
                     state = False
                     self._changed(False, fault)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -28,32 +29,48 @@ class Event:
 
 
 class Log:
-    """Events in the order in which they happened."""
+    """Events in the order in which they happened. `probes`: every attempt of a probe is one (`Probe`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, probes: bool = False) -> None:
         self.events: list[Event] = []
+        self.probes = probes
 
     def add(self, pod: str, container: str, kind: str, detail: str = "") -> None:
         self.events.append(Event(time.monotonic(), datetime.now(UTC).isoformat(), pod, container, kind, detail))
 
 
 class Runner:
-    """Keeps one container running: starts it, probes it, restarts it with back-off until told to stop."""
+    """Keeps one container running: starts it, probes it, restarts it with back-off until told to stop.
 
-    def __init__(self, pod: Pod, process: Process, log: Log) -> None:
+    `heard` is called, in whatever thread, after `ready` became another.
+    """
+
+    def __init__(self, pod: Pod, process: Process, log: Log, heard: Callable[[], None] = lambda: None) -> None:
         self.pod, self.process, self.log = pod, process, log
         self.restarts = 0
-        self.ready = False
         self.exited = ""
+        self._ready, self._heard = False, heard
         self._stop = threading.Event()
-        self._probers: list[probes.Prober] = []
+        self._probers: list[tuple[str, probes.Prober]] = []
         self._thread = threading.Thread(target=self._run, name=f"run-{pod.name}", daemon=True)
 
     @property
     def container(self) -> Container:
         return self.process.container
 
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @ready.setter
+    def ready(self, ready: bool) -> None:
+        was, self._ready = self._ready, ready
+        if was != ready:
+            self._heard()
+
     def start(self) -> None:
+        if self._stop.is_set():
+            return
         self.process.start()
         self._event("Started")
         self._thread.start()
@@ -61,15 +78,17 @@ class Runner:
     def attempt(self, probe: Probe) -> str | None:
         return probes.check(probe, self.process.setting.place.address, self.process.enter)
 
-    def stop(self, grace_s: float | None) -> None:
-        """End it for good, within a grace period or (None) at once."""
+    def stop(self, grace_s: float | None, watched: bool = False) -> None:
+        """End it for good, within a grace period or (None) at once. `watched`: its readiness is probed to the end."""
         self._stop.set()
-        self._end_probers()
+        self._end_probers(but="readiness" if watched else "")
         if grace_s is None:
+            self.process.release()
             self.process.kill()
         else:
             self._event("Killing", f"grace period {grace_s:g} s")
             self._event("Stopped" if self.process.stop(grace_s) else "Killed")
+        self._end_probers()
         self.ready = False
 
     def _run(self) -> None:
@@ -83,6 +102,7 @@ class Runner:
             self.ready = False
             self.process.kill()  # what it leaves behind ends with it, as in a pod
             reap_orphans()
+            self.process.linger()
             if self._stop.is_set():
                 return
             self.exited = self.process.ended()
@@ -129,15 +149,14 @@ class Runner:
             )
 
     def _add(self, kind: str, probe: Probe, changed: probes.Changed) -> None:
-        prober = probes.Prober(
-            probe,
-            attempt=lambda: self.attempt(probe),
-            changed=changed,
-            failed=lambda detail, seconds: self._event(
-                "Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {detail}"
-            ),
-        )
-        self._probers.append(prober)
+        def tried(fault: str | None, seconds: float) -> None:
+            if self.log.probes:
+                self._event("Probe", f"{kind} {seconds:.4f} {fault or 'ok'}")
+            if fault is not None:
+                self._event("Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {fault}")
+
+        prober = probes.Prober(probe, attempt=lambda: self.attempt(probe), changed=changed, tried=tried)
+        self._probers.append((kind, prober))
         prober.start()
 
     def confine(self) -> None:
@@ -156,10 +175,11 @@ class Runner:
         self._event("Killing", f"{kind} probe failed {probe.failures} times: {detail}; grace period {grace_s} s")
         self.process.stop(grace_s)  # the runner's own thread starts it again
 
-    def _end_probers(self) -> None:
-        for prober in self._probers:
-            prober.stop()
-        self._probers.clear()
+    def _end_probers(self, but: str = "") -> None:
+        for kind, prober in self._probers:
+            if kind != but:
+                prober.stop()
+        self._probers = [item for item in self._probers if item[0] == but]
 
     def _event(self, kind: str, detail: str = "") -> None:
         self.log.add(self.pod.name, self.container.name, kind, detail)

@@ -8,6 +8,12 @@ Local the pod sees the client's. kube-proxy's two connection-tracking timeouts a
 of the node, a second node, session affinity, source ranges, node ports, kube-proxy's own size of the conntrack table
 (it is the machine's, see the facts). A pod with hostNetwork is reached straight, and so is one behind any other Service.
 
+While pods come and go (`changing`) every Service of the proxy's has such a node in front, a ClusterIP's keeping the client's
+address, and so has a hostPort, always: the NAT of a CNI's portmap. `follow` gives new connections to the endpoints that are
+there now; what is established stays with its pod, as kube-proxy leaves it. Which pods these are is `endpoints`' to say. The
+rules change at once, where a cluster takes some 0.1 to 1 s until every node has them. Without any endpoint a connection
+is refused.
+
 Under Cluster all clients share one address: with a connection per request a port is soon used again for another client,
 whose SYN meets the proxy's TIME-WAIT with other timestamps (TcpExtPAWSTimewait) and is sent again after 1 s. It is so in a
 cluster too, and why the rate of a long run in close mode falls.
@@ -22,6 +28,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lab.errors import NotMeasurableError, UsageError
@@ -32,7 +39,7 @@ from lab.targets.local.pods import Pod
 
 NODE = "node"
 ADDRESS = "10.65.0.1"
-"""Of the Service. It belongs to no interface: the client's route leads to the node, whose NAT is the first to look."""
+"""Of the Service, the first where several routers have one each (`address_of`). It need not belong to an interface: the client's route leads to the node, whose NAT is the first to look."""
 
 MISSING = "missing"
 CONNTRACK_MAX = Path("/proc/sys/net/netfilter/nf_conntrack_max")
@@ -44,10 +51,38 @@ _CONNTRACK = {  # kube-proxy's defaults (KubeProxyConntrackConfiguration)
 _MARK = "0x4000"  # kube-proxy's masquerade bit
 
 
+def in_front(objects: Objects, changing: bool) -> Objects:
+    """The objects with a node's NAT in front of the proxy where the way needs one and its Service is no LoadBalancer."""
+    pods = objects.role("proxy")
+    needed = changing or len(pods) > 1 or any(pod.host_ports for pod in pods)
+    if not pods or (pods[0].host_network and not changing) or not needed or _balanced(objects, pods[0]) is not None:
+        return objects
+    found = {
+        name: replace(service, balanced=True, masquerade=False)
+        for name, service in objects.services.items()
+        if any(map(service.selects, pods))
+    }
+    return replace(objects, services={**objects.services, **found})
+
+
 def balancer(objects: Objects) -> Service | None:
     """The LoadBalancer Service that is in front of the proxy's pods; None where the way is straight."""
     pods = objects.role("proxy")
     return None if not pods or pods[0].host_network else _balanced(objects, pods[0])
+
+
+def balancers(objects: Objects) -> list[Service]:
+    """All of them: several where proxies share the routes, each with its own in front. `balancer` is the first."""
+    if balancer(objects) is None:
+        return []
+    found = [_balanced(objects, pod) for pod in objects.role("proxy")]
+    return list({service.name: service for service in found if service is not None}.values())
+
+
+def address_of(objects: Objects, service: Service) -> str:
+    """A Service's own."""
+    first, _, last = ADDRESS.rpartition(".")
+    return f"{first}.{int(last) + [other.name for other in balancers(objects)].index(service.name)}"
 
 
 def on_the_node(net: Network, objects: Objects, pod: Pod) -> bool:
@@ -55,14 +90,16 @@ def on_the_node(net: Network, objects: Objects, pod: Pod) -> bool:
     return _balanced(objects, pod) is not None and all(place.name != NODE for place in net.places)
 
 
-def address(objects: Objects, net: Network, role: str, port: str = "http") -> tuple[str, int]:
+def address(objects: Objects, net: Network, role: str, port: str = "http", by: str | None = None) -> tuple[str, int]:
     """Where clients reach a role: (IP, port) of the Service's port of that name, or its first if it has none so called.
 
-    UsageError when no Service selects the role's pods.
+    `by`: the Service that is meant, where proxies have several. UsageError when no Service selects the role's pods.
     """
-    pod = objects.role(role)[0]
     balanced = balancer(objects) if role == "proxy" else None
-    selecting = (item for item in objects.services.values() if item.selector.items() <= pod.labels.items())
+    if balanced is not None and by is not None:
+        balanced = objects.services[by]
+    pod = next(pod for pod in objects.role(role) if balanced is None or balanced.selects(pod))
+    selecting = (item for item in objects.services.values() if item.selects(pod))
     service = balanced or next(selecting, None)
     if service is None:
         raise UsageError(pod.place, "no Service selects these pods", "add one, as in manifests/base")
@@ -70,17 +107,19 @@ def address(objects: Objects, net: Network, role: str, port: str = "http") -> tu
     if balanced is None:
         return net[pod.name].address, objects.target_port(service.name, name)
     target = service.ports[name]
-    return ADDRESS, next(number for number in _numbers(service) if number == name or service.ports[number] == target)
+    number = next(number for number in _numbers(service) if number == name or service.ports[number] == target)
+    return address_of(objects, service), pod.host_ports.get(pod.port(target), number)
 
 
 def way(objects: Objects) -> str:
     """In words, for the samples' notes; empty where it is straight."""
-    service = balancer(objects)
-    if service is None:
+    found = balancers(objects)
+    if not found:
         return ""
-    count = len(objects.endpoints(service.name))
-    source = "masquerade" if service.masquerade else "the client's address kept"
-    return f"through a node's Service NAT (nftables, {count} endpoint{'s' * (count > 1)}, {source})"
+    count = sum(len(objects.endpoints(service.name)) for service in found)
+    what = f"{len(found)} Services, " if len(found) > 1 else ""
+    source = "masquerade" if found[0].masquerade else "the client's address kept"
+    return f"through a node's Service NAT (nftables, {what}{count} endpoint{'s' * (count > 1)}, {source})"
 
 
 def install(net: Network, objects: Objects) -> None:
@@ -90,13 +129,31 @@ def install(net: Network, objects: Objects) -> None:
         return
     node, client = net[NODE], net[CLIENT]
     write_sysctls(node, _NODE_SYSCTLS)
-    nft(rules(net, objects, service), node)
+    nft(rules(net, objects), node)
     write_sysctls(node, _CONNTRACK)
     to_node = net.device(CLIENT, NODE)
-    batch(["-n", CLIENT], [f"route add {ADDRESS}/32 via {node.address} dev {to_node} onlink src {client.address}"])
-    for pod in objects.endpoints(service.name):
-        back = net.device(pod.name, NODE)
-        batch(["-n", pod.name], [f"route add {client.address}/32 via {node.address} dev {back} onlink"])
+    for each in balancers(objects):
+        route = f"route add {address_of(objects, each)}/32 via {node.address} dev {to_node} onlink src {client.address}"
+        batch(["-n", CLIENT], [route])
+        for pod in objects.endpoints(each.name):
+            join(net, pod)
+
+
+def join(net: Network, pod: Pod) -> None:
+    """A proxy's way back to the client, through the node. Raises CalledProcessError."""
+    node, client, back = net[NODE], net[CLIENT], net.device(pod.name, NODE)
+    batch(["-n", net[pod.name].name], [f"route add {client.address}/32 via {node.address} dev {back} onlink"])
+
+
+def answer_without_endpoints(net: Network, objects: Objects) -> None:
+    """Connections to a Service are refused when it has no endpoint: its address is the node's own, where nobody listens."""
+    batch(["-n", NODE], [f"address add {address_of(objects, service)}/32 dev lo" for service in balancers(objects)])
+
+
+def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
+    """From now on new connections go to these pods, each by its own Service, established ones where they went. Raises CalledProcessError, OSError."""
+    added = "".join(f"add rule ip lab prerouting {line}\n" for line in _dnat(net, objects, pods))
+    nft(f"flush chain ip lab prerouting\n{added}", net[NODE])
 
 
 def counters(net: Network, objects: Objects) -> Mapping[str, int]:
@@ -115,17 +172,27 @@ def conntrack_max() -> str:
         return "unknown"
 
 
-def rules(net: Network, objects: Objects, service: Service) -> str:
+def rules(net: Network, objects: Objects) -> str:
     """The node's ruleset, as `nft -f` reads it."""
-    pods = objects.endpoints(service.name)
-    lines = []
+    return _RULES.format(dnat="\n".join(_dnat(net, objects, objects.role("proxy"))), mark=_MARK)
+
+
+def _dnat(net: Network, objects: Objects, proxies: Sequence[Pod]) -> list[str]:
+    """A rule for each port of each Service; none for one without a pod."""
+    found = [(service, [pod for pod in proxies if service.selects(pod)]) for service in balancers(objects)]
+    return [line for service, pods in found if pods for line in _of_service(net, objects, service, pods)]
+
+
+def _of_service(net: Network, objects: Objects, service: Service, pods: Sequence[Pod]) -> list[str]:
+    lines: list[str] = []
     for number in _numbers(service):
-        target = objects.target_port(service.name, number)
+        target = pods[0].port(service.ports[number])
         endpoints = ", ".join(f"{index} : {net[pod.name].address} . {target}" for index, pod in enumerate(pods))
         mark = f"meta mark set meta mark or {_MARK} " if service.masquerade else ""
         chosen = f"dnat ip addr . port to numgen random mod {len(pods)} map {{ {endpoints} }}"
-        lines.append(f"ip daddr {ADDRESS} tcp dport {number} {mark}{chosen}")
-    return _RULES.format(dnat="\n".join(lines), mark=_MARK)
+        outer = pods[0].host_ports.get(target, number)
+        lines.append(f"ip daddr {address_of(objects, service)} tcp dport {outer} {mark}{chosen}")
+    return lines
 
 
 def nft(text: str, place: Place | None = None) -> None:
@@ -168,8 +235,12 @@ def vet(objects: Objects) -> None:
         raise UsageError(
             proxies[0].place,
             "several proxies, and no Service of type LoadBalancer in front: nothing balances over them here",
-            "set replicas: 1, give the proxy such a Service (without hostNetwork), or use --target kind",
+            "set replicas: 1, give the proxy such a Service (without hostNetwork), choose a sweep with a disturbance (its"
+            " Services are all a node's NAT), or use --target kind",
         )
+    if proxies and proxies[0].host_ports and len(proxies) > 1:
+        fault = "several pods with ports of the node's own: all but one would stay Pending on the one node here"
+        raise UsageError(proxies[0].place, fault, "set replicas: 1, or use --target kind with several nodes")
     if service is None or (fault := nft_fault()) is None:
         return
     place = f"Service/{service.name}: spec.type LoadBalancer"
@@ -180,8 +251,7 @@ def vet(objects: Objects) -> None:
 
 
 def _balanced(objects: Objects, pod: Pod) -> Service | None:
-    found = (item for item in objects.services.values() if item.selector.items() <= pod.labels.items())
-    return next((item for item in found if item.balanced), None)
+    return next((item for item in objects.services.values() if item.balanced and item.selects(pod)), None)
 
 
 def _numbers(service: Service) -> list[int]:

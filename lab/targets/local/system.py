@@ -15,30 +15,52 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab import fetching, haproxy
+from lab import hosts as routing_hosts
 from lab.errors import MeasuringError, UsageError
+from lab.events import EventLog
 from lab.files import write_texts
 from lab.generators import Load
 from lab.sampler import Sampler
 from lab.sweeps import PAGES, Point, Tls
-from lab.targets.base import Endpoint, Ran, Response, Role
+from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Recorder, Response, Role
 from lab.targets.local import cpus, hosts, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
+from lab.targets.local.control import Control
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.local.network import Network
 from lab.targets.local.objects import Objects
+from lab.targets.local.pods import Pod
+from lab.targets.local.recorder import LocalRecorder
+from lab.targets.local.routing import Routing
 from lab.targets.local.runner import Event
 
 PROBED_PAGE = "1kB.bin"
+
+AT_ONCE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
+"""What a sample of a changing system says of it."""
 
 
 class LocalSystem:
     """One variant, up and answering; see `lab.targets.base.System`."""
 
-    def __init__(self, wanted: Objects, net: Network, kubelet: Kubelet, pinned: Mapping[Role, frozenset[int]]) -> None:
+    def __init__(
+        self,
+        wanted: Objects,
+        net: Network,
+        kubelet: Kubelet,
+        pinned: Mapping[Role, frozenset[int]],
+        routing: Routing,
+        control: Control | None,
+        log: EventLog,
+    ) -> None:
+        """`control`: of a system whose pods may come and go; `log`: what it and `routing` tell."""
         self._objects, self._net, self._kubelet, self._cpus = wanted, net, kubelet, pinned
+        self._routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
-        self._helpers: list[subprocess.Popen[bytes]] = []
-        self._routed = hosts.routed(wanted)
+        self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
+        if control is not None:
+            control.ended = self.end_helpers
+        self._routed, self._routers = hosts.routed(wanted), hosts.routers(wanted)
         self._host = next(iter(self._routed))
 
     @property
@@ -50,6 +72,14 @@ class LocalSystem:
     def kubelet(self) -> Kubelet:
         return self._kubelet
 
+    @property
+    def routing(self) -> Routing:
+        return self._routing
+
+    @property
+    def net(self) -> Network:
+        return self._net
+
     def endpoint(self, point: Point) -> Endpoint:
         return self._entry(*hosts.chosen(self._objects, point))
 
@@ -60,10 +90,10 @@ class LocalSystem:
         raise UsageError("generators", "this machine has a place for one", "leave `generators` out of the point")
 
     def pod_address(self, role: Role) -> str:
-        return self._net[self._objects.role(role)[0].name].address
+        return self._net[self._running(role)[0].name].address
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        pods = self._objects.role(role)
+        pods = [] if role == "generator" else self._running(role)
         if role != "generator" and not pods:
             raise UsageError(f"role {role}", "this variant has no such pod", "name the other role")
         if shutil.which(argv[0]) is None:
@@ -77,12 +107,14 @@ class LocalSystem:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._helpers.append(helper)
+        self._helpers.append((helper, place))
         return helper
 
-    def end_helpers(self) -> None:
-        """SIGKILL to what `spawn` started, with its children. Called before the network goes."""
-        for helper in self._helpers:
+    def end_helpers(self, of: Pod | None = None) -> None:
+        """SIGKILL to what `spawn` started, with its children; all, or those in one pod. Called before the network goes."""
+        mine = [item for item in self._helpers if of is None or item[1] == of.name]
+        self._helpers = [item for item in self._helpers if item not in mine]
+        for helper, _ in mine:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(helper.pid, signal.SIGKILL)
             helper.wait()
@@ -104,7 +136,7 @@ class LocalSystem:
         return [
             pod_objects.shown(pod, services.on_the_node(self._net, self._objects, pod.pod))
             for pod in running
-            if pod_objects.ready(pod)
+            if pod.ready and not pod.terminating
         ]
 
     def fetch(
@@ -129,6 +161,14 @@ class LocalSystem:
         )
         self._generators.append(process)
         return process
+
+    def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        labels = [pod.labels for pod in self._objects.role(role)]
+        return [
+            budget.shown()
+            for budget in self._objects.budgets
+            if any(budget.selector.items() <= own.items() for own in labels)
+        ]
 
     def processes(self, role: Role) -> list[int]:
         if role == "lab":
@@ -158,6 +198,41 @@ class LocalSystem:
             )
         except (ProcessLookupError, subprocess.TimeoutExpired) as error:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
+
+    def gauges(self) -> Mapping[str, float]:
+        return self._routing.gauges()
+
+    def recorder(self) -> Recorder:
+        control = self._control("events")
+
+        def check() -> None:
+            control.check()
+            self._routing.check()
+
+        return LocalRecorder(self._kubelet.log, self._log, lambda: {pod.name: pod.role for pod in control.ever}, check)
+
+    def clock(self) -> ClockOffset:
+        """One machine, one clock: what is left is that of a reading."""
+        return ClockOffset(0.0, 1e-6)
+
+    def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        return self._control("pods").end_pod(role, how)
+
+    def scale(self, role: Role, replicas: int) -> None:
+        self._control("replicas").scale(role, replicas)
+
+    def roll(self, role: Role) -> None:
+        self._control("pods").roll(role)
+
+    def freeze(self, role: Role, frozen: bool) -> None:
+        self._control("processes").freeze(role, frozen)
+
+    def squeeze(self, role: Role, cpu: str | None) -> None:
+        self._control("limits").squeeze(role, cpu)
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        self._control("objects")
+        self._routing.apply(objects)
 
     def restarts(self) -> Mapping[str, int]:
         return {
@@ -203,20 +278,37 @@ class LocalSystem:
     def entry(self) -> Endpoint:
         return self._entry((self._host,), self._routed[self._host])
 
-    def address(self) -> str:
-        """Where the hosts of all routes are, for a client: the proxy's address, or its Service's."""
-        return services.address(self._objects, self._net, self._way_in)[0]
+    def addresses(self) -> Mapping[str, str]:
+        """Host → where it is, for a client: the proxy's address, or its Service's."""
+        ways = {self._routers.get(host) for host in self._routed}
+        found = {by: services.address(self._objects, self._net, self._way_in, by=by)[0] for by in ways}
+        return {host: found[self._routers.get(host)] for host in self._routed}
+
+    def _control(self, what: str) -> Control:
+        if self._changes is None:
+            raise MeasuringError(
+                "local target", f"{what} of a steady system do not change", "bring it up as `changing`"
+            )
+        return self._changes
+
+    def _running(self, role: Role) -> Sequence[Pod]:
+        """A role's pods, those that terminate last."""
+        return self._objects.role(role) if self._changes is None else self._changes.pods(role)
 
     @property
     def _way_in(self) -> Role:
         return "proxy" if self._objects.role("proxy") else "backend"
 
     def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
-        plain = self._at(self._way_in)
-        if tls == "none":
-            return replace(plain, host=names[0], hosts=names)
-        _, number = services.address(self._objects, self._net, self._way_in, "https")
-        return replace(plain, base_url=f"https://{names[0]}:{number}", host=names[0], hosts=names, tls=tls)
+        def url(by: str | None, host: str) -> str:
+            """Of one way in; TLS needs the name, which leads there."""
+            port = "http" if tls == "none" else "https"
+            address, number = services.address(self._objects, self._net, self._way_in, port, by)
+            return f"http://{address}:{number}" if tls == "none" else f"https://{host}:{number}"
+
+        shards = routing_hosts.shards_of(names, self._routers, url)
+        base_url = url(self._routers.get(names[0]), names[0])
+        return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 
     def _handshakes(self) -> Mapping[str, int]:
         """`proxy/tls_…`, where a HAProxy of ours ends TLS; empty where it cannot be asked."""
@@ -230,8 +322,16 @@ class LocalSystem:
                     found.update(haproxy.tls(haproxy.ask(path, "show stat")))
         return {f"proxy/{name}": value for name, value in found.items()}
 
+    def _way(self, objects: Objects) -> str:
+        """In words; of a changing system also how changes reach the way otherwise than in a cluster."""
+        late = [] if self._changes is None else [self._routing.note, AT_ONCE]
+        return ", ".join(filter(None, [services.way(objects), *late]))
+
     def _at(self, role: Role) -> Endpoint:
         """The Service in front of a role's first pod, by its port called http (or its first)."""
-        address, number = services.address(self._objects, self._net, role)
-        way = services.way(self._objects) if role == "proxy" else ""
+        objects = self._objects
+        if role == "backend" and (running := self._running(role)):
+            objects = replace(objects, pods=(*objects.role("proxy"), *running))
+        address, number = services.address(objects, self._net, role)
+        way = self._way(objects) if role == "proxy" else ""
         return Endpoint(f"http://{address}:{number}", self._host, way=way)

@@ -13,12 +13,29 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from lab.errors import MeasuringError, UsageError
+from lab.events import EventLog
 from lab.generators import Generator, Installed, find
 from lab.sweeps import Point
 from lab.targets.base import Endpoint, Role
-from lab.targets.local import bringup, cgroups, cpus, disk, hosts, hostwide, namespaces, network, objects, services
+from lab.targets.local import (
+    bringup,
+    cgroups,
+    cpus,
+    disk,
+    hosts,
+    hostwide,
+    namespaces,
+    network,
+    objects,
+    refusals,
+    services,
+)
+from lab.targets.local.control import Control
 from lab.targets.local.images import haproxy_router, ingress_nginx
-from lab.targets.local.kubelet import Kubelet
+from lab.targets.local.kubelet import Kubelet, PodJob
+from lab.targets.local.pods import Pod
+from lab.targets.local.routing import Routing
+from lab.targets.local.runner import Log
 from lab.targets.local.system import LocalSystem
 from lab.variants import Variant
 
@@ -89,18 +106,23 @@ class LocalTarget:
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
         wanted = objects.read(variant.manifests)
-        bringup.vet(wanted, self.cpus())
+        disturbed = {point.disturbance is not None for point in points}
+        if False in disturbed:
+            services.vet(wanted)  # a NAT that the baseline's way has not would be measured, too
+        for changing in disturbed or {False}:
+            bringup.vet(services.in_front(wanted, changing), self.cpus())
         if many := next((point for point in points if point.generators > 1), None):
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
+        refusals.vet(wanted, points)
         return {point.name: hosts.expected(wanted, point) for point in points}
 
     @contextmanager
-    def up(self, variant: Variant) -> Iterator[LocalSystem]:
-        wanted = objects.read(variant.manifests)
+    def up(self, variant: Variant, changing: bool = False) -> Iterator[LocalSystem]:
+        wanted = services.in_front(objects.read(variant.manifests), changing)
         bringup.vet(wanted, self.cpus())
         deadline = time.monotonic() + DEADLINE_S
-        kubelet = Kubelet()
+        kubelet, log = Kubelet(Log(probes=changing)), EventLog()
         with ExitStack() as undo:
             try:
                 disks = disk.Disk()
@@ -109,17 +131,27 @@ class LocalTarget:
                 net = network.build(names, bringup.links(wanted))
                 undo.callback(net.remove)
                 services.install(net, wanted)
-                undo.callback(bringup.remove, wanted)
-                undo.callback(kubelet.groups.remove)
-                undo.callback(kubelet.stop)
-                system = LocalSystem(wanted, net, kubelet, self.cpus())
-                undo.callback(system.end_helpers)
-                kubelet.start(
-                    [bringup.job(pod, wanted, net, self.cpus(), disks, kubelet.groups) for pod in wanted.pods], deadline
+                routing = Routing(
+                    wanted, net.addresses, self.cpus(), lambda: kubelet.staying("proxy"), log, changing=changing
                 )
+
+                def job(pod: Pod) -> PodJob:
+                    return bringup.job(pod, routing.objects, net, self.cpus(), disks, kubelet.groups, changing)
+
+                control = Control(wanted, net, kubelet, routing, log, job) if changing else None
+                undo.callback(lambda: bringup.remove(control.ever if control else wanted.pods))
+                undo.callback(kubelet.groups.remove)
+                undo.callback(control.stop if control else kubelet.stop)
+                undo.callback(routing.stop)
+                routing.start()
+                system = LocalSystem(wanted, net, kubelet, self.cpus(), routing, control, log)
+                undo.callback(system.end_helpers)
+                kubelet.start([job(pod) for pod in wanted.pods], deadline)
                 kubelet.wait(deadline)
-                undo.enter_context(hosts.resolving(list(hosts.routed(wanted)), system.address()))
+                undo.enter_context(hosts.resolving(system.addresses()))
                 system.wait(deadline)
+                if control is not None:
+                    control.adopt()
             except subprocess.CalledProcessError as error:
                 fault = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"
                 raise MeasuringError("local target", fault, "`just doctor` checks what it needs") from None

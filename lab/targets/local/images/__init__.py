@@ -1,7 +1,8 @@
 """What an image stands for on this machine. One file per image that needs more than its command executed.
 
-Such a file has IMAGE (the repository's last parts, without registry and tag), STOP_SIGNAL (the image's STOPSIGNAL)
-and `realise`. It is found by its presence in this folder; nothing lists it.
+Such a file has what `Image` asks for: IMAGE (the repository's last parts, without registry and tag), STOP_SIGNAL (the
+image's STOPSIGNAL), NOTE, FIXED, `realise`, and `control`, which handles what changes while it runs. It is found by its
+presence in this folder; nothing lists it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from lab.errors import NotMeasurableError
+from lab.targets.local.containers import Process
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod
 
@@ -40,6 +43,9 @@ class Realisation:
     files: Mapping[str, str] = field(default_factory=dict)
     pre_stop: tuple[str, ...] | None = None
     """Instead of the manifest's preStop; None = as the manifest says."""
+    waits: tuple[float, float] = (0.0, 0.0)
+    """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
+    passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
@@ -61,13 +67,78 @@ def refuse_open_files(place: str, files: int, context: Context, asked: str = "")
         raise NotMeasurableError("open files", place, fault, remedy)
 
 
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A configuration that a proxy loads: since when (seconds since the epoch, None = it was not seen), and by which process.
+
+    `pid` as the container counts.
+    """
+
+    began_s: float | None
+    pid: int
+
+
+class Control(Protocol):
+    """The proxy in one container, as its controller or router handles it. One thread uses it."""
+
+    interval_s: float
+    """Two loads never begin closer together."""
+    looks_once_more: bool
+    """A change that came while one waited for its turn makes the controller look again, one turn later."""
+
+    def started(self) -> Loading | None:
+        """What the container's main process has begun to load; None until it can be told. Asked every few milliseconds."""
+        ...
+
+    def serving(self, loading: Loading) -> bool:
+        """Whether it serves what it loaded. MeasuringError when it never will. Asked every few milliseconds."""
+        ...
+
+    def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
+        """Write what a realisation says now and have it loaded. MeasuringError when refused.
+
+        None where nothing is new, or once `over` is set: the system ends, and nobody waits for it.
+        """
+        ...
+
+    def config_bytes(self) -> int:
+        """Of the configuration and its maps as they lie there."""
+        ...
+
+
 class Image(Protocol):
     IMAGE: str
     STOP_SIGNAL: signal.Signals
+    NOTE: str
+    """How changes reach it here otherwise than in a cluster; empty where they do not."""
+    FIXED: bool
+    """It keeps the configuration of its start, its backends' addresses included: `control` gives None."""
 
     def realise(self, context: Context) -> Realisation:
         """UsageError for anything asked of the image that cannot be honoured here."""
         ...
+
+    def control(self, process: Process) -> Control | None:
+        """None for one that is FIXED."""
+        ...
+
+
+def write_changed(process: Process, files: Mapping[str, str]) -> bool:
+    """Replace those of a container's files that have another text now, each whole. True if there were any.
+
+    Links stay. Raises OSError.
+    """
+    changed = False
+    for path, text in files.items():
+        file = process.inside(path)
+        if file is None or text.startswith("-> ") or (file.exists() and file.read_bytes() == text.encode()):
+            continue
+        fresh = file.with_name(f".{file.name}.new")
+        fresh.write_text(text)
+        fresh.chmod(0o644)
+        fresh.replace(file)
+        changed = True
+    return changed
 
 
 def find(repository: str) -> Image | None:

@@ -3,10 +3,10 @@
 #
 # Usage: RELOAD_INTERVAL=5s haproxy_router.bash CERTIFICATE_FOLDER      as a container's main process; whole seconds
 #
-# To reload: write the new configuration or maps, then a line to the FIFO run/reload. The first change is taken at once,
-# further ones together when RELOAD_INTERVAL has passed since the last reload began. The new process takes the old one's
-# listening sockets over (-x) and tells it to end with its last connection (-sf). One line on stdout per start. A new one
-# that cannot start leaves the old one at work. Ends with HAProxy, or on SIGTERM when all connections have ended.
+# To reload: write the new configuration or maps, then the line `reload` to the FIFO run/reload. The first change is taken
+# at once, further ones together when RELOAD_INTERVAL has passed since the last reload began. The new process takes the
+# old one's listening sockets over (-x) and tells it to end with its last connection (-sf). One line on stdout per start.
+# A new one that cannot start leaves the old one at work. Ends with HAProxy, or on SIGTERM when all connections have ended.
 #
 # Without -e: a read that times out, a process that has just ended and a failed reload are the normal course here.
 set -uo pipefail
@@ -26,7 +26,8 @@ still_running() {
 }
 
 start() {
-  local before
+  local before began
+  began=${EPOCHREALTIME/,/.}
   still_running
   before=("${running[@]}")
   if ((${#before[@]})); then
@@ -36,7 +37,7 @@ start() {
   fi
   current=$!
   running+=("$current")
-  echo "started $current, $((${#before[@]})) before it"
+  echo "started $current at $began, $((${#before[@]})) before it"
 }
 
 # A child has ended. If it is the newest and none is left, so do we.
@@ -60,7 +61,7 @@ finish() {
 }
 
 main() {
-  local due left seconds
+  local due left seconds line
   umask 077
   mkdir -p "$home/run" "$home/router/certs"
   cat "$1/tls.crt" "$1/tls.key" >"$home/router/certs/default.pem"
@@ -74,8 +75,10 @@ main() {
   child_ended
   due=$((${EPOCHREALTIME/[.,]/} + interval_us))
   while :; do
-    # bash runs the trap of a dead child when a read has ended, so each is a second long at most.
-    read -r -t 1 <&3 || continue
+    # bash runs the trap of a dead child when a read has ended, so each is a second long at most. One that ends in the
+    # moment in which the line comes has read some of it, which must not be lost; the rest is read below.
+    line=""
+    read -r -t 1 line <&3 || [[ -n $line ]] || continue
     while left=$((due - ${EPOCHREALTIME/[.,]/})) && ((left > 0)); do
       ((left < 1000000)) || left=1000000
       printf -v seconds '%d.%06d' $((left / 1000000)) $((left % 1000000))

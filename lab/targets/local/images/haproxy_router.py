@@ -1,7 +1,8 @@
 """OKD's router (openshift/router) as a HAProxy with the same configuration: *directive-equivalent, not the router*.
 
-What is missing: the router process, which watches an API server and admits Routes, its metrics and its graceful
-shutdown delay. A bash script beside this file stands in for what it does to HAProxy.
+What is missing: the router process, which watches an API server and admits Routes (`routing` stands in), its metrics,
+and that it is not ready any more during its graceful shutdown delay. A bash script beside this file stands in for what it
+does to HAProxy.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from pathlib import Path
 
 from lab import durations
 from lab.errors import UsageError, did_you_mean
-from lab.targets.local.containers import find_program
+from lab.targets.local.containers import Process, find_program
 from lab.targets.local.haproxy_conf import HOME, Backend, Endpoint, Settings, render
-from lab.targets.local.images import Context, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.haproxy_control import RouterControl
+from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
 from lab.targets.local.objects import Objects
 from lab.targets.local.openshift import HostRoute
 
 IMAGE = "origin-haproxy-router"
 STOP_SIGNAL = signal.SIGTERM
+NOTE = ""
+FIXED = False
 SCRIPT = Path(__file__).with_suffix(".bash")
 INSIDE = f"{HOME}/router.bash"
 
@@ -66,6 +70,7 @@ def realise(context: Context) -> Realisation:
         ciphersuites=env.text("ROUTER_CIPHERSUITES"),
         destination_ca=env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
     )
+    delay_s = _delay_s(env)
     interval = reload_interval_s(env.at("RELOAD_INTERVAL"), env.text("RELOAD_INTERVAL", "5s"))
     certificates = env.text("DEFAULT_CERTIFICATE_DIR")
     wanted = _labels(env)
@@ -76,7 +81,13 @@ def realise(context: Context) -> Realisation:
         command=("bash", INSIDE, certificates),
         env={**container.env, "RELOAD_INTERVAL": f"{interval}s"},
         files={**files, INSIDE: SCRIPT.read_text()},
+        waits=(delay_s, 1.0),
     )
+
+
+def control(process: Process) -> Control:
+    place = f"{process.container.place}.env[RELOAD_INTERVAL]"
+    return RouterControl(process, reload_interval_s(place, process.setting.env["RELOAD_INTERVAL"]))
 
 
 @functools.cache
@@ -158,6 +169,15 @@ def _max_connections(env: _Environment, context: Context) -> int | None:
     return wanted
 
 
+def _delay_s(env: _Environment) -> float:
+    """From SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice. 45 s unless said otherwise."""
+    text = env.text("ROUTER_GRACEFUL_SHUTDOWN_DELAY", "45s")
+    if (seconds := durations.seconds(text)) is None:
+        place = env.at("ROUTER_GRACEFUL_SHUTDOWN_DELAY")
+        raise UsageError(place, f"expected a duration such as 45s, got {text!r}", "a number and its unit, s or m")
+    return float(seconds)
+
+
 def _labels(env: _Environment) -> Mapping[str, str]:
     """ROUTE_LABELS: which Routes are its own."""
     text = env.matching("ROUTE_LABELS", re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*"), "KEY=VALUE,…")
@@ -165,6 +185,5 @@ def _labels(env: _Environment) -> Mapping[str, str]:
 
 
 def _backend(route: HostRoute, objects: Objects, addresses: Mapping[str, str]) -> Backend:
-    port = objects.target_port(route.service, route.port)
-    pods = objects.endpoints(route.service)
-    return Backend(route, tuple(Endpoint(pod.name, addresses[pod.name], port, str(route.port)) for pod in pods))
+    members = objects.members(route.service, route.port, addresses)
+    return Backend(route, tuple(Endpoint(item.pod, item.address, item.port, str(route.port)) for item in members))

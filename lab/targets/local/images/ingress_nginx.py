@@ -1,7 +1,8 @@
 """The ingress-nginx controller as a stock nginx with the same directives: *directive-equivalent, not the controller*.
 
 What is missing: Lua (the balancer's endpoint choice, its log phase), headers-more (the Server header stays), the
-controller process, HTTPS certificates (port 443 refuses every handshake). Its nginx.conf is `nginx_conf`'s.
+controller process (`nginx_control` stands in for its queue and its reloads), HTTPS certificates (port 443 refuses every
+handshake). Its nginx.conf is `nginx_conf`'s.
 """
 
 from __future__ import annotations
@@ -14,12 +15,19 @@ from collections.abc import Mapping
 
 from lab.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import settings
-from lab.targets.local.images import Context, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.containers import Process
+from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
 from lab.targets.local.nginx_conf import PID, render
+from lab.targets.local.nginx_control import NginxControl
+from lab.targets.local.pods import Container
 
 IMAGE = "ingress-nginx/controller"
 STOP_SIGNAL = signal.SIGQUIT  # the controller, told to end, sends its nginx `quit`
+NOTE = "endpoints change by a reload (no Lua)"
+FIXED = False
 CONFIG = "/tmp/nginx/nginx.conf"
+LOOKS_EVERY_S = 1.0
+"""The controller that has told its nginx to quit looks once a second whether it has (NGINXController.Stop), then waits on."""
 
 # Leader election, the API server and metrics are the controller process's own affairs.
 _WAIVED = (
@@ -30,7 +38,11 @@ _WAIVED = (
     "--watch-namespace",
     "--enable-metrics=false",
 )
-_WAIT_SHUTDOWN = ("sh", "-c", f"pid=$(cat {PID}) && kill -QUIT $pid && while kill -0 $pid; do sleep 0.1; done")
+_RATE = "--sync-rate-limit"
+_BEFORE, _AFTER = "--shutdown-grace-period", "--post-shutdown-grace-period"
+_HONOURED = ("--configmap", "--http-port", _RATE, _BEFORE, _AFTER)
+_WAIT_SHUTDOWN = f"pid=$(cat {PID}) && kill -QUIT $pid && while kill -0 $pid; do sleep 0.1; done"
+_SLEEP_BEFORE = re.compile(r"(sleep \d+; )exec /wait-shutdown")
 
 
 def realise(context: Context) -> Realisation:
@@ -42,10 +54,7 @@ def realise(context: Context) -> Realisation:
             "expected no command, and /nginx-ingress-controller as the first argument",
             "as in manifests/base/ingress-nginx",
         )
-    if container.pre_stop not in ((), ("/wait-shutdown",)):
-        raise UsageError(
-            container.place, f"the image's preStop {container.pre_stop} cannot be run here", "only /wait-shutdown can"
-        )
+    pre_stop = _pre_stop(container)
     controller = arguments.get("--controller-class", "k8s.io/ingress-nginx")
     if controller not in context.objects.classes.values():
         known = sorted(set(context.objects.classes.values()))
@@ -63,8 +72,28 @@ def realise(context: Context) -> Realisation:
         command=("nginx", "-c", CONFIG),
         env=env,
         files={CONFIG: text, **links},
-        pre_stop=_WAIT_SHUTDOWN if container.pre_stop else None,
+        pre_stop=pre_stop,
+        waits=(float(arguments.get(_BEFORE, "0")), float(arguments.get(_AFTER, "10")) + LOOKS_EVERY_S),
     )
+
+
+def _pre_stop(container: Container) -> tuple[str, ...] | None:
+    """The image's own hook, which is no file here, alone or after a sleep."""
+    match container.pre_stop:
+        case ():
+            return None
+        case ("/wait-shutdown",):
+            return ("sh", "-c", _WAIT_SHUTDOWN)
+        case ("sh", "-c", text) if found := _SLEEP_BEFORE.fullmatch(text):
+            return ("sh", "-c", found[1] + _WAIT_SHUTDOWN)
+        case other:
+            remedy = 'only /wait-shutdown can, and sh -c "sleep 10; exec /wait-shutdown"'
+            raise UsageError(container.place, f"the image's preStop {other} cannot be run here", remedy)
+
+
+def control(process: Process) -> Control:
+    rate = dict(_argument(process.container.place, item) for item in process.container.args[1:]).get(_RATE, "0.3")
+    return NginxControl(process, CONFIG, float(rate))
 
 
 @functools.cache
@@ -84,12 +113,13 @@ def nginx_version() -> tuple[int, ...]:
 
 def _argument(place: str, text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
-    if name not in ("--configmap", "--http-port") and not text.startswith(_WAIVED):
-        raise UsageError(
-            f"{place}.args",
-            f"the local target does not honour {text}",
-            did_you_mean(name, ["--configmap", "--http-port", *_WAIVED]),
-        )
+    if name not in _HONOURED and not text.startswith(_WAIVED):
+        fault = f"the local target does not honour {text}"
+        raise UsageError(f"{place}.args", fault, did_you_mean(name, [*_HONOURED, *_WAIVED]))
+    if name == _RATE and not re.fullmatch(r"0*\.\d*[1-9]\d*|\d*[1-9]\d*(\.\d+)?", value):
+        raise UsageError(f"{place}.args", f"{_RATE}: expected a rate per second, got {value!r}", "0.3 is the default")
+    if name in (_BEFORE, _AFTER) and not re.fullmatch(r"\d+", value):
+        raise UsageError(f"{place}.args", f"{name}: expected whole seconds, got {value!r}", "0 and 10 are the defaults")
     return name, value
 
 

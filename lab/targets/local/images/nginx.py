@@ -6,10 +6,13 @@ import re
 import signal
 
 from lab.errors import UsageError
-from lab.targets.local.images import Context, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.containers import Process
+from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
 
 IMAGE = "nginx"
 STOP_SIGNAL = signal.SIGQUIT
+NOTE = ""
+FIXED = True
 _REFUSED = {"worker_processes": refuse_workers, "worker_rlimit_nofile": refuse_open_files}
 
 
@@ -25,3 +28,8 @@ def realise(context: Context) -> Realisation:
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
     return Realisation(command=container.command + container.args, env=container.env)
+
+
+def control(process: Process) -> Control | None:
+    """Its configuration is a ConfigMap, which a pod reads when it starts."""
+    return None

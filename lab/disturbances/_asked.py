@@ -1,0 +1,49 @@
+"""What kinds ask of a variant's manifests: its Deployments, how many pods a role has, how late a proxy reloads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.disturbances import Manifests
+from lab.durations import seconds
+from lab.errors import NotMeasurableError
+
+SETTLE = 1.25
+"""A load goes on for so many reload intervals after its last change, at least: one, and what loading takes."""
+
+
+def deployments(manifests: Manifests, role: str) -> list[Mapping[str, Any]]:
+    """All of a role: several where routers share the routes, none where the variant has no such pods."""
+    made = (obj for obj in manifests if obj["kind"] == "Deployment")
+    return [obj for obj in made if obj["metadata"].get("labels", {}).get("lab/role") == role]
+
+
+def deployment(manifests: Manifests, role: str) -> Mapping[str, Any]:
+    """The first Deployment of a role. NotMeasurableError where the variant has none: there is nothing to do it to."""
+    if found := deployments(manifests, role):
+        return found[0]
+    raise NotMeasurableError(f"no {role}", f"disturbance.role: {role}", "the variant has no such pods", "leave it out")
+
+
+def replicas(manifests: Manifests, role: str) -> int:
+    """How many pods the role is asked to have, in all its Deployments."""
+    return sum(int(found["spec"].get("replicas", 1)) for found in deployments(manifests, role))
+
+
+def container(manifests: Manifests, role: str) -> Mapping[str, Any]:
+    """The first container of the role's pods. NotMeasurableError as `deployment`."""
+    return deployment(manifests, role)["spec"]["template"]["spec"]["containers"][0]
+
+
+def asked_interval_s(manifests: Manifests) -> float | None:
+    """What the manifests set as RELOAD_INTERVAL of OKD's router; None where they leave it to the router."""
+    for variable in container(manifests, "proxy").get("env", []):
+        if variable["name"] == "RELOAD_INTERVAL":
+            return seconds(str(variable.get("value", "")))
+    return None
+
+
+def reload_interval_s(manifests: Manifests) -> float:
+    """How long a change may wait until OKD's router takes it up; 0 where nothing says so, as without a proxy."""
+    return (asked_interval_s(manifests) or 0.0) if deployments(manifests, "proxy") else 0.0

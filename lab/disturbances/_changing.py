@@ -1,0 +1,93 @@
+"""Objects that change while requests come: a Service of its own, and the Route or Ingress that leads to it. Pure.
+
+Change number k shows in the answers of the fixture `answers`: endpoints move to port FIRST_PORT + k of the backend, a
+configuration has the proxy put the prefix `/k` in. Refuses a variant whose proxy would need TLS of the backend.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from lab.disturbances import Manifests, _long_lived
+from lab.errors import NotMeasurableError
+from lab.events import FIRST_PORT
+
+HOST = "changing.lab.test"
+FIXTURE = _long_lived.FIXTURE
+MOST = 999
+"""Changes of endpoints: the backend has that many ports for them."""
+
+_NAME = "changing"
+_NGINX = "nginx.ingress.kubernetes.io"
+_PREFIX = "X-Forwarded-Prefix"
+
+Object = dict[str, Any]
+
+
+def template(manifests: Manifests) -> Mapping[str, Any]:
+    """The variant's own first Route or Ingress, in whose image the changing one is made. NotMeasurableError."""
+    found = next((obj for obj in manifests if obj["kind"] in ("Route", "Ingress")), None)
+    if found is None:
+        raise NotMeasurableError(
+            "routes", "disturbance", "the variant's proxy reads no Routes or Ingresses", "leave it out"
+        )
+    termination = found["spec"].get("tls", {}) if found["kind"] == "Route" else {}
+    if termination.get("termination") in ("passthrough", "reencrypt"):
+        fault = f"its routes are {termination['termination']}, and what answers the changes speaks no TLS"
+        raise NotMeasurableError("TLS to the backend", "disturbance", fault, "leave it out, or take its edge variant")
+    return found
+
+
+def service(manifests: Manifests) -> Object:
+    """Without a selector: its endpoints are what we say."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(manifests),
+        "spec": {"ports": [{"name": "http", "port": 8080, "targetPort": 8080}]},
+    }
+
+
+def endpoints(manifests: Manifests, address: str, number: int) -> Object:
+    """All there are: one, at the port of this change.
+
+    Its host name changes as well: ingress-nginx does not look at a slice of which only the ports are others
+    (internal/ingress/controller/store: it compares the endpoints alone) [seen on kind].
+    """
+    metadata = _metadata(manifests)
+    metadata["labels"] = {**metadata["labels"], "kubernetes.io/service-name": _NAME}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "hostname": f"change-{number}", "conditions": {"ready": True}}],
+        "ports": [{"name": "http", "port": FIRST_PORT + number, "protocol": "TCP"}],
+    }
+
+
+def route(manifests: Manifests, number: int) -> Object:
+    """The Route or Ingress of HOST with the prefix of this change; with none for 0."""
+    found = template(manifests)
+    made = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": _metadata(manifests)}
+    spec = copy.deepcopy(dict(found["spec"]))
+    if found["kind"] == "Ingress":
+        # The controller sets this header where a path is rewritten only: to itself, then.
+        changed = {f"{_NGINX}/rewrite-target": "$uri", f"{_NGINX}/x-forwarded-prefix": f"/{number}"}
+        made["metadata"]["annotations"] = changed if number else {}
+        backend = {"service": {"name": _NAME, "port": {"name": "http"}}}
+        paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+        return made | {"spec": {**spec, "rules": [{"host": HOST, "http": {"paths": paths}}]}}
+    spec |= {"host": HOST, "to": {"kind": "Service", "name": _NAME, "weight": 100}, "port": {"targetPort": "http"}}
+    if number:
+        action = {"name": _PREFIX, "action": {"type": "Set", "set": {"value": f"/{number}"}}}
+        spec["httpHeaders"] = {"actions": {"request": [action]}}
+    return made | {"spec": spec}
+
+
+def _metadata(manifests: Manifests) -> Object:
+    """Its labels are its template's: by them the router finds its Routes, and the lab what is its own."""
+    found = template(manifests)["metadata"]
+    return {"name": _NAME, "namespace": found["namespace"], "labels": dict(found.get("labels", {}))}

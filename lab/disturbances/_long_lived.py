@@ -1,0 +1,122 @@
+"""Connections that last, held through the proxy beside a load: WebSockets, and downloads at 20 kB/s.
+
+Each lives for about a minute, is closed, and opened anew; they do not begin together. So there always are some that the
+proxy's newest processes took, and old ones stay for as long as theirs last. What cuts one is an event, its closing is none.
+The WebSocket server is a script in the backend's place; the fixture `answers` leads there, and to the slow pages.
+Refuses to begin before all are open.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from subprocess import Popen
+
+from lab.disturbances import Stage
+from lab.disturbances._k6_beside import HERE, Beside, k6, wait_for
+from lab.errors import MeasuringError
+from lab.events import Event
+from lab.sweeps import PAGES
+
+FIXTURE = "answers"
+PORT = 8088
+"""As in manifests/fixtures/answers."""
+PAGE = "1MB.bin"
+LIFE_S = PAGES[PAGE] / (20 * 1024)
+"""How long a download takes by the fixture's limit_rate, and as long a WebSocket is held: 51 s."""
+OPENING_S = 60.0
+LONGEST = "24h"
+_LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
+
+
+@contextmanager
+def held(stage: Stage, websockets: int, downloads: int) -> Iterator[None]:
+    """That many of each, all open, until the block ends; then what happened to them is in the stage's log.
+
+    MeasuringError when they cannot all be opened, or the one who held them ended.
+    """
+    if not websockets and not downloads:
+        yield
+        return
+    if websockets and len(stage.system.pods("backend")) != 1:
+        fault = "there are several backend pods, and the server of WebSockets is in one of them"
+        raise MeasuringError("websockets", fault, "leave them out, or take a variant with one backend pod")
+    with _server(stage, websockets), k6(stage, "_long_lived.js", _load(stage, websockets, downloads)) as beside:
+        _open(stage, beside, {"websocket": websockets, "download": downloads})
+        try:
+            yield
+        finally:
+            stage.log.extend(events(beside, time.time()))
+            beside.need()
+
+
+def events(beside: Beside, until_s: float) -> Sequence[Event]:
+    """Held, Cut and Refused from its log, less what its own end did to them. A refused download was not held."""
+    found = [line for line in map(_LINE.fullmatch, beside.lines()) if line and beside.at_s(line[3]) < until_s]
+    refused = {line.group(1, 2) for line in found if line[4] == "refused"}
+    kinds = {"held": "Held", "cut": "Cut", "refused": "Refused"}
+    return [
+        Event(beside.at_s(line[3]), "lab", "", f"{line[1]}-{line[2]}", kinds[line[4]], f"{line[1]} {line[5]}".strip())
+        for line in found
+        if not (line[4] == "held" and line.group(1, 2) in refused)
+    ]
+
+
+def _load(stage: Stage, websockets: int, downloads: int) -> dict[str, object]:
+    entry = stage.system.entry()
+    vus = {"websocket": websockets, "download": downloads}
+    return {
+        "url": entry.base_url,
+        "host": entry.host,
+        "life_ms": round(LIFE_S * 1000),
+        "websockets": websockets,
+        "downloads": downloads,
+        "page": PAGE,
+        "page_bytes": PAGES[PAGE],
+        "scenarios": {
+            name: {"executor": "constant-vus", "vus": count, "duration": LONGEST, "gracefulStop": "0s", "exec": name}
+            for name, count in vus.items()
+            if count
+        },
+    }
+
+
+@contextmanager
+def _server(stage: Stage, websockets: int) -> Iterator[None]:
+    if not websockets:
+        yield
+        return
+    script = (HERE / "_websocket_server.bash").read_text("utf-8")
+    server = stage.system.spawn("backend", ["bash", "-c", script, "websockets", str(PORT)])
+    try:
+        _listening(stage, server)
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _listening(stage: Stage, server: Popen[bytes]) -> None:
+    """It answers a request that is no handshake with 426; the backend's nginx says 502 for as long as it does not run."""
+    for _ in wait_for(stage, "WebSocket server", OPENING_S):
+        if (status := server.poll()) is not None:
+            fault = f"ended with status {status} in the backend's place"
+            raise MeasuringError("WebSocket server", fault, "it needs bash and socat there")
+        try:
+            if stage.system.fetch(stage.system.backend_endpoint(), "/socket", 5).status == 426:
+                return
+        except OSError:
+            continue
+
+
+def _open(stage: Stage, beside: Beside, wanted: dict[str, int]) -> None:
+    for _ in wait_for(stage, "long-lived connections", OPENING_S):
+        beside.need()
+        found = [line for line in map(_LINE.fullmatch, beside.lines()) if line]
+        if refused := next((line for line in found if line[4] != "held"), None):
+            raise MeasuringError(f"{refused[1]}s", f"cannot be held: {refused[5]}", "the proxy's log may say why")
+        held = {kind: len({line[2] for line in found if line[1] == kind}) for kind in wanted}
+        if all(held[kind] >= count for kind, count in wanted.items()):
+            return

@@ -1,0 +1,116 @@
+"""Something happens to the pods behind the proxy: one is added or removed, dies, hangs or slows down, or all are renewed.
+
+add, remove   one pod more, one less (`remove` has one more from the start, so that what is left is as ever)
+fail          SIGKILL to a pod's first container; the kubelet starts it again
+freeze        its processes stand still: connections are accepted by the kernel and never answered
+slow          each gets so little CPU
+roll          a rolling update of the Deployment to the same containers, by its own strategy
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from lab.disturbances import Disturbance, Manifests, Stage
+from lab.disturbances._asked import deployment, reload_interval_s, replicas
+from lab.disturbances.starve import CPU
+from lab.errors import MeasuringError
+
+What = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
+PASSING: frozenset[What] = frozenset({"freeze", "slow"})
+"""What ends after `for_s`; the rest is done once."""
+PAGE = "/1kB.bin"
+FETCH_S = 5.0
+READY_S = 60.0
+
+
+class Backends(Disturbance):
+    kind: Literal["backends"] = "backends"
+    what: What
+    for_s: float | None = Field(default=None, ge=1, le=3600, description="freeze, slow: how long")
+    cpu: str | None = Field(default=None, pattern=CPU, description="slow: what each pod is left with, as 20m")
+    recovers_s: float = Field(default=10.0, ge=1, le=3600, description="how long it may still matter afterwards")
+
+    @model_validator(mode="after")
+    def _keys_of_what(self) -> Self:
+        if (self.for_s is not None) != (self.what in PASSING):
+            raise ValueError(f"disturbance.for_s: it belongs to {' and '.join(sorted(PASSING))}")
+        if (self.cpu is not None) != (self.what == "slow"):
+            raise ValueError("disturbance.cpu: it belongs to slow")
+        return self
+
+    @property
+    def lasts_s(self) -> float:
+        return (self.for_s or 0.0) + self.recovers_s + 1
+
+    @property
+    def acts_s(self) -> float:
+        return self.for_s or self.recovers_s  # what is done once acts until all is as before
+
+    def vet(self, manifests: Manifests) -> None:
+        deployment(manifests, "backend")
+
+    @property
+    def prepared(self) -> tuple[object, ...]:
+        return *super().prepared, self.what == "remove"
+
+    def prepare(self, stage: Stage) -> None:
+        """One more from the start, which the proxy knows of: it takes its turn in answering."""
+        if self.what != "remove":
+            return
+        wanted = replicas(stage.manifests, "backend") + 1
+        stage.system.scale("backend", wanted)
+        deadline = time.monotonic() + READY_S + reload_interval_s(stage.manifests)
+        seen: set[str] = set()
+        while len(seen) < wanted:
+            if time.monotonic() > deadline:
+                fault = f"{len(seen)} of {wanted} pods answered within {READY_S:g} s"
+                raise MeasuringError("Deployment/backend", fault, "the pods' own log may say why")
+            try:
+                answer = stage.system.fetch(stage.system.entry(), PAGE, FETCH_S)
+            except OSError:
+                stage.wait(0.1)
+                continue
+            if answer.status == 200:
+                seen.add(answer.headers["x-lab-backend"])
+
+    def disturb(self, stage: Stage) -> None:
+        stage.say("Begin", detail=self.what, role="backend")
+        try:
+            self._do(stage)
+            stage.wait_until(self.at_s + (self.for_s or 0.0))
+        finally:
+            self._undo(stage)
+        if self.what in PASSING:
+            stage.say("End", detail=self.what, role="backend")
+        stage.wait_until(self.at_s + (self.for_s or 0.0) + self.recovers_s)
+        if self.what not in PASSING:
+            stage.say("End", detail=self.what, role="backend")
+
+    def _do(self, stage: Stage) -> None:
+        count = replicas(stage.manifests, "backend")
+        match self.what:
+            case "add":
+                stage.system.scale("backend", count + 1)
+            case "remove":
+                stage.system.scale("backend", count)
+            case "fail":
+                stage.system.end_pod("backend", "crash")
+            case "freeze":
+                stage.system.freeze("backend", True)
+            case "slow":
+                stage.system.squeeze("backend", self.cpu)
+            case "roll":
+                stage.system.roll("backend")
+
+    def _undo(self, stage: Stage) -> None:
+        if self.what == "freeze":
+            stage.system.freeze("backend", False)
+        elif self.what == "slow":
+            stage.system.squeeze("backend", None)
+
+
+KIND = Backends

@@ -1,0 +1,124 @@
+"""Routes or endpoints change again and again while requests come, and long-lived connections may be held meanwhile.
+
+    what = "routes"       each change is another configuration for the host that the load asks for
+    what = "endpoints"    each change moves the endpoints of its Service elsewhere
+
+Answers say which change they know (`_changing`), so that how long each took to arrive can be told. Refuses to wait for
+one to arrive before it makes the next.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from lab.disturbances import Manifests, Stage, _changing
+from lab.disturbances._asked import SETTLE, reload_interval_s
+from lab.disturbances._holding import Holding
+from lab.errors import MeasuringError, UsageError
+from lab.targets.base import Endpoint
+
+READY_S = 30.0
+"""For the first configuration to be served, beside what a reload may have to wait."""
+LATE_S = 1.0
+"""A change that is made later than this after it was due is not the churn that was asked for."""
+PAGE = "/1kB.bin"
+FETCH_S = 5.0
+
+
+class Churn(Holding):
+    kind: Literal["churn"] = "churn"
+    what: Literal["routes", "endpoints"] = Field(description="what changes: a route's configuration, or its endpoints")
+    per_s: float = Field(gt=0, le=50, description="changes per second")
+    for_s: float = Field(ge=1, le=3600, description="for how long")
+    settles_s: float = Field(default=10.0, ge=1, le=600, description="how long the last change may take to be served")
+
+    @model_validator(mode="after")
+    def _numbered(self) -> Churn:
+        if self.what == "endpoints" and self.count > _changing.MOST:
+            raise ValueError(
+                f"disturbance.per_s: {self.count} changes of endpoints, there are {_changing.MOST} at most"
+            )
+        return self
+
+    @property
+    def count(self) -> int:
+        return max(1, round(self.per_s * self.for_s))
+
+    @property
+    def lasts_s(self) -> float:
+        return self.for_s + self.settles_s
+
+    @property
+    def acts_s(self) -> float:
+        return self.for_s
+
+    @property
+    def host(self) -> str:
+        return _changing.HOST
+
+    @property
+    def fixtures(self) -> tuple[str, ...]:
+        return (_changing.FIXTURE,)  # also without long-lived connections: answers must say what they know
+
+    def vet(self, manifests: Manifests) -> None:
+        super().vet(manifests)
+        _changing.template(manifests)
+        interval_s = reload_interval_s(manifests)
+        if self.settles_s < SETTLE * interval_s:
+            raise UsageError(
+                "disturbance.settles_s",
+                f"a change may wait {interval_s:g} s for its reload, and the load ends {self.settles_s:g} s after the last",
+                f"a sweep whose settles_s is {SETTLE * interval_s:g} or more, as reload-long has",
+            )
+
+    def prepare(self, stage: Stage) -> None:
+        manifests, address = stage.manifests, stage.system.pod_address("backend")
+        stage.system.apply(
+            [_changing.service(manifests), _changing.endpoints(manifests, address, 0), _changing.route(manifests, 0)]
+        )
+        deadline = time.monotonic() + READY_S + SETTLE * reload_interval_s(manifests)
+        while (said := self._answer(stage)) != "ready":
+            if time.monotonic() > deadline:
+                raise MeasuringError(_changing.HOST, f"is not served: {said}", "the proxy's log may say why")
+            stage.wait(0.1)
+        super().prepare(stage)
+
+    def disturb(self, stage: Stage) -> None:
+        stage.say("Begin", detail=f"{self.count} changes of {self.what}, {self.per_s:g} per second")
+        self._change(stage, stage.now_s)
+        stage.say("End")
+
+    def _change(self, stage: Stage, began_s: float) -> None:
+        """Every change in its time, and then the rest of the last one's. MeasuringError when the system is too slow for them."""
+        address = stage.system.pod_address("backend")
+        for number in range(1, self.count + 1):
+            due_s = began_s + (number - 1) / self.per_s
+            stage.wait_until(due_s)
+            if self.what == "endpoints":
+                changed = _changing.endpoints(stage.manifests, address, number)
+            else:
+                changed = _changing.route(stage.manifests, number)
+            stage.change(number, self.what, [changed])
+            if stage.now_s > due_s + LATE_S:
+                fault = f"change {number} was accepted {stage.now_s - due_s:.1f} s after it was due"
+                raise MeasuringError("churn", fault, "ask for fewer per second: the system accepts no more")
+        stage.wait_until(began_s + self.for_s)
+
+    @staticmethod
+    def _answer(stage: Stage) -> str:
+        """`ready`, or what speaks against it."""
+        entry = stage.system.entry()
+        asked = Endpoint(entry.base_url, _changing.HOST, tls=entry.tls)
+        try:
+            answer = stage.system.fetch(asked, PAGE, FETCH_S)
+        except OSError as error:
+            return str(error)
+        if answer.status != 200:
+            return f"status {answer.status}"
+        return "ready" if "x-lab-answer" in answer.headers else "the answer does not say where it comes from"
+
+
+KIND = Churn

@@ -1,0 +1,71 @@
+"""A pod ends while requests come: deleted, evicted as a drained node's, or killed. Its Deployment makes another.
+
+Long-lived connections may be held meanwhile: they are what an old pod waits for. Refuses to help it along: what the
+replacement waits for, and who is asked meanwhile, is the system's own affair.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from lab.disturbances import Manifests, Stage
+from lab.disturbances._asked import deployment, replicas
+from lab.disturbances._holding import Holding
+from lab.targets.base import HowToEnd
+
+RETRY_S = 5.0
+"""After a refused eviction, as `kubectl drain` does."""
+
+
+class Kill(Holding):
+    kind: Literal["kill"] = "kill"
+    role: Literal["proxy", "backend"] = "proxy"
+    how: HowToEnd = Field(default="delete", description="as kubectl delete pod, as kubectl drain, or by SIGKILL")
+    pods: Literal["one", "all"] = Field(default="one", description="all: as many as there are, one after the other")
+    recovers_s: float = Field(
+        default=30.0, ge=1, le=3600, description="how long until all is as before, about; a drain gives up then"
+    )
+
+    @model_validator(mode="after")
+    def _crashes_one(self) -> Self:
+        """A pod whose container crashed is there still, and the first: it would crash again and again."""
+        if self.how == "crash" and self.pods == "all":
+            raise ValueError(
+                "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
+            )
+        return self
+
+    @property
+    def lasts_s(self) -> float:
+        return self.recovers_s + 1
+
+    @property
+    def acts_s(self) -> float:
+        return self.recovers_s  # done in a moment, and never undone: `during` is until all is as before
+
+    def vet(self, manifests: Manifests) -> None:
+        super().vet(manifests)
+        deployment(manifests, self.role)
+
+    def disturb(self, stage: Stage) -> None:
+        count = replicas(stage.manifests, self.role) if self.pods == "all" else 1
+        until_s = stage.now_s + self.recovers_s
+        stage.say("Begin", detail=f"{self.how} {self.pods}", role=self.role)
+        for _ in range(count):
+            if not self._ended(stage, until_s):
+                break
+        stage.wait_until(until_s)
+        stage.say("End", role=self.role)
+
+    def _ended(self, stage: Stage, until_s: float) -> bool:
+        """False: a PodDisruptionBudget did not allow it for as long as was tried."""
+        while not stage.system.end_pod(self.role, self.how):
+            if stage.now_s + RETRY_S > until_s:
+                return False
+            stage.wait(RETRY_S)
+        return True
+
+
+KIND = Kill

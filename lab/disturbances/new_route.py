@@ -1,0 +1,99 @@
+"""A route for a host that the proxy does not know yet, while requests for that host come: 404 or 503, and then 200.
+
+It is one more like the variant's first Ingress or Route, so that it lands among as many as the variant has. What the proxy
+answers until then (ingress-nginx 404, OKD's router 503) is right then, and a stale answer once another had come.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from lab.disturbances import Disturbance, Manifests, Stage
+from lab.disturbances._asked import SETTLE, reload_interval_s
+from lab.errors import MeasuringError, NotMeasurableError, UsageError
+
+HOST = "new.apps.lab.test"
+NAME = "new"
+NOT_THERE = frozenset({404, 503})
+PAGE = "/1kB.bin"
+TIMEOUT_S = 5.0
+
+
+class NewRoute(Disturbance):
+    kind: Literal["new-route"] = "new-route"
+    within_s: float = Field(default=10.0, ge=1, le=3600, description="how long it may take until the host is answered")
+
+    @property
+    def lasts_s(self) -> float:
+        return self.within_s
+
+    @property
+    def acts_s(self) -> float:
+        return self.within_s  # done in a moment, and never undone
+
+    @property
+    def host(self) -> str:
+        return HOST
+
+    @property
+    def awaited(self) -> frozenset[int]:
+        return NOT_THERE
+
+    def vet(self, manifests: Manifests) -> None:
+        new_route(manifests)
+        interval_s = reload_interval_s(manifests)
+        if self.within_s < SETTLE * interval_s:
+            raise UsageError(
+                "disturbance.within_s",
+                f"a new route may wait {interval_s:g} s for its reload, and is given {self.within_s:g} s",
+                f"a sweep whose within_s is {SETTLE * interval_s:g} or more, and its duration_s with it",
+            )
+
+    def prepare(self, stage: Stage) -> None:
+        """The host must be unknown: else the first answer would mean nothing."""
+        entry = replace(stage.system.entry(), host=HOST, hosts=(HOST,))
+        try:
+            status = stage.system.fetch(entry, PAGE, TIMEOUT_S).status
+        except OSError as error:
+            raise MeasuringError(
+                f"{entry.base_url}, host {HOST}", str(error), "the proxy should answer 404 or 503"
+            ) from None
+        if status not in NOT_THERE:
+            fault = f"status {status}, and there is no route for it yet"
+            raise MeasuringError(f"{entry.base_url}, host {HOST}", fault, "somebody else's route has this host")
+
+    def disturb(self, stage: Stage) -> None:
+        route = new_route(stage.manifests)
+        stage.say("Begin", detail=f"a {route['kind']} for {HOST}", role="proxy")
+        stage.change(1, "status", [route], role="proxy")
+
+
+def new_route(manifests: Manifests) -> dict[str, Any]:
+    """The variant's first Route, else its first Ingress, with another name and host. NotMeasurableError where it has none."""
+    for kind in ("Route", "Ingress"):
+        for obj in manifests:
+            if obj["kind"] == kind:
+                return _renamed(obj)
+    place = "disturbance.kind: new-route"
+    raise NotMeasurableError("no routes", place, "the variant has neither a Route nor an Ingress", "leave it out")
+
+
+def _renamed(obj: Mapping[str, Any]) -> dict[str, Any]:
+    new = copy.deepcopy(dict(obj))
+    new["metadata"]["name"] = NAME
+    if obj["kind"] == "Ingress":
+        new["spec"]["rules"] = [{**new["spec"]["rules"][0], "host": HOST}]
+        return new
+    if new["spec"].get("tls", {}).get("termination") == "passthrough":
+        fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
+        raise NotMeasurableError("passthrough", "disturbance.kind: new-route", fault, "measure it on okd or okd-edge")
+    new["spec"]["host"] = HOST
+    return new
+
+
+KIND = NewRoute

@@ -1,0 +1,47 @@
+"""A role gets too little CPU for a while: a quota on its pods' first container, as a node that is too full would leave it.
+
+Refuses to say how little is too little: the same quota starves a slow machine more than a fast one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from lab.disturbances import Disturbance, Manifests, Stage
+from lab.disturbances._asked import deployment
+
+CPU = r"^([1-9]\d*m|[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)$"
+"""As Kubernetes writes it: `20m`, `0.5`, `2`."""
+
+
+class Starve(Disturbance):
+    kind: Literal["starve"] = "starve"
+    role: Literal["proxy", "backend"] = "proxy"
+    cpu: str = Field(pattern=CPU, description="what it is left with: 20m = two hundredths of a core")
+    for_s: float = Field(ge=1, le=3600, description="how long")
+    recovers_s: float = Field(default=5.0, ge=1, le=600, description="how long it may still matter afterwards")
+
+    @property
+    def lasts_s(self) -> float:
+        return self.for_s + self.recovers_s
+
+    @property
+    def acts_s(self) -> float:
+        return self.for_s
+
+    def vet(self, manifests: Manifests) -> None:
+        deployment(manifests, self.role)
+
+    def disturb(self, stage: Stage) -> None:
+        stage.say("Begin", detail=f"CPU limited to {self.cpu}", role=self.role)
+        stage.system.squeeze(self.role, self.cpu)
+        try:
+            stage.wait(self.for_s)
+        finally:
+            stage.system.squeeze(self.role, None)
+            stage.say("End", detail="CPU as before", role=self.role)
+
+
+KIND = Starve

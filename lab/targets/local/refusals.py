@@ -1,0 +1,70 @@
+"""What this machine cannot do to a variant while it is loaded, said before anything starts.
+
+Refuses to ask of a control run what only its disturbance needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lab.disturbances import Disturbance
+from lab.disturbances.backends import Backends
+from lab.disturbances.kill import Kill
+from lab.disturbances.startup import Startup
+from lab.disturbances.starve import Starve
+from lab.errors import NotMeasurableError
+from lab.sweeps import Point
+from lab.targets.base import Role
+from lab.targets.local import cgroups, images
+from lab.targets.local.objects import Objects
+
+
+def vet(objects: Objects, points: Iterable[Point]) -> None:
+    """NotMeasurableError for less CPU where no cgroup can be had, and for moved backends that the proxy would not hear of."""
+    for point in points:
+        if point.disturbance is not None and not point.control:
+            place = f"point {point.name}"
+            _vet_squeeze(place, objects, squeezed(point.disturbance))
+            if moves_backends(point.disturbance):
+                _vet_fixed(place, objects)
+
+
+def squeezed(disturbance: Disturbance) -> Role | None:
+    """Whose CPU is taken away."""
+    match disturbance:
+        case Starve(role=role):
+            return role
+        case Startup(cpu=str()):
+            return "proxy"
+        case Backends(what="slow"):
+            return "backend"
+        case _:
+            return None
+
+
+def moves_backends(disturbance: Disturbance) -> bool:
+    """Whether other backend pods are ready then, or fewer: one that stands still misses its readiness probe, too."""
+    match disturbance:
+        case Backends(what=what):
+            return what != "slow"
+        case Kill(role=role):
+            return role == "backend"
+        case _:
+            return False
+
+
+def _vet_squeeze(place: str, objects: Objects, role: Role | None) -> None:
+    for pod in objects.role(role)[:1] if role else ():
+        if why := cgroups.no_room(pod.containers[0].limits):
+            fault = f"the {role} cannot be given less CPU here: {why}"
+            raise NotMeasurableError("CPU limits", place, fault, "`just doctor` tries limits; or use --target kind")
+
+
+def _vet_fixed(place: str, objects: Objects) -> None:
+    for pod in objects.role("proxy"):
+        for container in pod.containers:
+            image = images.find(container.repository)
+            if image is None or image.FIXED:
+                fault = f"{container.place}: this proxy knows its backends' addresses from its start, not a Service's"
+                remedy = "a proxy that reads Ingresses or Routes, or --target kind"
+                raise NotMeasurableError("fixed backends", place, fault, remedy)
