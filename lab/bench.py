@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from lab import facts, generators, store
+from lab.at_knee import Place, placed
 from lab.errors import NotMeasurableError, UsageError
 from lab.files import check_writable
-from lab.forecast import Forecast, forecast
+from lab.forecast import Conditions, Forecast, forecast
+from lab.generators.k6 import K6, Out
 from lab.knobs import MANIFESTS
 from lab.measurement import Chosen, load_of
+from lab.noise import PRIMARY, aa_arms
 from lab.plan import Plan, arms_for, plan
 from lab.records import NotMeasured, RunRecord, VariantRecord, now
+from lab.resolving import Resolve, Subject, choose_blocks
 from lab.run import stale_blocks
 from lab.store import RunStore
+from lab.summary import LABELS
 from lab.sweeps import Point, load_sweep
+from lab.targets import DEFAULT as DEFAULT_TARGET
 from lab.targets.base import Endpoint, Target
 from lab.variants import Variant, config_snippet, load_variant, reference_name
 
 CLUSTER = "cluster"
 """The fact by which a cluster is known again."""
+DEFAULT_SWEEP = "quick"
+K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
+K6_OUT = "out"
+"""Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
 SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
 
 
@@ -36,7 +45,8 @@ class Request:
     """What the command line asked for."""
 
     variants: tuple[str, ...]
-    sweep: str
+    sweep: str | None = None
+    """None: the one that the variants' hypotheses name, if something is done to the system in it; else DEFAULT_SWEEP."""
     blocks: int | None = None
     seed: int | None = None
     label: str | None = None
@@ -44,6 +54,14 @@ class Request:
     study: str | None = None
     manifests: Path | None = None
     """Another folder of manifests than the checkout's; it must lie in the runs folder, so that the run can be resumed."""
+    k6_out: Out | None = None
+    """What k6 is to leave of its own outputs, kept beside the samples."""
+    resolve: Resolve | None = None
+    """Choose the blocks such that this effect is found."""
+    nulls: int | None = None
+    """Measure the one variant against itself, under so many more names than two; None = against its baseline."""
+    knee: str | None = None
+    """Of a sweep whose points are placed at a knee: which one, a run or a rate; None = the latest that fits."""
 
 
 class NothingMeasurableError(UsageError):
@@ -71,55 +89,108 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
 
     What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
     """
-    sweep_name, sweep = load_sweep(request.sweep)
-    points = sweep.expanded()
     manifests = request.manifests or MANIFESTS
-    asked = {name: load_variant(name, manifests) for name in dict.fromkeys(request.variants)}
-    reference = reference_name(manifests)
-    needed = [*asked, *(variant.compared_with for variant in asked.values()), reference]
-    loaded = {name: asked.get(name) or load_variant(name, manifests) for name in dict.fromkeys(needed) if name}
+    sweep_name, sweep = load_sweep(request.sweep or _own_sweep(request.variants, manifests))
+    points = sweep.expanded()
+    fixtures = fixtures_of(points)
+    asked = {name: load_variant(name, manifests, fixtures) for name in dict.fromkeys(request.variants)}
+    steady = any(point.disturbance is None for point in points)
+    reference = reference_name(manifests) if steady else None  # there is nothing in it to disturb
+    against = [] if request.nulls is not None else [variant.compared_with for variant in asked.values()]
+    needed = [*asked, *against, reference]
+    loaded = {
+        name: asked.get(name) or load_variant(name, manifests, fixtures) for name in dict.fromkeys(needed) if name
+    }
     target.check()
+    found_facts = facts_of(target)
+    roots = dict.fromkeys(variant.compared_with or name for name, variant in asked.items())
+    points, at_knee = placed(points, request.knee, Place(tuple(roots), target.name, found_facts))
     missing, ends = _checked(loaded, target, points)
     wanted = {name: variant for name, variant in asked.items() if name not in missing}
     if not wanted:
         raise NothingMeasurableError([missing[name] for name in asked])
-    arms = arms_for(
-        [(name, variant.compared_with) for name, variant in wanted.items()], None if reference in missing else reference
-    )
+    once = None if reference in missing else reference
+    if request.nulls is not None:
+        arms = aa_arms(next(iter(wanted)), request.nulls, once)
+    else:
+        arms = arms_for([(name, variant.compared_with) for name, variant in wanted.items()], once)
     variants = {arm.variant: loaded[arm.variant] for arm in arms}
-    chosen = {point.name: choose(point, target) for point in points}
+    chosen = {point.name: choose(point, target, request.k6_out) for point in points}
+    if request.k6_out:
+        _refuse_k6_out(sweep_name, chosen, target)
     for name in variants:
         _refuse_loads(name, points, chosen, ends[name])
-    blocks = request.blocks or sweep.blocks
+    choice = None
+    if request.resolve:
+        used_here = {point: generator_record(used) for point, used in chosen.items()}
+        subjects = [
+            Subject(name, variant.compared_with or name, variant.primary_metric, variant.needs)
+            for name, variant in wanted.items()
+        ]
+        conditions = Conditions(target.name, tuple(points), used_here, found_facts)
+        choice = choose_blocks(request.resolve, subjects, conditions, request.sweep or sweep_name)
+    blocks = choice.blocks if choice else request.blocks or sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     planned = plan(arms, points, blocks, seed)
     check_writable(store.runs_folder(), len(planned.slots) * SAMPLE_BYTES)
     left_out = tuple(missing[name] for name in dict.fromkeys((*asked, *missing)) if name in missing)
-    record = _record(request, target, command, sweep_name, planned, variants, chosen, left_out)
-    return Prepared(record, planned, variants, chosen, forecast(record, target.bring_up_s))
+    record = _record(request, target, command, sweep_name, planned, variants, chosen, left_out, found_facts)
+    record = record.model_copy(update={"at_knee": at_knee})
+    if choice:
+        record = record.model_copy(update={"planned_for": choice.planned_for})
+    known = forecast(record, target.bring_up_s, choice.past if choice else None)
+    return Prepared(record, planned, variants, chosen, known)
 
 
-def resume(name: str, target: Target) -> tuple[Prepared, RunStore]:
-    """An interrupted run of this target, ready to go on: the same manifests and generators, or UsageError."""
+def resume(
+    name: str, target: Target, of_trial: Callable[[Point, Target], Chosen] | None = None
+) -> tuple[Prepared, RunStore]:
+    """An interrupted run of this target, ready to go on: the same manifests and generators, or UsageError.
+
+    `of_trial` chooses the generator of a search for the knee, which the run must be then; else it must be none.
+    """
     run = RunStore.open(name)
     record = run.record
+    if (record.knee is None) != (of_trial is None):
+        what, verb = ("a run", "bench") if of_trial else ("a search for a knee", "knee")
+        raise UsageError(record.id, f"is {what}", f"go on with `just {verb} --resume {record.id}`")
     manifests = run.folder.parent / record.manifests if record.manifests else MANIFESTS
-    variants = {arm.variant: load_variant(arm.variant, manifests) for arm in record.arms}
+    fixtures = fixtures_of(record.points)
+    variants = {arm.variant: load_variant(arm.variant, manifests, fixtures) for arm in record.arms}
     target.check()
     _refuse_elsewhere(record, target.facts())
-    chosen = {point.name: choose(point, target) for point in record.points}
+    chosen = {
+        point.name: of_trial(point, target) if of_trial else choose(point, target, _k6_out(record, point))
+        for point in record.points
+    }
     for variant in variants.values():
         target.check_variant(variant, record.points)
         if _digest(variant) != record.variants[variant.name].manifests_sha256:
             fault = f"the manifests of '{variant.name}' have changed since this run began"
             raise UsageError(record.id, fault, "start a new run, or restore the manifests")
     for point, used in record.generators.items():
-        now_used = _generator_record(chosen[point])
+        now_used = generator_record(chosen[point])
         if now_used != used:
             fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
     check_writable(run.folder, SAMPLE_BYTES)
     return Prepared(record, record.plan(), variants, chosen, forecast(record, target.bring_up_s)), run
+
+
+def _own_sweep(variants: Sequence[str], manifests: Path) -> str:
+    """What no steady load could show is measured in the sweep that its hypothesis names. UsageError when they name several."""
+    named = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
+    if not any(point.disturbance is not None for sweep in named for point in load_sweep(sweep)[1].expanded()):
+        return DEFAULT_SWEEP
+    if len(named) > 1:
+        wanted = ", ".join(f"{name} {sweep}" for sweep, name in named.items())
+        raise UsageError("bench", f"each of these has a sweep of its own: {wanted}", "name one by --sweep")
+    return next(iter(named))
+
+
+def fixtures_of(points: Sequence[Point]) -> tuple[str, ...]:
+    wanted = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
+    return tuple(dict.fromkeys(wanted))
 
 
 def _refuse_elsewhere(record: RunRecord, found: Mapping[str, str]) -> None:
@@ -139,21 +210,43 @@ def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator
             yield run
         return
     with run.locked():
-        found = _facts(target)
+        found = facts_of(target)
         run.clear_partial()
         run.mark_interrupted(stale_blocks(run, found))
         run.note_resumed(found)
         yield run
 
 
-def choose(point: Point, target: Target) -> Chosen:
-    """The generator for a point as the target has it, or the one that stands in for it."""
+def choose(point: Point, target: Target, k6_out: Out | None = None) -> Chosen:
+    """The generator for a point as the target has it, or the one that stands in for it; k6 leaves `k6_out` of its own."""
     used, why = generators.choose(point.generator, load_of(point, _placeholder(point)), target.installed)
     installed = target.installed(used)
     assert installed is not None  # choose() has found it
-    if why is None:
-        return Chosen(used, installed.path, installed.version, None)
-    return Chosen(used, installed.path, installed.version, point.generator, (why,))
+    notes = () if why is None else (why,)
+    keep: tuple[str, ...] = ()
+    if isinstance(used, K6) and k6_out:
+        used = replace(used, out=k6_out)
+        keep = used.left
+        notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
+    return Chosen(used, installed.path, installed.version, point.generator if why else None, notes, keep)
+
+
+def _refuse_k6_out(sweep: str, chosen: Mapping[str, Chosen], target: Target) -> None:
+    if target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{sweep}' is made by k6 here, all by {made_by}"
+        raise UsageError(
+            "--k6-out", fault, 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        )
+
+
+def _k6_out(record: RunRecord, point: Point) -> Out | None:
+    """As the run began: all its samples are measured alike."""
+    found = record.generators[point.name].get(K6_OUT)
+    return next((known for known in get_args(Out) if known == found), None)
 
 
 def _placeholder(point: Point) -> Endpoint:
@@ -174,12 +267,34 @@ def _record(
     variants: Mapping[str, Variant],
     chosen: Mapping[str, Chosen],
     left_out: tuple[NotMeasured, ...],
+    found_facts: Mapping[str, str],
 ) -> RunRecord:
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    label = (request.label or "-".join(request.variants)).replace("+", "-")[:40]
     manifests = request.manifests.relative_to(store.runs_folder()) if request.manifests else None
+    recorded = {
+        name: (_null_record if request.nulls is not None and name in request.variants else variant_record)(
+            variant, request.manifests or MANIFESTS
+        )
+        for name, variant in variants.items()
+    }
+    label = request.label or "-".join(request.variants)
+    record = new_record(label, sweep, target, command, planned, recorded, chosen, found_facts)
+    more = {"not_measurable": left_out, "study": request.study, "manifests": str(manifests) if manifests else None}
+    return record.model_copy(update=more)
+
+
+def new_record(
+    label: str,
+    sweep: str,
+    target: Target,
+    command: Sequence[str],
+    planned: Plan,
+    variants: Mapping[str, VariantRecord],
+    chosen: Mapping[str, Chosen],
+    found_facts: Mapping[str, str],
+) -> RunRecord:
+    """What every run's record has, with an id of its own. `chosen`: point → its generator."""
     return RunRecord(
-        id=f"{stamp}-{label}-{sweep}-{random.SystemRandom().randrange(16**4):04x}",
+        id=store.new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
         created_at=now(),
         command=tuple(command),
         target=target.name,
@@ -189,14 +304,20 @@ def _record(
         arms=planned.arms,
         points=planned.points,
         slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
-        variants={name: _variant_record(variant, request.manifests or MANIFESTS) for name, variant in variants.items()},
-        generators={point: _generator_record(used) for point, used in chosen.items()},
-        facts=_facts(target),
+        variants=dict(variants),
+        generators={point: generator_record(used) for point, used in chosen.items()},
+        facts=dict(found_facts),
         git_commit=facts.git_commit(),
-        not_measurable=left_out,
-        study=request.study,
-        manifests=str(manifests) if manifests else None,
     )
+
+
+def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    """Where each point's load goes. UsageError, or NotMeasurableError, for what the target or a disturbance cannot do to this variant."""
+    ends = target.check_variant(variant, points)
+    for point in points:
+        if point.disturbance is not None:
+            point.disturbance.vet(variant.manifests)
+    return ends
 
 
 def _checked(
@@ -207,7 +328,7 @@ def _checked(
     ends: dict[str, Mapping[str, Endpoint]] = {}
     for variant in variants.values():
         try:
-            ends[variant.name] = target.check_variant(variant, points)
+            ends[variant.name] = checked(variant, target, points)
         except NotMeasurableError as error:
             missing[variant.name] = NotMeasured(variant=variant.name, what=error.what, why=error.why)
     for variant in variants.values():
@@ -229,11 +350,12 @@ def _refuse_loads(
             raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 
 
-def _facts(target: Target) -> dict[str, str]:
+def facts_of(target: Target) -> dict[str, str]:
+    """Of this machine and of the target on it."""
     return facts.machine() | dict(target.facts())
 
 
-def _variant_record(variant: Variant, manifests: Path) -> VariantRecord:
+def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
     return VariantRecord(
         name=variant.name,
         title=variant.title,
@@ -248,13 +370,21 @@ def _variant_record(variant: Variant, manifests: Path) -> VariantRecord:
     )
 
 
+def _null_record(variant: Variant, manifests: Path) -> VariantRecord:
+    """Of a variant that is compared with itself: it adds nothing, there is nothing to apply, and any load shows that."""
+    record = variant_record(variant, manifests)
+    metric = record.primary_metric if record.primary_metric in LABELS else PRIMARY
+    changed = {"baseline": record.name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
+    return record.model_copy(update={**changed, "snippet": "", "needs": ""})
+
+
 def _digest(variant: Variant) -> str:
     return hashlib.sha256(json.dumps(variant.manifests, sort_keys=True).encode()).hexdigest()
 
 
-def _generator_record(used: Chosen) -> dict[str, str | None]:
+def generator_record(used: Chosen) -> dict[str, str | None]:
     return {
         "name": used.generator.name,
         "version": used.version,
         "stand_in_for": used.stand_in_for,
-    }
+    } | ({K6_OUT: used.generator.out} if isinstance(used.generator, K6) and used.generator.out else {})

@@ -59,6 +59,47 @@ class RoundTrip(BaseModel):
     reason: str = Field(default="", description="why it was not measured; empty = it was")
 
 
+class PlannedFor(BaseModel):
+    """Why a run has the number of blocks that it has: which effect it was to find, fixed before its first sample."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    effect: float = Field(description="as a fraction: 0.05 = 5 %")
+    metric: str = Field(description="that wants the most blocks")
+    point: str = Field(description="where it does")
+    asked: str | None = Field(description="the metric that was named; null = the variants' own primary ones")
+    power: float = Field(description="the probability that such an effect is claimed")
+    from_run: str = Field(description="whose A/A pairs said how noisy it is here")
+
+
+class KneeSearch(BaseModel):
+    """What a search for the knee asks of a rate, and how it looks for it; fixed before its first trial."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    p99_s: float = Field(description="p99 is at most this")
+    min_achieved: float = Field(description="achieved / offered is at least this; no errors, no dropped requests")
+    max_generator_core: float = Field(description="the generator's CPU is less busy than this")
+    start_rps: int
+    least_rps: int
+    precision: float = Field(description="the lowest rate that fails is at most 1 + this times the knee")
+
+
+class AtKnee(BaseModel):
+    """The knee at which a run's loads were placed: their `rate_rps` is `of_knee` times this rate."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rate_rps: float
+    run: str | None = Field(description="the search that found it; null = the rate was named")
+    variant: str | None = Field(description="whose knee it is; null = the rate was named")
+    at_least: bool = Field(default=False, description="the proxy was not the limit: its own knee is no lower")
+
+    def __str__(self) -> str:
+        whose = f"of {self.variant}, found by {self.run}" if self.run else "as named"
+        return f"{'at least ' if self.at_least else ''}{self.rate_rps:,g} req/s, {whose}"
+
+
 class RunRecord(BaseModel):
     """`run.json`: everything about a run that is known before the first sample, and how it was resumed."""
 
@@ -88,6 +129,13 @@ class RunRecord(BaseModel):
     manifests: str | None = Field(
         default=None, description="the manifests' folder, relative to the run's parent folder; null = the checkout's"
     )
+    planned_for: PlannedFor | None = Field(
+        default=None, description="what the number of blocks was chosen for; null = it was named, or the sweep's"
+    )
+    knee: KneeSearch | None = Field(
+        default=None, description="a search: its plan grew with every trial; blocks are trials; null = an ordinary run"
+    )
+    at_knee: AtKnee | None = Field(default=None, description="where loads were placed at a knee: at which")
     resumed: tuple[dict[str, str], ...] = Field(default=(), description="when, and which facts had changed")
 
     def plan(self) -> Plan:

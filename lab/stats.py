@@ -1,12 +1,14 @@
 """Arrays of one number per block → estimates: paired effects, the noise floor, and what may be claimed.
 
 Refuses to know metrics, tools or variants, to average percentiles, and to estimate from values that cannot
-be (zero, negative, not finite). Effects are differences of natural logarithms ("log-ratios"): 0.1 is
-about +10 %, and swapping the two sides only changes the sign. Callers see an interval only from six blocks on.
+be (not finite; zero or negative for a ratio). Effects on rates and latencies are differences of natural logarithms
+("log-ratios"): 0.1 is about +10 %, and swapping the two sides only changes the sign. What may be 0 (requests that failed) has
+differences in its own unit. Callers see an interval only from six blocks on.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A paired effect. All but `n`, `confidence`, `p_value`, `outliers` and `notes` are log-ratios.
+    """A paired effect. All but `n`, `confidence`, `p_value`, `outliers` and `notes` are log-ratios, or, from `difference`, in the
+    values' own unit; `ratio` and `ratio_interval` are for the former only.
 
     `effect` is the mean over the blocks, `low` and `high` its t-interval, `sd` the blocks' standard deviation;
     these three and `p_value` are None for one block. `hl_low`, `hl_high` are None below six blocks.
@@ -80,7 +83,22 @@ def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 
     paired t-test (Student 1908; Box, Hunter & Hunter, Statistics for Experimenters, §3.2: pairing removes what a
     block's two measurements share). Exact for log-normal noise; the tests hold its coverage.
     """
-    differences = _log_ratios(variant, baseline, confidence)
+    return _estimate(_log_ratios(variant, baseline, confidence), confidence)
+
+
+def difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
+    """As `paired`, of the blocks' differences variant − baseline in their own unit: for counts and times that may be 0.
+
+    ValueError for n = 0, unequal shapes and values that are not finite. The interval is that of the mean difference; where
+    every block has the same difference it has no width, and says so in its notes.
+    """
+    first, second = _sides(variant, baseline, confidence)
+    if not bool(np.all(np.isfinite(first) & np.isfinite(second))):
+        raise ValueError("difference: expected finite values")
+    return _estimate(first - second, confidence)
+
+
+def _estimate(differences: Floats, confidence: float) -> Estimate:
     n = int(differences.size)
     effect = float(differences.mean())
     notes = [NEED_BLOCKS] if n < MIN_BLOCKS else []
@@ -95,7 +113,7 @@ def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 
             p_value = float(2 * special.stdtr(n - 1, -abs(effect) / (sd / sqrt(n))))
         half = _t(n, confidence) * sd / sqrt(n)
         low, high = effect - half, effect + half
-    outliers = _has_outliers(differences)
+    outliers = has_outliers(differences)
     if outliers:
         notes.append(OUTLIERS)
     middle, hl_low, hl_high = hodges_lehmann(differences, confidence)
@@ -104,7 +122,7 @@ def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One arm's level in its own unit: the blocks' geometric mean; `low` and `high` are None below six blocks."""
+    """One arm's level in its own unit: the blocks' geometric mean (`level`) or median (`middle`); `low` and `high` are None below six blocks."""
 
     value: float
     low: float | None
@@ -126,6 +144,21 @@ def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
         return Level(exp(mean), None, None, n)
     half = _t(n, confidence) * float(logs.std(ddof=1)) / sqrt(n)
     return Level(exp(mean), exp(mean - half), exp(mean + half), n)
+
+
+def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
+    """The blocks' median and its distribution-free interval; shape (n,), n ≥ 1, finite, else ValueError.
+
+    (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤ (1-confidence)/2 for B ~ Bin(n, ½)
+    (Thompson 1936; Hollander & Wolfe, §3.6): of six blocks the smallest and the largest, which cover with 96.9 %. It
+    assumes nothing of the noise, so that it holds for counts, for what is 0 in most blocks, and for times that cluster.
+    """
+    x = np.sort(np.asarray(values, dtype=np.float64))
+    if x.ndim != 1 or x.size == 0 or not bool(np.all(np.isfinite(x))):
+        raise ValueError("middle: expected finite values, shape (n,), n >= 1")
+    n, median = int(x.size), float(np.median(x))
+    k = int(np.count_nonzero(special.bdtr(np.arange(n, dtype=np.float64), n, 0.5) <= (1 - confidence) / 2 + 1e-12))
+    return Level(median, float(x[k - 1]), float(x[n - k]), n) if n >= MIN_BLOCKS and k else Level(median, None, None, n)
 
 
 def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
@@ -160,7 +193,7 @@ def floor_of(aa: Estimate) -> float | None:
 
 
 def judge(estimate: Estimate, floor: float | None) -> Judgement:
-    """`claimed` only if the interval lies wholly beyond ±floor (a log-ratio ≥ 0); nothing without a floor."""
+    """`claimed` only if the interval lies wholly beyond ±floor (≥ 0, of the estimate's kind); nothing without a floor."""
     if floor is not None and not floor >= 0:
         raise ValueError(f"floor: expected a number >= 0, got {floor}")
     if estimate.interval is None:
@@ -197,9 +230,24 @@ def resolvable(sd_log_ratio: float, blocks: int, power: float = 0.9, confidence:
     )
 
 
+_SIMULATED = (*range(6, 21), 24, 30, 40, 60, 100, 250, 1000, 100_000)
+"""Numbers of blocks at which `_claim_quantile` is simulated; it is as good as a straight line in 1/(n-1) between them."""
+
+
+def _claim_quantile(n: int, power: float, confidence: float) -> float:
+    """Quantile for `resolvable`, n ≥ 6; interpolated, so that planning over many n stays quick and resolves less with every block."""
+    above = bisect_left(_SIMULATED, min(n, _SIMULATED[-1]))
+    right = _simulated_quantile(_SIMULATED[above], power, confidence)
+    if _SIMULATED[above] <= n:
+        return right
+    left = _simulated_quantile(_SIMULATED[above - 1], power, confidence)
+    ends = [1 / (_SIMULATED[at] - 1) for at in (above, above - 1)]
+    return float(np.interp(1 / (n - 1), ends, [right, left]))
+
+
 @lru_cache(maxsize=256)
-def _claim_quantile(n: int, power: float, confidence: float, draws: int = 100_000) -> float:
-    """Quantile for `resolvable`, simulated with a fixed seed (error below 1 %); s₁, s₂ by Bartlett's decomposition."""
+def _simulated_quantile(n: int, power: float, confidence: float, draws: int = 100_000) -> float:
+    """As simulated with a fixed seed (error below 1 %); s₁, s₂ by Bartlett's decomposition."""
     rng, share, rest = np.random.default_rng(1908), 0.5, sqrt(0.75)
     x = rng.standard_normal(draws)
     a = share * x + rest * rng.standard_normal(draws)
@@ -210,16 +258,21 @@ def _claim_quantile(n: int, power: float, confidence: float, draws: int = 100_00
 
 
 def _log_ratios(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float) -> Floats:
-    sides = [np.asarray(values, dtype=np.float64) for values in (variant, baseline)]
-    if sides[0].ndim != 1 or sides[0].shape != sides[1].shape or not sides[0].size:
-        raise ValueError(
-            f"paired: expected two arrays of equal length >= 1, got shapes {sides[0].shape} and {sides[1].shape}"
-        )
-    if not all(bool(np.all(np.isfinite(side) & (side > 0))) for side in sides):
+    first, second = _sides(variant, baseline, confidence)
+    if not all(bool(np.all(np.isfinite(side) & (side > 0))) for side in (first, second)):
         raise ValueError("paired: expected positive finite values")
+    return np.log(first) - np.log(second)
+
+
+def _sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float) -> tuple[Floats, Floats]:
+    first, second = (np.asarray(values, dtype=np.float64) for values in (variant, baseline))
+    if first.ndim != 1 or first.shape != second.shape or not first.size:
+        raise ValueError(
+            f"paired: expected two arrays of equal length >= 1, got shapes {first.shape} and {second.shape}"
+        )
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}")
-    return np.log(sides[0]) - np.log(sides[1])
+    return first, second
 
 
 def _t(n: int, confidence: float) -> float:
@@ -227,7 +280,7 @@ def _t(n: int, confidence: float) -> float:
     return float(special.stdtrit(n - 1, (1 + confidence) / 2))
 
 
-def _has_outliers(d: Floats) -> bool:
+def has_outliers(d: Floats) -> bool:
     """Any modified z-score 0.6745·|d − median|/MAD above 3.5 (Iglewicz & Hoaglin 1993).
 
     Where MAD = 0, 1.2533 times the mean of |d − median| takes the place of MAD/0.6745.

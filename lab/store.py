@@ -5,7 +5,10 @@
                     readback/b01-<arm>.json
                     deployed/b01-<arm>.json  the pods, on a cluster
                     roundtrip.json           of the bare network
+                    knee.json                of a search for the knee: what it found, derived from the samples
                     samples/<id>/sample.json raw.zst hist.parquet usage.parquet
+                                 events.parquet where something was done to the system, or a control run of it
+                                 k6-summary.json, k6.csv.gz, k6.json.gz where k6's own were asked for
 
 Refuses to overwrite a sample, and to read a damaged one as if it were whole.
 """
@@ -16,25 +19,38 @@ import errno
 import fcntl
 import json
 import os
+import random
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 import yaml
+from pydantic import BaseModel
 
 from lab import frames
 from lab.errors import UsageError, did_you_mean
 from lab.files import json_bytes, read_record, replace, sync, write_frame, write_synced, writing
+from lab.generators import OutputError, generator
 from lab.histogram import Histogram
+from lab.measurement import load_of
 from lab.records import RoundTrip, RunRecord, now
+from lab.requests import shifted
 from lab.samples import Reason, Sample
+from lab.sweeps import Point
+from lab.targets.base import Endpoint
 
 PARTS = ("raw.zst", "hist.parquet", "usage.parquet")
 """What lies beside sample.json."""
+EVENTS = "events.parquet"
+"""Lies there too where the load was logged."""
+NOWHERE = Endpoint("http://192.0.2.1", "")
+"""Where a load went does not matter to a parser."""
 ROUNDTRIP = "roundtrip.json"
+KNEE = "knee.json"
 ABLATION = "ablation.json"
 """Makes a folder beside the runs an ablation, which is none."""
 
@@ -44,9 +60,20 @@ def runs_folder() -> Path:
     return Path(os.environ.get("LAB_RUNS") or Path(__file__).parent.parent / "data" / "runs").absolute()
 
 
-def run_names() -> list[str]:
+def reference_folder() -> Path:
+    """`data/reference` of this checkout, or where LAB_REFERENCE says."""
+    return Path(os.environ.get("LAB_REFERENCE") or Path(__file__).parent.parent / "data" / "reference").absolute()
+
+
+def new_id(label: str) -> str:
+    """A folder's name that no other has: the time (UTC) first, so that names sort by age."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{label}-{random.SystemRandom().randrange(16**4):04x}"
+
+
+def run_names(folder: Path | None = None) -> list[str]:
     """Names of the runs there are, the oldest first, without folders that are closed to us. UsageError when none can be listed."""
-    folder = runs_folder()
+    folder = folder or runs_folder()
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -121,6 +148,24 @@ class RunStore:
         with writing(self.folder):
             replace(self.folder / "run.json", json_bytes(self.record))
 
+    def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
+        """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
+        record = self.record
+        points = {known.name: known for known in record.points} | {point.name: point}
+        if point not in record.points and len(points) == len(record.points):
+            raise ValueError(f"another load is called {point.name!r}")
+        if slot[2] != point.name or slot in record.slots or all(arm.name != slot[1] for arm in record.arms):
+            raise ValueError(f"no slot for {point.name!r} in this run: {slot}")
+        grown = {
+            "points": tuple(points.values()),
+            "slots": (*record.slots, slot),
+            "blocks": max(record.blocks, slot[0]),
+            "generators": {point.name: dict(generator), **record.generators},
+        }
+        self.record = record.model_copy(update=grown)
+        with writing(self.folder):
+            replace(self.folder / "run.json", json_bytes(self.record))
+
     # -- samples ----------------------------------------------------------------------------------------
 
     def samples(self) -> list[Sample]:
@@ -130,11 +175,14 @@ class RunStore:
             remedy = f"move {folder} away and `--resume {self.record.id}` measures it again"
             try:
                 missing = [name for name in PARTS if not (folder / name).is_file()]
+                told = (folder / EVENTS).is_file()
             except OSError as error:
                 raise _unreadable(folder, error, "make it readable for you") from None
+            if not missing:
+                found.append(read_record(folder / "sample.json", Sample, remedy))
+                missing = [EVENTS] if found[-1].outcome and not told else []
             if missing:
                 raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)
-            found.append(read_record(folder / "sample.json", Sample, remedy))
         return sorted(found, key=lambda sample: (sample.order, sample.id))
 
     def _sample_folders(self) -> Iterator[Path]:
@@ -153,8 +201,13 @@ class RunStore:
         raw: str,
         histograms: Mapping[str, Histogram],
         usage: pl.DataFrame,
+        events: pl.DataFrame | None = None,
+        left: Mapping[str, bytes] | None = None,
     ) -> None:
-        """One folder with the record, the verbatim output, the histograms and the usage; whole or not at all."""
+        """One folder with the record, the verbatim output, the histograms, the usage and the events; whole or not at all.
+
+        `left`: files of the generator's own, name → content, kept as they are.
+        """
         final = self.folder / "samples" / sample.id
         partial = final.with_name(f".{sample.id}.partial")
         with writing(final):
@@ -163,6 +216,10 @@ class RunStore:
             write_synced(partial / "raw.zst", frames.pack_raw(raw))
             write_frame(partial / "hist.parquet", frames.histogram_frame(histograms))
             write_frame(partial / "usage.parquet", usage)
+            if events is not None:
+                write_frame(partial / EVENTS, events)
+            for name, content in (left or {}).items():
+                write_synced(partial / name, content)
             write_synced(partial / "sample.json", json_bytes(sample))
             sync(partial)
             if final.exists():
@@ -193,6 +250,14 @@ class RunStore:
             remedy = f"restore it from a copy; without --from-raw, `just table {self.record.id}` does not read it"
             raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
 
+    def left(self, sample: Sample, name: str) -> bytes | None:
+        """A file that the generator itself wrote beside a sample, as it is; None where it left none."""
+        path = self.folder / "samples" / sample.id / name
+        try:
+            return path.read_bytes() if path.is_file() else None
+        except OSError as error:
+            raise _unreadable(path, error, "make it readable for you") from None
+
     def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
         """A sample's stored histogram, None where it recorded none."""
         if sample.histogram is None:
@@ -206,14 +271,44 @@ class RunStore:
             )
             raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
 
+    def manifests(self, variant: str) -> list[dict[str, Any]]:
+        """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
+        path = self.folder / "manifests" / f"{variant}.yaml"
+        try:
+            loaded = yaml.load_all(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            return [found for found in loaded if isinstance(found, dict)]
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            first = " ".join(str(error).split())
+            raise UsageError(str(path), f"cannot be read: {first}", "restore it from a copy") from None
+
     def usage(self, sample: Sample) -> pl.DataFrame:
         """What the processes of a sample used, second by second: the columns of `lab.frames.USAGE_SCHEMA`."""
-        path = self.folder / "samples" / sample.id / "usage.parquet"
+        return self._table(self.folder / "samples" / sample.id / "usage.parquet", frames.read_usage)
+
+    def events(self, sample: Sample) -> pl.DataFrame:
+        """What happened to the system meanwhile: the columns of `lab.frames.EVENTS_SCHEMA`. Of a steady load, no rows."""
+        path = self.folder / "samples" / sample.id / EVENTS
+        if sample.point.disturbance is None or not (sample.outcome or path.is_file()):
+            return pl.DataFrame(schema=frames.EVENTS_SCHEMA)
+        return self._table(path, frames.read_events)
+
+    def _table(self, path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         try:
-            return frames.read_usage(path)
+            return read(path)
         except (OSError, frames.FrameError) as error:
             remedy = f"restore it from a copy; `just table {self.record.id}` does not read it"
             raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
+
+    def requests(self, sample: Sample) -> pl.DataFrame:
+        """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.requests.REQUESTS_SCHEMA`."""
+        try:
+            found = generator(sample.generator).requests(*self.raw(sample), load_of(sample.point, NOWHERE))
+        except OutputError as error:
+            place = f"{self.folder}/samples/{sample.id}/raw.zst"
+            raise UsageError(
+                place, f"holds no log of requests: {error}", "name a valid sample of a disturbance"
+            ) from None
+        return shifted(found, sample.clock_offset_s or 0.0)
 
     # -- read-backs and the lock ------------------------------------------------------------------------
 
@@ -223,19 +318,33 @@ class RunStore:
         arm: str,
         generation: int,
         readings: Sequence[Mapping[str, Any]],
+        point: str = "",
     ) -> None:
-        """What was read back after a bring-up. A resumed block adds a file, it replaces none."""
-        self._write_brought_up("readback", block, arm, generation, readings)
+        """What was read back after a bring-up, `point`: for this one alone. A resumed block adds a file, it replaces none."""
+        self._write_brought_up("readback", block, arm, generation, readings, point)
 
-    def write_deployed(self, block: int, arm: str, generation: int, pods: Sequence[Mapping[str, Any]]) -> None:
+    def readings(self, block: int, arm: str) -> list[dict[str, Any]]:
+        """What was read back of an arm after its first bring-up in a block (`Reading.as_json`); empty where nothing was.
+
+        UsageError when it is damaged.
+        """
+        path = self.folder / "readback" / f"b{block:02d}-{arm}.json"
+        try:
+            return json.loads(path.read_bytes()) if path.is_file() else []
+        except (OSError, ValueError) as error:
+            raise UsageError(str(path), f"cannot be read: {error}", "restore it from a copy") from None
+
+    def write_deployed(
+        self, block: int, arm: str, generation: int, pods: Sequence[Mapping[str, Any]], point: str = ""
+    ) -> None:
         """What came up, where there are pods to speak of (a cluster)."""
         if pods:
-            self._write_brought_up("deployed", block, arm, generation, pods)
+            self._write_brought_up("deployed", block, arm, generation, pods, point)
 
     def _write_brought_up(
-        self, kind: str, block: int, arm: str, generation: int, found: Sequence[Mapping[str, Any]]
+        self, kind: str, block: int, arm: str, generation: int, found: Sequence[Mapping[str, Any]], point: str
     ) -> None:
-        stem = f"b{block:02d}-{arm}" + (f"-g{generation}" if generation else "")
+        stem = "-".join(filter(None, [f"b{block:02d}", arm, point, f"g{generation}" if generation else ""]))
         names = (f"{stem}{suffix}.json" for suffix in ("", *(f".{n}" for n in range(2, 1000))))
         with writing(self.folder):
             (self.folder / kind).mkdir(exist_ok=True)
@@ -252,6 +361,11 @@ class RunStore:
         path = self.folder / ROUNDTRIP
         remedy = f"move it away and `--resume {self.record.id}` measures it again"
         return read_record(path, RoundTrip, remedy) if path.is_file() else None
+
+    def write_knee(self, found: BaseModel) -> None:
+        """What a search found, for others to read: nothing in the lab does, since the samples tell."""
+        with writing(self.folder):
+            replace(self.folder / KNEE, json_bytes(found))
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,12 +113,11 @@ def ablate_here(
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
     from lab import ablation, ablation_store
     from lab.records import now
-    from lab.store import runs_folder
+    from lab.store import new_id, runs_folder
 
     settle()
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = Path(subject).stem.replace("+", "-")[:40]
-    folder = runs_folder() / f"{stamp}-ablate-{name}-{random.SystemRandom().randrange(16**4):04x}"
+    folder = runs_folder() / new_id(f"ablate-{name}")
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         manifests = folder / "manifests"
@@ -163,14 +160,18 @@ def ablate_here(
 
 
 def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
+    from lab import bench
     from lab.errors import NotMeasurableError
     from lab.sweeps import load_sweep
     from lab.variants import load_variant
 
+    points = load_sweep(sweep)[1].expanded()
     try:
-        target.check_variant(load_variant(variant, manifests), load_sweep(sweep)[1].expanded())
+        bench.checked(load_variant(variant, manifests, bench.fixtures_of(points)), target, points)
     except NotMeasurableError as error:
         return f"not measurable here: {error.what}"
+    except UsageError as error:
+        return f"{error.place}: {error.fault}"
     return None
 
 
@@ -179,7 +180,7 @@ def _first_refused(target: Target, manifests: Path, wanted: Sequence[Cumulative]
 
     ablation_store.write_overlays(manifests, wanted)
     for each in wanted:
-        told = ablation_store.refusal_in(manifests, target, each.name)
+        told = ablation_store.refusal_in(manifests, target, each.name, each.sweep)
         if told := told or _unmeasurable(target, manifests, each.name, each.sweep):
             return each.name, told
     return None
@@ -194,6 +195,7 @@ def _go_on(options: argparse.Namespace, talk: Console, target: Target, store: Ab
 def _prepare(store: AblationStore, target: Target) -> list[Ready]:
     """Every run checked before the first begins. NothingMeasurableError if none of them has anything to measure."""
     from lab import bench
+    from lab.records import NotMeasured
     from lab.store import run_names
 
     record, begun = store.record, set(run_names())
@@ -216,7 +218,8 @@ def _prepare(store: AblationStore, target: Target) -> list[Ready]:
             left_out = prepared.record.not_measurable
             ready.append(Ready(each.model_copy(update={"not_measurable": left_out}), prepared, None))
     if not any(each.prepared for each in ready):
-        raise bench.NothingMeasurableError(missing)
+        refused = [NotMeasured(variant=step.knob, what="refused", why="; ".join(step.why)) for step in record.steps]
+        raise bench.NothingMeasurableError(missing or refused)
     store.record = record.model_copy(update={"runs": tuple(each.planned for each in ready)})
     return ready
 
@@ -275,15 +278,21 @@ def _measure(
 def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """The ranked table; the exit status: 0 when every run is there and complete."""
     from lab import ablation_table
+    from lab.outcome_summary import summarise_outcomes
     from lab.store import RunStore, run_names
     from lab.summary import summarise_run
 
     begun = set(run_names())
     runs = {each.sweep: RunStore.open(each.run) for each in store.record.runs if each.run and each.run in begun}
     summaries = {sweep: summarise_run(run.record, run.samples(), run.histogram) for sweep, run in runs.items()}
-    lines = ablation_table.ranked(store.record, summaries)
+    disturbed = {sweep: summarise_outcomes(run.record, run.samples()) for sweep, run in runs.items()}
+    outcomes = {sweep: found for sweep, found in disturbed.items() if found is not None}
+    lines = ablation_table.ranked(store.record, summaries, outcomes)
     wanted = [each.sweep for each in store.record.runs if not each.skipped]
-    complete = all(sweep in summaries and summaries[sweep].complete for sweep in wanted)
+    complete = all(
+        sweep in summaries and summaries[sweep].complete and (sweep not in outcomes or outcomes[sweep].complete)
+        for sweep in wanted
+    )
     if options.json:
         print(json.dumps(ablation_table.as_json(store.record, lines, complete), indent=1))
     elif getattr(options, "markdown", False):

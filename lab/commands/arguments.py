@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lab.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from lab.resolving import Resolve
     from lab.targets.base import Target
 
 BLOCKS_MOST = 1000
@@ -32,11 +33,34 @@ def add_measuring(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
+def add_resolve(verb: argparse.ArgumentParser) -> None:
+    """`--resolve`: instead of `--blocks`."""
+    verb.add_argument(
+        "--resolve",
+        type=_resolve,
+        metavar="5%[,METRIC]",
+        help="as many blocks as find such an effect in the variants' primary metric (or METRIC) with 90 %% probability,"
+        " by the noise that an earlier run found here (see aa)",
+    )
+
+
+def refuse_blocks_beside_resolve(options: argparse.Namespace) -> None:
+    """UsageError: one of the two says how many."""
+    if options.resolve and options.blocks:
+        raise UsageError("--resolve", "chooses the number of blocks that --blocks names", "leave one of them out")
+
+
+def _resolve(text: str) -> Resolve:
+    from lab.resolving import parse
+
+    return parse(text)
+
+
 def rebuilt(
     options: argparse.Namespace, valued: Sequence[str], flags: Sequence[str], names: Sequence[str]
 ) -> list[str]:
     """The arguments again, for the process inside the target's own tree: options with a value, flags, then the names."""
-    found = [f"--{name}={value}" for name in valued if (value := getattr(options, name)) is not None]
+    found = [f"--{name.replace('_', '-')}={value}" for name in valued if (value := getattr(options, name)) is not None]
     return [*found, *(f"--{name}" for name in flags if getattr(options, name)), "--", *names]
 
 
@@ -59,6 +83,18 @@ def number(place: str, least: int, most: int) -> Callable[[str], int]:
         return value
 
     return convert
+
+
+def target_of(options: argparse.Namespace) -> str | None:
+    """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
+    from lab.store import RunStore
+
+    if not options.resume:
+        return options.target
+    record = RunStore.open(options.resume).record
+    if options.target not in (None, record.target):
+        raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
+    return record.target
 
 
 def known_target(name: str | None, context: str | None) -> Target:

@@ -11,7 +11,14 @@ from rich.console import Console
 
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
-from lab.commands.arguments import add_measuring, known_target, rebuilt
+from lab.commands.arguments import (
+    add_measuring,
+    add_resolve,
+    known_target,
+    rebuilt,
+    refuse_blocks_beside_resolve,
+    target_of,
+)
 from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, settle
 from lab.errors import UsageError
 
@@ -20,19 +27,43 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
+K6_OUT = ("summary", "csv", "json")
+"""`lab.generators.k6.Out`, said again because naming it would load polars for `--help`."""
+
+
 def add(adder: Adder) -> None:
     verb = adder("bench", _bench, "measure variants against their baselines")
     verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
-    verb.add_argument("--sweep", help="the loads (default: quick)")
+    verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
     verb.add_argument("--configmap", metavar="FILE", help="your own ingress-nginx ConfigMap, key by key (see ablate)")
+    verb.add_argument(
+        "--k6-out",
+        choices=K6_OUT,
+        help="keep k6's own output beside each sample, for `just export RUN --what k6`: its summary, or also a row for every"
+        " number as CSV or JSON lines, which costs k6 CPU that a closed loop lacks; never compare such a run with one without",
+    )
+    verb.add_argument(
+        "--knee",
+        metavar="RUN|RATE",
+        help="of a sweep placed at a knee (at-knee): which; default: the baseline's latest here",
+    )
     add_measuring(verb)
+    add_resolve(verb)
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
-    if options.resume and (options.variants or options.sweep or options.blocks or options.seed is not None):
-        fault = "--resume goes on with the run's own variants, sweep, blocks and seed"
+    refuse_blocks_beside_resolve(options)
+    if options.resolve and (options.resume or options.configmap):
+        fault = "a run that goes on has its blocks" if options.resume else "every key has a run of its own"
+        raise UsageError("--resolve", fault, "leave it out")
+    given = options.variants or options.sweep or options.blocks or options.seed is not None or options.k6_out
+    if options.resume and given:
+        fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
         raise UsageError("bench", fault, "leave them out")
+    if options.knee and (options.resume or options.configmap):
+        fault = "a run that goes on has its rates" if options.resume else "no key's sweep is placed at a knee"
+        raise UsageError("--knee", fault, "leave it out")
     if options.configmap:
         return _configmap(options, talk)
     if not options.variants and not options.resume:
@@ -41,8 +72,13 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
             "no variant named",
             "`just list` shows them; try `just bench baseline`",
         )
-    target = known_target(_target_of(options), options.context)
-    arguments = rebuilt(options, ("target", "sweep", "blocks", "seed", "resume"), ("json", "plan"), options.variants)
+    target = known_target(target_of(options), options.context)
+    arguments = rebuilt(
+        options,
+        ("target", "sweep", "blocks", "seed", "resume", "k6_out", "resolve", "knee"),
+        ("json", "plan"),
+        options.variants,
+    )
     inside = target.enter(["bench", *arguments])
     return _bench_here(options, talk, target, arguments) if inside is None else inside
 
@@ -51,6 +87,10 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
     from lab import configmaps
 
+    if options.k6_out:
+        raise UsageError(
+            "--k6-out", "--configmap measures many runs, of which none keeps k6's own output", "leave it out"
+        )
     if options.variants or options.sweep or options.resume:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
@@ -94,17 +134,6 @@ def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], lis
     return found, notes
 
 
-def _target_of(options: argparse.Namespace) -> str | None:
-    from lab.store import RunStore
-
-    if not options.resume:
-        return options.target
-    record = RunStore.open(options.resume).record
-    if options.target not in (None, record.target):
-        raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
-    return record.target
-
-
 def _bench_here(options: argparse.Namespace, talk: Console, target: Target, arguments: list[str]) -> int:
     from lab import bench
 
@@ -112,7 +141,15 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target, argu
     if options.resume:
         prepared, run = bench.resume(options.resume, target)
     else:
-        request = bench.Request(tuple(options.variants), options.sweep or "quick", options.blocks, options.seed)
+        request = bench.Request(
+            tuple(options.variants),
+            options.sweep,
+            options.blocks,
+            options.seed,
+            k6_out=options.k6_out,
+            resolve=options.resolve,
+            knee=options.knee,
+        )
         prepared, run = bench.prepare(request, target, ("lab", "bench", *arguments)), None
     print_plan(talk, prepared, done_samples(run))
     if options.plan:

@@ -80,8 +80,10 @@ def say(talk: Console, head: str, text: str) -> None:
 
 
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
+    from lab.forecast import UNKNOWN
+    from lab.outcome_tables import disturbance_text
     from lab.tables import load_text
-    from lab.units import format_duration
+    from lab.units import format_duration, metric_name
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
@@ -93,16 +95,28 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     say(talk, "arms", ", ".join(measured) + (f"; once: {', '.join(references)}" if references else ""))
     for missing in record.not_measurable:
         say(talk, "left out", str(missing))
+    if record.at_knee is not None:
+        say(talk, "knee", str(record.at_knee))
     for point in planned.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-        say(talk, "point", f"{point.name}: {name}, {load_text(point)}")
+        done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
+        say(talk, "point", f"{point.name}: {name}, {load_text(point)}" + (f"; {done_to_it}" if done_to_it else ""))
     samples = f"{len(planned.slots)} samples in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
     say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")
+    if chosen_for := record.planned_for:
+        wanted = f"{100 * chosen_for.effect:g}% in {metric_name(chosen_for.metric)} at {chosen_for.point}"
+        said = f"so many blocks, because then {wanted} is found with {chosen_for.power:.0%} probability"
+        say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
     share = 1 - done / len(planned.slots) if planned.slots else 0
     say(talk, "duration", f"about {format_duration(known.duration_s * share)}")
     effects = ", ".join(f"{effect:.1%} in {label}" for label, effect in known.resolves)
-    say(talk, "resolves", f"{f'effects from {effects}' if effects else 'nothing'} ({known.source})\n")
+    said = (
+        known.source
+        if known.source == UNKNOWN
+        else f"{f'effects from {effects}' if effects else 'nothing'} ({known.source})"
+    )
+    say(talk, "resolves", f"{said}\n")
 
 
 def _roles(facts: Mapping[str, str]) -> str:
@@ -115,29 +129,42 @@ def _roles(facts: Mapping[str, str]) -> str:
 
 
 def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
-    """A run's table, and its study's; the exit status."""
-    from lab import roundtrip, study_tables, tables
+    """A run's tables, of steady loads and of disturbed ones, and its study's; the exit status."""
+    from lab import gauge_tables, outcome_tables, roundtrip, study_tables, tables
+    from lab.outcome_summary import summarise_outcomes
     from lab.studies import load_study, study_keys
     from lab.summary import summarise_run
 
-    summary = summarise_run(run.record, run.samples(), run.histogram)
+    samples = run.samples()
+    summary = summarise_run(run.record, samples, run.histogram)
+    outcomes = summarise_outcomes(run.record, samples)
+    steady = bool(summary.rows) or outcomes is None
     out = Console(soft_wrap=False)
     plain = not options.json and not getattr(options, "markdown", False)
-    if plain:  # before anything that may be wrong with a study's file
+    if plain and steady:  # before anything that may be wrong with a study's file
         tables.print_table(out, summary)
+        gauge_tables.print_table(out, summary)
+    if plain and outcomes is not None:
+        if steady:
+            out.print()
+        outcome_tables.print_tables(out, outcomes)
     study = load_study(run.record.study) if run.record.study in study_keys() else None
-    shaped = study_tables.shaped(study, summary) if study else ()
+    shaped = study_tables.shaped(study, summary) if study and steady else ()
     network = run.roundtrip()
+    complete = summary.complete and (outcomes is None or outcomes.complete)
     if options.json:
         told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
         told |= {"study": study_tables.as_json(study, shaped)} if study else {}
-        print(json.dumps(told, indent=1))
+        told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes else {}
+        print(json.dumps(told | {"complete": complete}, indent=1))
     elif not plain:
-        below = f"\n- {roundtrip.sentence(network)}\n" if network else ""
-        print(tables.as_markdown(summary) + below + study_tables.as_markdown(shaped), end="")
+        parts = [tables.as_markdown(summary), gauge_tables.as_markdown(summary)] if steady else []
+        parts += [outcome_tables.as_markdown(outcomes)] if outcomes else []
+        parts += [f"\n- {roundtrip.sentence(network)}\n" if network else "", study_tables.as_markdown(shaped)]
+        print("".join(parts), end="")
     else:
         if network:
             out.print(f"[dim]{escape(roundtrip.sentence(network))}[/]", highlight=False, soft_wrap=True)
         study_tables.print_tables(out, shaped)
         out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
-    return 0 if summary.complete else 1
+    return 0 if complete else 1

@@ -7,7 +7,13 @@ import argparse
 from rich.console import Console
 
 from lab.commands import Adder
-from lab.commands.arguments import add_measuring, known_target, rebuilt
+from lab.commands.arguments import (
+    add_measuring,
+    add_resolve,
+    known_target,
+    rebuilt,
+    refuse_blocks_beside_resolve,
+)
 from lab.commands.measuring import measure, print_plan, print_result, resume_command, say, settle
 from lab.errors import UsageError
 
@@ -18,6 +24,7 @@ def add(adder: Adder) -> None:
     verb.add_argument("--quick", action="store_true", help="the shortened load")
     verb.add_argument("--markdown", action="store_true", help="print the result as Markdown")
     add_measuring(verb)
+    add_resolve(verb)
 
 
 def _study(options: argparse.Namespace, talk: Console) -> int:
@@ -27,18 +34,23 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
 
     if options.key is None:
         raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")
+    refuse_blocks_beside_resolve(options)
     study = load_study(options.key)
     target = known_target(options.target, options.context)
-    arguments = rebuilt(options, ("target", "blocks", "seed"), ("quick", "plan", "json", "markdown"), [options.key])
+    arguments = rebuilt(
+        options, ("target", "blocks", "seed", "resolve"), ("quick", "plan", "json", "markdown"), [options.key]
+    )
     inside = target.enter(["study", *arguments])
     if inside is not None:
         return inside
     settle()
     file = study.file
     sweep = file.quick.sweep if options.quick else file.sweep
-    blocks = options.blocks or (file.quick.blocks if options.quick else None)
+    blocks = options.blocks or (file.quick.blocks if options.quick and not options.resolve else None)
     label = f"{study.key}-study"
-    request = bench.Request(tuple(file.variants), sweep, blocks, options.seed, label=label, study=study.key)
+    request = bench.Request(
+        tuple(file.variants), sweep, blocks, options.seed, label=label, study=study.key, resolve=options.resolve
+    )
     prepared = bench.prepare(request, target, ("lab", "study", *arguments))
     say(talk, "study", f"{study.key}: {file.title}")
     say(talk, "question", file.question)
@@ -46,6 +58,8 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
     arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
     took = format_duration(prepared.forecast.duration_s)
     longer = "" if options.quick else f"; shortened: just study {study.key} --quick"
+    for change in file.changes:
+        say(talk, "beside it", f"{change.question} {change.command(options.quick)}")
     say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
     if options.plan:
         return 0

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from lab.commands import Adder
 from lab.commands.ablate import print_ablation
+from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
 from lab.errors import UsageError
 
@@ -30,4 +31,5 @@ def _table(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError("table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
         return print_ablation(options, AblationStore.open(options.run))
     run = RunStore.open(options.run)
-    return print_result(options, from_raw(run) if options.from_raw else run)
+    shown = from_raw(run) if options.from_raw else run
+    return print_knee(options, shown) if run.record.knee is not None else print_result(options, shown)

@@ -1,0 +1,162 @@
+"""`aa`: a variant against itself: the noise of this machine, and how many blocks resolve how much."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.arguments import add_measuring, known_target, number, rebuilt, target_of
+from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
+from lab.errors import UsageError
+
+if TYPE_CHECKING:
+    from lab.noise_tables import Example, Report
+    from lab.records import RunRecord
+    from lab.store import RunStore
+    from lab.targets.base import Target
+
+BLOCKS = 10
+NULLS, NULLS_MOST = 1, 20
+
+
+def add(adder: Adder) -> None:
+    verb = adder("aa", _aa, "measure a variant against itself: this machine's noise, and what it can resolve")
+    verb.add_argument(
+        "subject", nargs="?", metavar="VARIANT|RUN", help="what to measure (default: baseline), or to print again"
+    )
+    verb.add_argument("--sweep", help="the loads (default: quick)")
+    nulls = number("--nulls", 0, NULLS_MOST)
+    verb.add_argument("--nulls", type=nulls, help=f"arms that are judged though they are the same (default: {NULLS})")
+    verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
+    verb.add_argument("--run", metavar="RUN", help="print what a stored run with an A/A pair says, and measure nothing")
+    add_measuring(verb)
+
+
+def _aa(options: argparse.Namespace, talk: Console) -> int:
+    from lab.store import RunStore
+
+    stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
+    measuring = [name for name in ("sweep", "blocks", "nulls", "seed") if getattr(options, name) is not None]
+    if stored or options.resume:
+        others = [
+            *measuring,
+            *(["target"] if stored and options.target else []),
+            *(["plan"] if stored and options.plan else []),
+        ]
+        if others or (options.subject and options.subject != stored) or (stored and options.resume):
+            verb = "goes on with" if options.resume else "prints"
+            raise UsageError("aa", f"one run is named: it {verb} what that one has", "leave everything else out")
+    if stored:
+        return _print(options, RunStore.open(stored))
+    if options.sweep:
+        _refuse_disturbed(options.sweep)
+    if options.resume:
+        _refuse_without_pair(RunStore.open(options.resume).record)
+    target = known_target(target_of(options), options.context)
+    valued = ("target", "sweep", "blocks", "nulls", "seed", "resume")
+    arguments = rebuilt(options, valued, ("json", "plan"), [options.subject] if options.subject else [])
+    inside = target.enter(["aa", *arguments])
+    return _measure(options, talk, target, arguments) if inside is None else inside
+
+
+def _is_run(name: str) -> bool:
+    """A run's name or folder. A variant has no slash in its name, and comes first."""
+    from lab.store import run_names
+    from lab.variants import variant_names
+
+    return "/" in name or (name.partition("+")[0] not in variant_names() and name in run_names())
+
+
+def _refuse_disturbed(sweep: str) -> None:
+    from lab.sweeps import load_sweep
+
+    if any(point.disturbance is not None for point in load_sweep(sweep)[1].expanded()):
+        fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
+        raise UsageError("--sweep", fault, f"`just bench baseline --sweep {sweep}` shows what its A/A pair leaves open")
+
+
+def _measure(options: argparse.Namespace, talk: Console, target: Target, arguments: list[str]) -> int:
+    from lab import bench
+    from lab.noise import BASELINE
+
+    settle()
+    if options.resume:
+        prepared, run = bench.resume(options.resume, target)
+    else:
+        variant, sweep = options.subject or BASELINE, options.sweep or bench.DEFAULT_SWEEP
+        nulls = NULLS if options.nulls is None else options.nulls
+        request = bench.Request(
+            (variant,), sweep, options.blocks or BLOCKS, options.seed, label=f"{variant}-aa", nulls=nulls
+        )
+        prepared, run = bench.prepare(request, target, ("lab", "aa", *arguments)), None
+    print_plan(talk, prepared, done_samples(run))
+    if options.plan:
+        return 0
+    store = measure(talk, prepared, run, target, resume_command(options, "aa", prepared.record.id))
+    return 1 if store is None else _print(options, store)
+
+
+def _refuse_without_pair(record: RunRecord) -> None:
+    from lab.noise import pairs
+
+    if not pairs(record.arms) or all(point.disturbance is not None for point in record.points):
+        why = "every load in it is disturbed" if pairs(record.arms) else "nothing in it was measured twice"
+        raise UsageError(record.id, f"has no steady A/A pair: {why}", "`just aa` measures one")
+
+
+def _print(options: argparse.Namespace, run: RunStore) -> int:
+    from lab import noise_tables
+    from lab.forecast import past_of
+    from lab.summary import summarise_run
+
+    record = run.record
+    _refuse_without_pair(record)
+    samples = run.samples()
+    summary = summarise_run(record, samples, run.histogram)
+    report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
+    advice = noise_tables.advise(report, _example(report), _again(record))
+    if options.json:
+        print(json.dumps(noise_tables.as_json(report, advice), indent=1))
+    else:
+        noise_tables.print_report(Console(soft_wrap=False), report, advice)
+    return 0 if report.complete else 1
+
+
+def _again(record: RunRecord) -> str:
+    """The command that measures the noise, in blocks enough."""
+    from lab import rerun
+    from lab.noise import pairs
+
+    blocks = f" --blocks {max(BLOCKS, record.blocks)}"
+    return f"just aa {pairs(record.arms)[0]}{rerun.load(record)}{blocks}"
+
+
+def _example(report: Report) -> Example:
+    """A variant with one knob whose hypothesis is about this load and whose baseline this is; else any, by a metric judged here."""
+    from lab import rerun
+    from lab.forecast import judged_at
+    from lab.knobs import load_knob
+    from lab.noise import pairs
+    from lab.noise_tables import Example
+    from lab.variants import load_overlay, variant_names
+
+    base = next((noise.variant for noise in report.judged), pairs(report.record.arms)[0])
+    points, rest = report.record.points, rerun.load(report.record)
+    own = [noise for noise in report.noises if noise.variant == base]
+    overlays = [overlay for name in variant_names() if (overlay := load_overlay(name)).baseline == base]
+    for overlay in sorted(overlays, key=lambda overlay: overlay.study is None):  # what somebody advises comes first
+        if len(overlay.own_knobs) != 1:
+            continue
+        knob = load_knob(overlay.own_knobs[0])
+        metric = overlay.primary_metric or knob.primary_metric
+        found = judged_at(own, points, metric)
+        if knob.sweep == report.record.sweep and not knob.needs and found:
+            return Example(f"just bench {overlay.name}{rest} --resolve {{}}", metric, tuple(found))
+    metric = next((each.metric for each in own if not each.why and each.metric == "cpu_per_request"), None)
+    metric = metric or next((each.metric for each in own if not each.why), "cpu_per_request")
+    command = f"just bench {base}+KNOB{rest} --resolve {{}},{metric}"
+    return Example(command, metric, tuple(judged_at(own, points, metric, asked=True)))

@@ -1,0 +1,165 @@
+"""`capacity`: how many proxies of which size, from what requests cost in measured runs; `--check`: how well that predicts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.arguments import number
+from lab.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from lab.capacity import Wanted
+
+TLS = ("none", "edge", "passthrough", "reencrypt")
+UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+BYTES = {"B": 1, "kB": 1024, "MB": 1024**2}
+RATE_MOST = 1e12
+RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)")
+PAGE_FORM = re.compile(r"(\d+(?:\.\d+)?)(B|kB|MB)(?:\.(?:bin|txt))?")
+RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
+DEFAULT_UTILISATION = "70%"
+
+
+def add(adder: Adder) -> None:
+    verb = adder("capacity", _capacity, "how many proxies of which size, from what requests cost in measured runs")
+    verb.add_argument("--rate", metavar="RATE", help=f"{RATE_REMEDY}, of all proxies together")
+    verb.add_argument("--tls", default="none", metavar="MODE", help=f"{', '.join(TLS)} (default: none)")
+    verb.add_argument("--page", default="1kB.bin", help="what an answer holds: 8kB.bin, 20kB, 1MB (default: 1kB.bin)")
+    ways = verb.add_mutually_exclusive_group()
+    ways.add_argument("--keepalive", action="store_true", help="clients keep their connections (default)")
+    ways.add_argument("--close", action="store_true", help="a new connection for every request")
+    verb.add_argument(
+        "--handshakes", metavar="HOW", help="with --close and TLS: full or resumed (default: as measured)"
+    )
+    verb.add_argument("--variant", help="whose price (default: the run's baseline, where it has one)")
+    verb.add_argument("--cores", type=number("--cores", 1, 1024), help="of each proxy (default: several sizes)")
+    verb.add_argument(
+        "--utilisation", default=DEFAULT_UTILISATION, metavar="SHARE", help="of the proxies' CPUs (default: 70%%)"
+    )
+    verb.add_argument(
+        "--run", action="append", metavar="RUN", help="the run to go by; several, if made alike (default: the latest)"
+    )
+    verb.add_argument(
+        "--scaling", default="none", metavar="LAW", help="a RUN with four worker counts, published:qinng, or none"
+    )
+    verb.add_argument(
+        "--check", action="store_true", help="only predict each ceiling from the other loads, and compare"
+    )
+    verb.add_argument("--json", action="store_true")
+    verb.add_argument("--markdown", action="store_true")
+
+
+def _capacity(options: argparse.Namespace, talk: Console) -> int:
+    if options.check:
+        return _check(options)
+    if options.rate is None:
+        raise UsageError("--rate", "is missing", f"{RATE_REMEDY}; or --check")
+    wanted = _wanted(options)
+    from lab import capacity_json, capacity_tables
+    from lab.capacity_answer import answer
+
+    found = answer(options.run or [], wanted, options.cores, None if options.scaling == "none" else options.scaling)
+    for line in found.passed_over:
+        talk.print(f"passed over: {line}", highlight=False, markup=False, soft_wrap=True)
+    if options.json:
+        print(json.dumps(capacity_json.as_json(found), indent=1))
+    elif options.markdown:
+        print(capacity_tables.markdown(found), end="")
+    else:
+        out = Console(soft_wrap=True, highlight=False)
+        for line in capacity_tables.lines(found):
+            out.print(line)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Exit 0 whatever it shows: a model that is off is an answer. UsageError where there is nothing to read."""
+    from lab import capacity_checks, capacity_json, capacity_tables
+    from lab.capacity_answer import named
+    from lab.capacity_cells import proxy_cpus
+    from lab.store import run_names
+
+    names: list[str] = options.run or run_names()[-1:]
+    if not names:
+        raise UsageError("--run", "is missing, and there is no run of yours", "--run data/reference/quick-keepalive")
+    chosen = named(names)
+    cpus = proxy_cpus(chosen.runs[0])
+    found = capacity_checks.checks(chosen.loads, cpus)
+    why = capacity_checks.NONE + ("" if cpus else ": the proxy had no CPUs of its own")
+    if options.json:
+        runs = [run.record.id for run in chosen.runs]
+        print(json.dumps(capacity_json.check_answer_json(runs, found, why), indent=1))
+    elif options.markdown:
+        print(capacity_tables.check_markdown(found, why))
+    else:
+        out = Console(soft_wrap=True, highlight=False)
+        for line in capacity_tables.check_lines(found, why):
+            out.print(line)
+        if not found:
+            out.print(
+                "  a run that has one: just bench baseline, or just bench baseline --sweep page-sizes, with CPUs of its own (local)"
+            )
+    return 0
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    from lab.capacity import Wanted
+
+    if options.tls not in TLS:
+        raise UsageError("--tls", f"unknown mode '{options.tls}'", did_you_mean(options.tls, TLS))
+    if options.handshakes is not None and options.handshakes not in ("full", "resumed"):
+        raise UsageError("--handshakes", f"expected full or resumed, got '{options.handshakes}'", "choose one of them")
+    if options.handshakes is not None and (options.tls == "none" or not options.close):
+        raise UsageError(
+            "--handshakes", "is for new TLS connections", "give it with --close and a --tls other than none"
+        )
+    return Wanted(
+        rate_rps=rate(options.rate),
+        tls=options.tls,
+        keepalive=not options.close,
+        page=options.page,
+        page_bytes=page_bytes(options.page),
+        utilisation=share(options.utilisation),
+        resumption={None: None, "full": False, "resumed": True}[options.handshakes],
+        variant=options.variant,
+    )
+
+
+def rate(text: str) -> float:
+    """`1M`, `250k`, `1.5M`, `12_000`, `12,000` → requests per second; UsageError."""
+    found = RATE_FORM.fullmatch(text)
+    value = float(re.sub("[_,]", "", found[1])) * UNITS[found[2]] if found else 0.0
+    if found is None:
+        raise UsageError("--rate", f'expected a rate, got "{text}"', RATE_REMEDY)
+    if not 0 < value <= RATE_MOST:
+        raise UsageError("--rate", f"expected more than 0 and at most {RATE_MOST:,.0f}, got {text}", RATE_REMEDY)
+    return value
+
+
+def page_bytes(text: str) -> int:
+    """`8kB.bin`, `20kB`, `500B`, `1MB` → bytes (powers of 1024, as the pages'); UsageError."""
+    found = PAGE_FORM.fullmatch(text)
+    size = round(float(found[1]) * BYTES[found[2]]) if found else 0
+    if size <= 0:
+        raise UsageError("--page", f'expected a page or a size, got "{text}"', "as 8kB.bin, 20kB, 500B or 1MB")
+    return size
+
+
+def share(text: str) -> float:
+    """`70%`, `0.7` → 0.7; UsageError for what is not above 0 and at most 1."""
+    bare = text.removesuffix("%").strip()
+    try:
+        value = float(bare) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = float("nan")
+    if not 0 < value <= 1:
+        raise UsageError(
+            "--utilisation", f'expected a share of the CPU, got "{text}"', "as 70% or 0.7: above 0, at most 100%"
+        )
+    return value

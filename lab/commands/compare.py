@@ -1,0 +1,58 @@
+"""`compare`: every metric of a run, or of two runs, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.errors import UsageError
+
+ABOUT = "every metric of a run's variants against their baselines, or of two runs against each other"
+
+
+def add(adder: Adder) -> None:
+    verb = adder("compare", _compare, ABOUT)
+    verb.add_argument(
+        "runs", nargs="*", metavar="RUN[:ARM]", help="a run's name or folder; the second is the `other` side"
+    )
+    verb.add_argument("--json", action="store_true")
+    verb.add_argument("--markdown", action="store_true")
+
+
+def run_and_arm(text: str) -> tuple[str, str | None]:
+    """`RUN:ARM` → (RUN, ARM); a folder's own colon is none of these. UsageError for an empty half."""
+    from pathlib import Path
+
+    run, colon, arm = text.rpartition(":")
+    if not colon or ("/" in text and Path(text).is_dir()):
+        return text, None
+    if not run or not arm:
+        raise UsageError(text, "expected RUN or RUN:ARM", "`just compare RUN:ARM RUN:ARM` compares two arms")
+    return run, arm
+
+
+def _compare(options: argparse.Namespace, talk: Console) -> int:
+    if not 1 <= len(options.runs) <= 2:
+        fault = f"expected one run or two, got {len(options.runs)}"
+        raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
+    if options.json and options.markdown:
+        raise UsageError("compare", "--json and --markdown are two forms of one answer", "leave one out")
+
+    from lab import comparison_json, comparison_tables
+    from lab.comparison import compare_runs
+    from lab.store import RunStore
+
+    named = [run_and_arm(text) for text in options.runs]
+    stores = [RunStore.open(name) for name, _ in named]
+    (_, base_arm), (_, other_arm) = named[0], named[-1] if len(named) > 1 else ("", None)
+    found = compare_runs(stores[0], stores[1] if len(stores) > 1 else None, base_arm, other_arm)
+    if options.json:
+        print(json.dumps(comparison_json.as_json(found), indent=1))
+    elif options.markdown:
+        print(comparison_tables.as_markdown(found), end="")
+    else:
+        comparison_tables.print_table(Console(soft_wrap=False), found)
+    return 0

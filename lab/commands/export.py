@@ -1,0 +1,191 @@
+"""`export`: a run for other tools, as tables, as OpenMetrics, or a sample's verbatim output."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal
+
+from rich.console import Console
+from rich.markup import escape
+
+from lab.commands import Adder
+from lab.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from lab.samples import Sample
+    from lab.store import RunStore
+
+AnyFormat = Literal["csv", "json", "parquet", "openmetrics"]
+FORMATS: tuple[AnyFormat, ...] = ("csv", "json", "parquet", "openmetrics")
+TABLES = ("samples", "histograms", "requests", "events", "usage")
+VERBATIM = ("raw", "k6", "k6-summary")
+SUFFIXES: Mapping[str, AnyFormat] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".prom": "openmetrics",
+    ".om": "openmetrics",
+}
+"""Of --output: which format it asks for by its name."""
+
+
+def add(adder: Adder) -> None:
+    verb = adder(
+        "export", _export, "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said"
+    )
+    verb.add_argument("run", metavar="RUN")
+    verb.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="json: a JSON object per line; openmetrics: its text format 1.0, which Prometheus reads; parquet needs --output"
+        " (default: as --output's name ends, else csv)",
+    )
+    verb.add_argument(
+        "--what",
+        choices=(*TABLES, *VERBATIM),
+        default="samples",
+        help="samples: a row each, also of those that do not count; histograms: a row per bucket; requests, events: beside a"
+        " disturbance; usage: a row per process and second; raw: the generator's output, byte for byte, on stdout and stderr as"
+        " it came; k6, k6-summary: k6's own, of a run with `bench --k6-out` (default: samples)",
+    )
+    verb.add_argument("--sample", metavar="ID", help="of one sample only; raw and k6 need it")
+    verb.add_argument(
+        "--output", metavar="FILE", help="instead of stdout; an existing file is replaced once all is written"
+    )
+
+
+def _export(options: argparse.Namespace, talk: Console) -> int:
+    output = Path(options.output) if options.output else None
+    form: AnyFormat = options.format or (SUFFIXES.get(output.suffix, "csv") if output else "csv")
+    if options.what in VERBATIM:
+        if options.format:
+            fault = f"--what {options.what} is printed as it is, in no format of the lab's"
+            raise UsageError("--format", fault, "leave it out")
+        if not options.sample:
+            raise UsageError(
+                "--what", f"{options.what} is of one sample", "name it by --sample: `--what samples` lists them"
+            )
+    elif form == "openmetrics" and options.what != "samples":
+        remedy = "leave --what out (latency histograms are part of it), or choose csv, json or parquet"
+        raise UsageError("--format", f"openmetrics has no {options.what}, only metrics of samples", remedy)
+    elif form == "parquet" and output is None:
+        raise UsageError("--format", "parquet is not for a terminal or a pipe", "name a file by --output")
+
+    from lab.store import RunStore
+
+    run = RunStore.open(options.run)
+    samples = _chosen(run, options.sample)
+    if options.what in VERBATIM:
+        _verbatim(run, samples[0], options.what, output)
+        return 0
+    _write(output, _writer(run, samples, options.what, form))
+    if output is not None:
+        talk.print(f"{options.what} of {len(samples)} samples: {escape(str(output))}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _chosen(run: RunStore, wanted: str | None) -> Sequence[Sample]:
+    samples = run.samples()
+    if wanted is None:
+        return samples
+    found = [sample for sample in samples if sample.id == wanted]
+    if not found:
+        fault = f"no sample '{wanted}' in {run.record.id}"
+        raise UsageError("--sample", fault, did_you_mean(wanted, [sample.id for sample in samples]))
+    return found
+
+
+def _writer(run: RunStore, samples: Sequence[Sample], what: str, form: AnyFormat) -> Callable[[IO[bytes]], None]:
+    from lab import export, openmetrics
+
+    def write(out: IO[bytes]) -> None:
+        if form == "openmetrics":
+            for line in openmetrics.exposition(run.record, samples, run.histogram):
+                out.write(line.encode())
+        else:
+            export.write(export.tables(run, what, samples), form, out)
+
+    return write
+
+
+def _verbatim(run: RunStore, sample: Sample, what: str, output: Path | None) -> None:
+    """`raw`: both streams as they came, stderr only to stderr. k6's own: as it wrote it, unpacked unless the file ends in .gz."""
+    if what == "raw":
+        stdout, stderr = (text.encode("utf-8", "surrogateescape") for text in run.raw(sample))
+        _write(output, lambda out: _all(out, stdout))
+        sys.stderr.buffer.write(stderr)
+        sys.stderr.flush()
+        return
+    content, packed = _k6(run, sample, what)
+    keep = packed and output is not None and output.suffix == ".gz"
+    _write(output, lambda out: _all(out, _unpacked(content) if packed and not keep else content))
+
+
+def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
+    """(content, whether it is gzipped)."""
+    from lab.generators.k6 import OUTPUTS, SUMMARY
+
+    names = [SUMMARY] if what == "k6-summary" else [name for name, _ in OUTPUTS.values()]
+    for name in names:
+        if (content := run.left(sample, name)) is not None:
+            return content, name.endswith(".gz")
+    place = f"sample {sample.id}"
+    if sample.generator != "k6":
+        raise UsageError(
+            place, f"was made by {sample.generator}, not by k6", f"`--what raw` prints what {sample.generator} said"
+        )
+    rows = run.left(sample, SUMMARY) is not None
+    fault = "has k6's summary and no rows" if rows else "has none of k6's own output"
+    remedy = "`--what raw` prints what it said; `just bench … --k6-out csv` (or json, summary) keeps its own beside each sample"
+    raise UsageError(place, fault, remedy)
+
+
+def _unpacked(content: bytes) -> bytes:
+    """As far as it goes: of a k6 that was killed the file has no end."""
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error):
+        return zlib.decompressobj(wbits=31).decompress(content)
+
+
+def _all(out: IO[bytes], content: bytes) -> None:
+    out.write(content)
+
+
+def _write(output: Path | None, write: Callable[[IO[bytes]], None]) -> None:
+    if output is None:
+        write(sys.stdout.buffer)
+        sys.stdout.flush()
+        return
+    with _replacing(output) as out:
+        write(out)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears whole or not at all; what is no file (a pipe, /dev/stdout) is written as it is. UsageError."""
+    plain = path.is_file() or not path.exists()
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if plain else path
+    try:
+        with open(partial, "wb") as out:
+            yield out
+        if plain:
+            partial.replace(path)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise UsageError(
+            "--output", f"{path} cannot be written: {error.strerror}", "name a file in a folder that can"
+        ) from None
+    finally:
+        if plain:
+            partial.unlink(missing_ok=True)

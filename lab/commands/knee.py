@@ -1,0 +1,260 @@
+"""`knee`: the highest rate that a variant serves as it should."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from lab.commands import Adder
+from lab.commands.arguments import add_target, known_target, number, rebuilt, target_of
+from lab.commands.measuring import resume_command, say, settle
+from lab.errors import LabError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from lab import seeking
+    from lab.bench import Prepared
+    from lab.histogram import Histogram
+    from lab.plan import Slot
+    from lab.readback import Reading
+    from lab.records import RunRecord
+    from lab.reparse import Reparsed
+    from lab.samples import Sample
+    from lab.store import RunStore
+    from lab.targets.base import Target
+
+TLS = ("none", "edge", "passthrough", "reencrypt")
+LOAD = ("generator", "connections", "duration", "start", "p99", "precision", "page", "tls")
+"""Options that make another search: a resumed one has its own."""
+
+
+def add(adder: Adder) -> None:
+    verb = adder("knee", _knee, "the highest rate that a variant serves as it should, and who is the limit there")
+    verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
+    verb.add_argument("--p99", type=_latency, metavar="50ms", help="the longest p99 that will do (default: 50ms)")
+    verb.add_argument(
+        "--generator", help="of an open loop: wrk2 (the default; oha or k6 stand in where it is missing), oha, k6"
+    )
+    verb.add_argument("--connections", type=number("--connections", 1, 100_000), help="default: 100")
+    verb.add_argument(
+        "--duration", type=_duration, metavar="SECONDS", help="of a trial (default: 10, with wrk2 itself 32)"
+    )
+    verb.add_argument(
+        "--start", type=number("--start", 1, 1_000_000), metavar="REQ/S", help="the first rate (default: 100)"
+    )
+    verb.add_argument(
+        "--precision", type=_precision, metavar="5%", help="how near the answer's two ends lie (default: 5%%)"
+    )
+    verb.add_argument("--page", help="what is asked for (default: 1kB.bin)")
+    verb.add_argument(
+        "--tls", help="the routes the load goes to, by where TLS ends (default: whatever the variant routes)"
+    )
+    verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted search")
+    add_target(verb)
+    verb.add_argument("--plan", action="store_true", help="print the plan and stop")
+    verb.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _latency(text: str) -> str:
+    from lab.durations import seconds
+
+    found = seconds(text.strip())
+    if found is None or not 0 < found <= 120:
+        remedy = "write 20ms or 0.5s, up to 120s"
+        raise UsageError("--p99", f'expected a duration with its unit, got "{text}"', remedy)
+    return text.strip()
+
+
+def _duration(text: str) -> float:
+    fault, remedy = f'expected seconds, got "{text}"', "from 1 to 3600"
+    try:
+        found = float(text.removesuffix("s"))
+    except ValueError:
+        raise UsageError("--duration", fault, remedy) from None
+    if not 1 <= found <= 3600:
+        raise UsageError("--duration", fault, remedy)
+    return found
+
+
+def _precision(text: str) -> str:
+    fault, remedy = f'expected a percentage, got "{text}"', "write 5%, from 1% to 50%"
+    try:
+        found = fraction(text)
+    except ValueError:
+        raise UsageError("--precision", fault, remedy) from None
+    if not 0.01 <= found <= 0.5:
+        raise UsageError("--precision", fault, remedy)
+    return text
+
+
+def fraction(text: str) -> float:
+    """`5%` and `0.05` → 0.05. ValueError for anything else."""
+    bare = text.strip().removesuffix("%")
+    return float(bare) / 100 if text.strip().endswith("%") else float(bare)
+
+
+def _knee(options: argparse.Namespace, talk: Console) -> int:
+    if options.resume and (options.variants or any(getattr(options, name) is not None for name in LOAD)):
+        raise UsageError(
+            "knee", "--resume goes on with the search's own variants, load and conditions", "leave them out"
+        )
+    if not options.variants and not options.resume:
+        raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee baseline`")
+    _check(options)
+    target = known_target(target_of(options), options.context)
+    arguments = rebuilt(options, ("target", *LOAD, "resume"), ("json", "plan"), options.variants)
+    inside = target.enter(["knee", *arguments])
+    return _knee_here(options, talk, target, arguments) if inside is None else inside
+
+
+def _check(options: argparse.Namespace) -> None:
+    from lab.generators import generator
+    from lab.sweeps import PAGES
+
+    if options.page is not None and options.page not in PAGES:
+        raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))
+    if options.tls is not None and options.tls not in TLS:
+        raise UsageError("--tls", f"unknown mode '{options.tls}'", did_you_mean(options.tls, TLS))
+    if options.generator is not None:
+        generator(options.generator)
+
+
+def _knee_here(options: argparse.Namespace, talk: Console, target: Target, arguments: Sequence[str]) -> int:
+    from lab import seeking
+
+    settle()
+    if options.resume:
+        prepared, run = seeking.resume(options.resume, target)
+    else:
+        prepared, run = seeking.prepare(_request(options), target, ("lab", "knee", *arguments)), None
+    _print_plan(talk, prepared, run)
+    if options.plan:
+        return 0
+    store = _measure(talk, prepared, run, target, resume_command(options, "knee", prepared.record.id))
+    return 1 if store is None else print_knee(options, store, keep=True)
+
+
+def _request(options: argparse.Namespace) -> seeking.Request:
+    from lab import seeking
+    from lab.durations import seconds
+
+    given: dict[str, Any] = {
+        "generator": options.generator,
+        "connections": options.connections,
+        "duration_s": options.duration,
+        "start_rps": options.start,
+        "p99_s": seconds(options.p99) if options.p99 else None,
+        "precision": fraction(options.precision) if options.precision else None,
+        "page": options.page,
+        "tls": options.tls,
+    }
+    return seeking.Request(
+        tuple(options.variants), **{name: value for name, value in given.items() if value is not None}
+    )
+
+
+def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
+    from lab.knee_tables import conditions_text
+    from lab.tables import load_text
+    from lab.units import format_duration
+
+    record, search = prepared.record, prepared.record.knee
+    assert search is not None
+    point = record.points[0]
+    used = prepared.chosen[point.name]
+    name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
+    say(talk, "run", record.id)
+    say(talk, "target", record.target)
+    say(talk, "variants", ", ".join(arm.variant for arm in record.arms))
+    say(talk, "load", f"{name}, {load_text(point)} at first")
+    say(talk, "passes", conditions_text(search))
+    say(
+        talk,
+        "search",
+        f"x2 from {search.start_rps:,} req/s, then bisection to within {100 * search.precision:g} %, 3 confirmations",
+    )
+    if run is not None:
+        say(talk, "done", f"{len(run.samples())} samples of {len(record.slots)} trials\n")
+        return
+    say(talk, "duration", f"about {format_duration(prepared.forecast.duration_s)} {prepared.forecast.source}\n")
+
+
+def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
+    """None when interrupted."""
+    from lab import bench, seeking
+
+    begun = False
+    try:
+        with bench.opened(prepared, run, target) as store:
+            begun = True
+            chosen = next(iter(prepared.chosen.values()))
+            seeking.Seeker(target, prepared.variants, chosen, store, Lines(talk, store.record)).seek()
+    except KeyboardInterrupt:
+        if not begun:
+            raise
+        talk.print(f"\ninterrupted; every complete trial is kept. Go on with:\n  {resume}", highlight=False)
+        return None
+    except LabError:
+        if begun:
+            talk.print(f"\nstopped; every complete trial is kept. Go on with:\n  {resume}", highlight=False)
+        raise
+    return store
+
+
+class Lines:
+    """The observer of a search: a line per trial."""
+
+    def __init__(self, talk: Console, record: RunRecord) -> None:
+        self._talk, self._record = talk, record
+        self._width = max(len(arm.name) for arm in record.arms)
+
+    def bringing_up(self, slot: Slot) -> None: ...
+
+    def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
+        for reading in readings:
+            if not reading.ok:
+                self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
+
+    def measuring(self, slot: Slot, attempt: int) -> None: ...
+
+    def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
+        from lab.trials import tried
+        from lab.units import format_rate, format_seconds
+
+        found = tried(slot, sample, latency, self._record, passed_before=True)
+        head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"
+        achieved = format_rate(sample.achieved_rps)
+        p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
+        style = {"pass": "green", "fail": "red", "unclear": "yellow", "broken": "red"}[found.outcome]
+        again = "" if last else ", measuring again"
+        said = f"{found.outcome}{f': {found.why}' if found.why else ''}{again}"
+        self._line(f"{head}  {achieved:>9} achieved  {p99:<12}  [{style}]{escape(said)}[/]")
+
+    def failed(self, slot: Slot, error: LabError) -> None:
+        self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
+
+    def _line(self, text: str) -> None:
+        self._talk.print(text, highlight=False, soft_wrap=True)
+
+
+def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool = False) -> int:
+    """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
+    from lab.knee_tables import as_markdown, print_report
+    from lab.knees import report_of
+    from lab.store import RunStore
+
+    report = report_of(run)
+    if keep and isinstance(run, RunStore):
+        run.write_knee(report)
+    if options.json:
+        print(report.model_dump_json(indent=1))
+    elif getattr(options, "markdown", False):
+        print(as_markdown(report), end="")
+    else:
+        out = Console(soft_wrap=False)
+        print_report(out, report)
+        out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
+    return 0 if report.complete else 1

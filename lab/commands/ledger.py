@@ -1,0 +1,37 @@
+"""`ledger`: the published claims, and what the committed runs say of each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rich.console import Console
+
+from lab.commands import Adder
+
+
+def add(adder: Adder) -> None:
+    verb = adder(
+        "ledger", _ledger, "every published claim: whether its own data bear it out, and whether the committed runs do"
+    )
+    verb.add_argument("study", metavar="STUDY", nargs="?", help="its claims alone")
+    verb.add_argument("--rules", action="store_true", help="by which rules each is judged, and each kind of claim")
+    verb.add_argument("--json", action="store_true")
+    verb.add_argument("--markdown", action="store_true")
+
+
+def _ledger(options: argparse.Namespace, talk: Console) -> int:
+    from lab.claims import ledger
+    from lab.errors import UsageError, did_you_mean
+    from lab.studies import study_keys
+
+    if options.study is not None and options.study not in study_keys():
+        raise UsageError("study", f"unknown study '{options.study}'", did_you_mean(options.study, study_keys()))
+    verdicts, known = ledger.ledger(options.study), ledger.checks(options.study)
+    if options.json:
+        print(json.dumps(ledger.as_json(verdicts, known), indent=1))
+    elif options.markdown:
+        print(ledger.as_markdown(verdicts, known), end="")
+    else:
+        ledger.print_ledger(Console(), verdicts, options.rules, known)
+    return 0

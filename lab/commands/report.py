@@ -1,0 +1,42 @@
+"""`report`: one HTML file of the committed runs: overview, ledger, studies, methods, runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from lab.commands import Adder
+
+OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
+"""Of the checkout, and git-ignored."""
+
+
+def add(adder: Adder) -> None:
+    verb = adder(
+        "report", _report, "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1"
+    )
+    verb.add_argument(
+        "--output", metavar="FOLDER", type=Path, default=OUTPUT, help="where index.html goes (default: .cache/report)"
+    )
+    verb.add_argument(
+        "--run", metavar="RUN", action="append", default=[], help="a run of yours to show beside them; repeatable"
+    )
+
+
+def _report(options: argparse.Namespace, talk: Console) -> int:
+    from lab.errors import UsageError
+    from lab.report import site
+
+    if options.output.exists() and not options.output.is_dir():
+        raise UsageError("--output", f"{options.output} is no folder", "name one, or what does not exist yet")
+
+    def say(text: str) -> None:
+        talk.print(text, style="dim", highlight=False, soft_wrap=True)
+
+    found = site.build(options.output, options.run, say)
+    gaps = ", ".join(f"{name} {count}" for name, count in found.gaps.items())
+    print(found.path)
+    print(f"{found.counts}; {found.figures} figures, {sum(found.gaps.values())} gaps{f': {gaps}' if gaps else ''}")
+    return 0

@@ -1,0 +1,254 @@
+"""`selfbench`: the lab's own time against doing the same by hand, and two long checks of what it claims."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lab.commands import Adder
+from lab.commands.arguments import number
+from lab.commands.measuring import say as say_line
+from lab.commands.measuring import settle
+from lab.commands.selfbench_checks import check_effects, check_neighbour
+from lab.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lab.selfbench.report import Report
+
+INSIDE = ("pairs", "bring-up")
+
+
+def add(adder: Adder) -> None:
+    verb = adder("selfbench", _selfbench, "the lab's own time against doing the same by hand")
+    verb.add_argument("parts", nargs="*", metavar="PART", help="samples, bring-up, analysis, start-up (default: all)")
+    verb.add_argument("--duration", type=_seconds, default=10.0, help="of each load, seconds (default: 10)")
+    verb.add_argument(
+        "--pairs",
+        type=number("--pairs", 1, 1000),
+        default=6,
+        help="lab and by hand, and blocks of the whole run (default: 6)",
+    )
+    verb.add_argument("--rows", type=_rows, help="to reduce at most, e.g. 1e6 or 1e8 (default: 1e7)")
+    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), default=1, help="of every order drawn by lot")
+    verb.add_argument("--plan", action="store_true", help="print the plan and stop")
+    verb.add_argument("--json", action="store_true", help="print the result as JSON")
+    verb.add_argument(
+        "--neighbour",
+        metavar="RUNS",
+        nargs="?",
+        const=20,
+        type=number("--neighbour", 1, 1000),
+        help="instead: so many A/A runs, a core busy during random halves of each (default: 20)",
+    )
+    verb.add_argument(
+        "--effects",
+        metavar="BLOCKS",
+        nargs="?",
+        const=40,
+        type=number("--effects", 10, 1000),
+        help="instead: effects of known size, so many blocks in tens; how many tens claim them (default: 40)",
+    )
+    verb.add_argument(
+        "--into", metavar="FOLDER", help="of the two long checks: where they go on (default: in LAB_RUNS)"
+    )
+    verb.add_argument("--inside", choices=INSIDE, help=argparse.SUPPRESS)
+    verb.add_argument("--sweep", help=argparse.SUPPRESS)
+
+
+def _selfbench(options: argparse.Namespace, talk: Console) -> int:
+    from lab.selfbench.report import PARTS
+
+    if unknown := next((part for part in options.parts if part not in PARTS), None):
+        raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, PARTS))
+    if options.neighbour is not None and options.effects is not None:
+        raise UsageError("selfbench", "--neighbour and --effects are hours each", "ask for one of them")
+    long = options.neighbour is not None or options.effects is not None
+    if long and (options.parts or options.rows):
+        raise UsageError("selfbench", "the long checks have no parts and no rows", "leave them out")
+    if options.rows and options.parts and "analysis" not in options.parts:
+        raise UsageError("--rows", "only the part `analysis` reduces rows", "leave it out, or name that part")
+    if options.into and not long:
+        raise UsageError("--into", "only --neighbour and --effects go on where they were", "leave it out")
+    if options.inside:
+        return _inside(options)
+    settle()
+    if options.neighbour is not None:
+        return check_neighbour(options, talk)
+    if options.effects is not None:
+        return check_effects(options, talk)
+    return _parts(options, talk)
+
+
+# -- the comparisons ------------------------------------------------------------------------------------
+
+
+def _parts(options: argparse.Namespace, talk: Console) -> int:
+    from lab.errors import LabError
+    from lab.selfbench import report
+    from lab.units import format_duration
+
+    wanted = [part for part in report.PARTS if not options.parts or part in options.parts]
+    takes = {part: _takes_s(part, options) for part in wanted}
+    for part in wanted:
+        say_line(talk, part, f"about {format_duration(takes[part])}")
+    say_line(
+        talk,
+        "together",
+        f"about {format_duration(sum(takes.values()))}, on this machine alone; exit 1 if anything is not equal\n",
+    )
+    if options.plan:
+        return 0
+    found = report.Report()
+    for part in wanted:
+        try:
+            found = found.plus(_part(part, options, talk))
+        except LabError as error:  # the other parts can still be had
+            if isinstance(error, UsageError) and not found.rows:
+                raise
+            found = found.plus(report.Report(faults=(f"{part}: {error}",)))
+    _print(found, options.json)
+    return 0 if found.complete else 1
+
+
+def _takes_s(part: str, options: argparse.Namespace) -> float:
+    """About, seconds; of the analysis as measured on two shared cores."""
+    if part == "samples":
+        return (options.duration + 1.5) * 2 * (4 * options.pairs + 1) + 10  # a run of so many blocks, and the pairs
+    if part == "analysis":
+        return sum(120 if rows <= 1_000_000 else rows * 30e-6 for rows in _sizes(options.rows))
+    return 2.5 * options.pairs if part == "bring-up" else 60
+
+
+def _part(part: str, options: argparse.Namespace, talk: Console) -> Report:
+    def say(text: str) -> None:
+        say_line(talk, part, text)
+
+    if part == "samples":
+        return _samples(options, say)
+    if part == "bring-up":
+        return _bring_up(options, say)
+    if part == "analysis":
+        from lab.selfbench.reducing import reducing
+
+        return reducing(_sizes(options.rows), say, seed=options.seed)
+    from lab.selfbench.start_up import start_up
+
+    return start_up()
+
+
+def _samples(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
+    from lab.process import scratch
+    from lab.selfbench import overhead, pairs
+
+    whole = overhead.whole_run(options.duration, options.pairs)
+    say(f"a run of {whole.samples} samples: {whole.wall_s:.1f} s, of which the lab's own {whole.own_s:.1f} s")
+    with scratch() as folder:
+        sweep = overhead.write_sweep(folder, options.duration)
+        told = _told("pairs", [f"--sweep={sweep}", f"--pairs={options.pairs}", f"--seed={options.seed}"], folder)
+    found = [pairs.Pair.model_validate(one) for one in told]
+    return overhead.rows_of(whole, [pair.by_hand.wall_s - pair.planned_s for pair in found]).plus(pairs.rows_of(found))
+
+
+def _bring_up(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
+    from lab.errors import LabError
+    from lab.process import scratch
+    from lab.selfbench import bring_up, clusters
+    from lab.selfbench.report import Report
+
+    with scratch() as folder:
+        told = _told("bring-up", [f"--pairs={options.pairs}"], folder)
+        found = bring_up.rows_of("local", [bring_up.Start.model_validate(one) for one in told])
+        say("local: measured")
+        if why := clusters.missing():
+            return found.plus(Report(notes=(f"kind: not measured: {why}",)))
+        try:
+            starts = clusters.measure(min(3, options.pairs), say)
+        except LabError as error:
+            return found.plus(Report(faults=(f"kind: {error}",)))
+        by_hand = [start.by_hand_s for start in map(bring_up.Start.model_validate, told) if start.by_hand_s is not None]
+        return found.plus(clusters.rows_of(starts, by_hand))
+
+
+def _told(what: str, arguments: Sequence[str], folder: Path) -> list[object]:
+    """What this verb prints when it is started again for what must be inside the local target's namespaces."""
+    import os
+    import sys
+
+    from lab.errors import MeasuringError
+    from lab.selfbench.process import last_words, timed
+
+    argv = [sys.executable, "-m", "lab", "selfbench", f"--inside={what}", *arguments]
+    done = timed(argv, {**os.environ, "LAB_RUNS": str(folder / "runs")})
+    if done.status:
+        raise MeasuringError(f"selfbench: {what}", last_words(done))
+    told: list[object] = json.loads(done.stdout)
+    return told
+
+
+def _inside(options: argparse.Namespace) -> int:
+    from lab.selfbench import bring_up, overhead, pairs
+    from lab.targets import chosen
+    from lab.variants import load_variant
+
+    target = chosen("local", None)
+    own = [f"--inside={options.inside}", f"--pairs={options.pairs}", f"--seed={options.seed}"]
+    inside = target.enter(["selfbench", *own, *([f"--sweep={options.sweep}"] if options.sweep else [])])
+    if inside is not None:
+        return inside
+    settle()
+    if options.inside == "pairs":
+        found = pairs.measure(target, Path(options.sweep), options.pairs, seed=options.seed)
+    else:
+        target.check()
+        variant = load_variant(overhead.VARIANT)
+        target.check_variant(variant, [])
+        found = bring_up.measure(target, variant, options.pairs)
+    print(json.dumps([one.model_dump() for one in found]))
+    return 0
+
+
+# -- arguments and printing -----------------------------------------------------------------------------
+
+
+def _sizes(most: int | None) -> list[int]:
+    """The usual sizes up to the one asked for, and that one."""
+    from lab.selfbench.reducing import ROWS
+
+    return list(ROWS) if most is None else sorted({rows for rows in ROWS if rows < most} | {most})
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 600:
+        raise UsageError("--duration", f'expected 1 to 600 seconds, got "{text}"', "10 is the default")
+    return value
+
+
+def _rows(text: str) -> int:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not (1e3 <= value <= 1e9 and value.is_integer()):
+        raise UsageError("--rows", f'expected a whole number from 1e3 to 1e9, got "{text}"', "for example 1e6")
+    return int(value)
+
+
+def _print(found: Report, as_json: bool) -> None:
+    if as_json:
+        print(found.model_dump_json(indent=1))
+        return
+    from lab.selfbench.report import lines
+
+    out = Console(soft_wrap=True, highlight=False)
+    for line in lines(found):
+        out.print(line)

@@ -1,0 +1,66 @@
+"""The two long checks of `selfbench`: what is claimed beside a noisy neighbour, and how often known effects are found."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from lab.commands.measuring import say
+
+
+def check_neighbour(options: argparse.Namespace, talk: Console) -> int:
+    from lab.selfbench import neighbour
+
+    folder = _into(options.into, "selfbench-neighbour")
+    done = neighbour.finished(folder)
+    say(talk, "plan", neighbour.plan_text(options.neighbour, len(done)))
+    say(talk, "goes on", f"just selfbench --neighbour {options.neighbour} --into {folder}\n")
+    if options.plan:
+        return 0
+    for one in done:
+        talk.print(neighbour.line(one), markup=False, highlight=False, soft_wrap=True)
+    for one in neighbour.measured(folder, options.neighbour, options.seed):
+        talk.print(neighbour.line(one), markup=False, highlight=False, soft_wrap=True)
+    found = sorted(neighbour.finished(folder), key=lambda one: one.number)[: options.neighbour]
+    held, text = neighbour.verdict(found)
+    if options.json:
+        print(neighbour.NeighbourReport(runs=tuple(found), held=held, verdict=text).model_dump_json(indent=1))
+    else:
+        out = Console(soft_wrap=True, highlight=False)
+        for one in found:
+            out.print(escape(neighbour.line(one)))
+        out.print(f"\n[bold]{escape(text)}[/]")
+    return 0 if held else 1
+
+
+def check_effects(options: argparse.Namespace, talk: Console) -> int:
+    from lab.selfbench import injected
+
+    folder = _into(options.into, "selfbench-effects")
+    names = injected.variants()
+    blocks = options.effects - options.effects % injected.TEN
+    say(talk, "plan", injected.plan_text(names, blocks, injected.done_text(folder)))
+    say(talk, "goes on", f"just selfbench --effects {blocks} --into {folder}\n")
+    if options.plan:
+        return 0
+    run = injected.measure(folder, names, blocks, options.seed)
+    found = injected.read(run)
+    kept, text = injected.verdict(found)
+    if options.json:
+        told = injected.InjectedReport(run=run.record.id, effects=tuple(found), kept=kept, verdict=text)
+        print(told.model_dump_json(indent=1))
+    else:
+        out = Console(soft_wrap=True, highlight=False)
+        for one in found:
+            out.print(escape(injected.line(one)))
+        out.print(f"\n[bold]{escape(text)}[/]\n[dim]{escape(str(run.folder))}[/]")
+    return 0 if kept else 1
+
+
+def _into(named: str | None, default: str) -> Path:
+    from lab.store import runs_folder
+
+    return Path(named).absolute() if named else runs_folder() / default

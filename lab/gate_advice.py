@@ -1,0 +1,71 @@
+"""What to do about a gated row that has not passed: one clause for each, with the number of blocks where more of them would help."""
+
+from __future__ import annotations
+
+from math import ceil, expm1
+
+from lab import stats
+from lab.compared import Compared
+from lab.comparison import Comparison
+from lab.power import blocks_for
+from lab.rerun import resume
+from lab.units import format_blocks
+
+REMEASURE = "measure both again in one job, the candidate's run right after the baseline's"
+SAME = "the manifests are the same in both runs, so no setting did this, but the machine, versions or the lab"
+MEASURE_MISSING = "measure both with the same variants and sweep, or name what is to be gated: --arm, RUN:ARM RUN:ARM"
+
+
+def after_regression(comparison: Comparison, row: Compared) -> str:
+    base, other = row.base, row.other
+    if comparison.same_settings(row.pair):
+        return f"{SAME}: {REMEASURE}"
+    if not row.beyond_baseline:
+        return f"the baseline itself moved as much between the runs: {REMEASURE}"
+    runs = base.run if base.run == other.run else f"{base.run} {other.run}"
+    return f"keep {base.arm} as it was; `just compare {runs}` shows every metric"
+
+
+def after_broken(comparison: Comparison, row: Compared) -> str:
+    shown = f"`just table {row.other.run}` shows what happened"
+    if comparison.same_settings(row.pair):
+        return f"{SAME}: {shown}, then {REMEASURE}"
+    return f"keep {row.base.arm} as it was; {shown}"
+
+
+def after_nothing(comparison: Comparison, row: Compared) -> str:
+    if goes_on := _interrupted(comparison, row):
+        return f"measure what an interruption left out: {goes_on}"
+    if row.estimate is not None and not row.estimate.has_interval:
+        counted, planned = min((len(side.values), side.planned_blocks) for side in (row.base, row.other))
+        needed = max(stats.MIN_BLOCKS, ceil(stats.MIN_BLOCKS * planned / counted)) if counted else stats.MIN_BLOCKS
+        return f"measure with --blocks {needed} or more ({counted} of {planned} counted here, {stats.MIN_BLOCKS} must)"
+    lost = sorted({str(reason) for side in (row.base, row.other) if not side.values for reason in side.invalid})
+    if lost:
+        return f"measure again where this does not happen: {', '.join(lost)}"
+    if row.base.generator != row.other.generator:
+        return "measure both with the same generator"
+    return f"gate another metric by --metric, or {REMEASURE}"
+
+
+def after_open(row: Compared, estimate: stats.Estimate, bound: float, text: str) -> str:
+    """How many blocks resolve an effect as large as the bound. What is no ratio is planned in units of the bound."""
+    if not estimate.sd or estimate.n < 2 or not bound:
+        return "measure more blocks: --blocks"
+    size, sd = (bound, estimate.sd) if row.relative else (expm1(1.0), estimate.sd / bound)
+    needed = blocks_for(sd, estimate.n, size)
+    if needed is None:
+        return f"too noisy to resolve {text} in any number of blocks that is planned: allow more, or measure on a quieter machine"
+    if needed <= estimate.n:
+        return f"measure again with --blocks {2 * estimate.n}: {format_blocks(estimate.n)} resolve {text}, and the effect lies near it"
+    return f"measure with --blocks {needed}, which resolve {text}"
+
+
+def _interrupted(comparison: Comparison, row: Compared) -> str:
+    """What measures the blocks that were never begun, where these are enough; empty: there are none, or they are not."""
+    left = [side.planned_blocks - begun for side, begun in zip((row.base, row.other), row.begun, strict=True)]
+    most = min(counted + more for counted, more in zip(row.counted, left, strict=True))
+    if min(row.counted) >= stats.MIN_BLOCKS or most < stats.MIN_BLOCKS:
+        return ""
+    runs = [run for run, more in zip((comparison.base, comparison.other), left, strict=True) if more]
+    return " and ".join(dict.fromkeys(f"`{resume(run)}`" for run in runs))
