@@ -1,0 +1,209 @@
+"""One test of a rule on one run: a number of every block, its interval, and whether that lies where the test wants it.
+
+Refuses to decide without an interval, without a floor where two sides are compared, and where a block's log cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import exp
+
+from lab import stats
+from lab.claims import Other, Test, fits
+from lab.evidence import Blocks, Evidence
+from lab.outcome_summary import floor_of
+from lab.outcomes import METRICS
+from lab.sweeps import Point
+from lab.units import format_blocks
+
+SHORT = {
+    "rate": ("rate", "req/s", 1.0),
+    "cpu_per_request": ("CPU per request", "µs", 1e-6),
+    "memory_bytes": ("proxy's memory", "MB", 1e6),
+    "bring_up_s": ("brought up in", "s", 1.0),
+    "mean_s": ("average latency", "ms", 1e-3),
+    "p75_s": ("p75", "ms", 1e-3),
+    "p95_s": ("p95", "ms", 1e-3),
+    "busiest_second": ("a process in its busiest second", "% of a core", 0.01),
+    "failed_share": ("share that failed", "%", 0.01),
+    "spread": ("p99 as a multiple of p50", "×", 1.0),
+    "dropped_connections": ("connections dropped at a full accept queue", "", 1.0),
+    "bytes_per_request": ("bytes on the link per good answer", "kB", 1e3),
+    "backend_cpu_per_request": ("CPU of the backend per request", "µs", 1e-6),
+    "slowdown": ("p50 during against before", "×", 1.0),
+    "answered_while_failing": ("answered between the first failure and the last", "%", 0.01),
+    "routes": ("routes", "", 1.0),
+    "proxy/config_bytes": ("configuration", "kB", 1e3),
+    "proxy/load_s": ("loaded in", "ms", 1e-3),
+    "refused_share": ("large bodies refused with 413", "%", 0.01),
+    "link_share": ("of the link filled", "%", 0.01),
+    "least_reload_spacing_s": ("between two reloads at least", "s", 1.0),
+    "startup_allowance_s": ("startup probe allows", "s", 1.0),
+    "reload_interval_s": ("reload interval set", "s", 1.0),
+}
+"""Derived metrics in words: title, unit, and what one of it is in seconds, bytes …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One test at one point: `value` with its interval in the metric's own unit (or a ratio), and whether it holds (None: open)."""
+
+    test: Test
+    arm: str
+    point: str
+    value: float | None
+    low: float | None
+    high: float | None
+    blocks: int
+    holds: bool | None
+    why: str = ""
+    gap: bool = False
+    """Whether the run has nothing of it at all: another point, another variant, or no valid block."""
+
+    @property
+    def text(self) -> str:
+        """For people: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`, with whose and where as far as the test names them."""
+        title, unit, scale = said_as(self.test.metric)
+        if self.value is None:
+            return f"{title}: {self.why}"
+        other = self.test.minus or self.test.ratio_to
+        sign = "+" if self.test.minus is not None and self.value > 0 else ""
+        if self.test.ratio_to is not None:
+            unit, scale = "×", 1.0
+        ends = [_short(end / scale) for end in (self.low, self.high) if end is not None]
+        parts = [title, sign + _short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
+        against = f"against {other.variant or other.points}" if other is not None else ""
+        where = f"at {self.point}" if self.test.points != "*" else ""
+        whose = f"of {self.test.variant}" if self.test.variant else ""
+        return " ".join(filter(None, [*parts, whose, against, where]))
+
+
+def measured(test: Test, variant: str, run: Evidence) -> Iterator[Measured]:
+    """The test at each of its points; one that is open with the reason where there is no point or no block."""
+    name = test.variant or variant
+    points = [
+        point
+        for point in run.points
+        if fits(test.points, point.name) and point.control is test.control and run.arms(name)
+    ]
+    if not points:
+        yield Measured(
+            test, name, test.points, None, None, None, 0, None, f"no point {test.points} of {name}", gap=True
+        )
+    for point in points:
+        yield _at(test, run.arms(name)[0], point, run)
+
+
+def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
+    values = run.values(arm, point.name, test.metric)
+    untold = sum(value is None for value in values.values())
+    other = test.minus or test.ratio_to
+    blank = Measured(test, arm, point.name, None, None, None, len(values), None)
+    if not values or untold:
+        why = (
+            f"not told in {untold} of {format_blocks(len(values))}"
+            if untold
+            else f"no valid block of {arm} at {point.name}"
+        )
+        return replace(blank, why=why, gap=not values)
+    if other is None:
+        level = stats.middle(_known(values))
+        return _held(replace(blank, value=level.value, low=level.low, high=level.high), 0.0, run, arm, point)
+    return _compared(blank, other, values, arm, point, run)
+
+
+def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Point, run: Evidence) -> Measured:
+    against = _other(other, arm, point, run)
+    if against is None:
+        return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
+    theirs = run.values(*against, blank.test.metric)
+    both = [block for block in values if values[block] is not None and theirs.get(block) is not None]
+    if not both:
+        return replace(blank, why=f"no block in which both {arm} and {against[0]} count", gap=True)
+    mine, known = ([float(side[block] or 0.0) for block in both] for side in (values, theirs))
+    floor = _floor(blank.test, arm, against, point, run)
+    if blank.test.ratio_to is not None:
+        if min(*mine, *known) <= 0:
+            return replace(blank, why="no ratio to 0")
+        estimate = stats.paired(mine, known)
+        low, high = estimate.ratio_interval or (None, None)
+        found = replace(blank, value=estimate.ratio, low=low, high=high, blocks=estimate.n)
+    else:
+        estimate = stats.difference(mine, known)
+        low, high = estimate.interval or (None, None)
+        found = replace(blank, value=estimate.effect, low=low, high=high, blocks=estimate.n)
+    return _held(found, floor, run, arm, point)
+
+
+def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:
+    arms = run.arms(other.variant) if other.variant else [arm]
+    points = [each.name for each in run.points if not each.control and fits(other.points or point.name, each.name)]
+    return (arms[0], points[0]) if arms and len(points) == 1 else None
+
+
+def _floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float | None:
+    """Of differences the larger of the A/A δ and of what the metric resolves; of ratios exp(δ) - 1. None: not told."""
+    twin = run.twin(against[0])
+    if twin is None:
+        return None
+    sides = [run.values(name, against[1], test.metric) for name in twin]
+    both = [block for block in sides[0] if sides[0][block] is not None and sides[1].get(block) is not None]
+    if not both:
+        return None
+    base, again = ([float(side[block] or 0.0) for block in both] for side in sides)
+    if test.ratio_to is not None:
+        floor = stats.floor_of(stats.paired(again, base)) if min(*base, *again) > 0 else None
+        return None if floor is None else exp(floor) - 1
+    sides = ((arm, point.name), against)
+    errors = (sample.outcome.get("clock_error_s") or 0.0 for side in sides for sample in run.blocks(*side).values())
+    return floor_of(test.metric, point, stats.difference(again, base), max(errors, default=0.0))
+
+
+def _held(found: Measured, floor: float | None, run: Evidence, arm: str, point: Point) -> Measured:
+    """With whether the interval lies where the test wants it: `above` and `below` are moved by the floor, away from what is claimed."""
+    if found.low is None or found.high is None:
+        return replace(found, why=f"no interval: {format_blocks(found.blocks)}, {stats.MIN_BLOCKS} are needed")
+    if floor is None:
+        return replace(found, why=f"no A/A floor: fewer than {stats.MIN_BLOCKS} blocks with both baselines")
+    test, low, high = found.test, found.low, found.high
+    if not test.bounded:
+        return found
+    if test.within is not None:
+        inside = test.within[0] <= low and high <= test.within[1]
+        outside = high < test.within[0] or low > test.within[1]
+    elif test.above is not None:
+        inside, outside = low > test.above + floor, high <= test.above - floor
+    else:
+        assert test.below is not None
+        inside, outside = high < test.below - floor, low >= test.below + floor
+    holds = True if inside else False if outside else None
+    if holds is False and test.metric == "rate" and _generator_limited(run, arm, point):
+        return replace(found, why="generator-limited: the proxy could do more")
+    return replace(found, holds=holds)
+
+
+def _generator_limited(run: Evidence, arm: str, point: Point) -> bool:
+    limits = {sample.limited_by for sample in run.blocks(arm, point.name).values()}
+    return point.rate_rps is None and "proxy" not in limits
+
+
+def _known(values: Blocks) -> list[float]:
+    return [value for value in values.values() if value is not None]
+
+
+def said_as(metric: str) -> tuple[str, str, float]:
+    """Title, unit, and what one of the unit is."""
+    if metric in METRICS:
+        about = METRICS[metric]
+        return about.title, about.unit, about.scale
+    if metric in SHORT:
+        return SHORT[metric]
+    return (metric, "ms", 1e-3) if metric.startswith("p") else (metric, "", 1.0)
+
+
+def _short(value: float) -> str:
+    """Three significant digits, whole numbers from 100 on, a true minus."""
+    size = abs(value)
+    text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
+    return text.replace("-", "−")

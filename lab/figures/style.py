@@ -1,0 +1,119 @@
+"""How the lab's figures look, in one place: colours that stand off white and black alike, and the frame around a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, log10
+from typing import Any
+
+import plotly.graph_objects as go
+
+INK = "#7b7b7b"
+"""Text: 4.2 : 1 against white, 4.5 : 1 against #111 (WCAG's relative luminance)."""
+GRID = "rgba(128,128,128,0.25)"
+COLOURS = ("#2b83ba", "#d7722c", "#3a9a5b", "#c2477f", "#8a6fc7", "#a1862b", "#3aa0a0", "#b5554a")
+"""For arms, in their order: each at least 3 : 1 against white and against #111."""
+GOOD, BAD, FAINT = "#3a9a5b", "#d64545", "rgba(128,128,128,0.55)"
+FAILURES = {
+    "status": "#d7722c",
+    "connect": "#d64545",
+    "read": "#c2477f",
+    "write": "#8a6fc7",
+    "timeout": "#a1862b",
+    "other": "#7b7b7b",
+}
+"""By the kinds of `lab.timelines.FAILED`."""
+MARKS = {
+    "disturbance": "#c2477f",
+    "pods": "#2b83ba",
+    "probes": "#d64545",
+    "endpoints": "#3aa0a0",
+    "reloads": "#8a6fc7",
+    "connections": "#d7722c",
+}
+SYMBOLS = ("circle", "diamond", "triangle-up", "square", "x", "cross", "star", "triangle-down", "pentagon")
+
+
+def dressed(figure: go.Figure, title: str, height: int = 380, below: str = "") -> go.Figure:
+    """The figure with the lab's frame: title, `below` it a line of what is shown, legend under the plot."""
+    small = f"<br><span style='font-size:12px'>{below}</span>" if below else ""
+    figure.update_layout(
+        template="none",
+        title={
+            "text": f"{title}{small}",
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": 16},
+        },
+        font={"color": INK, "size": 13},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        colorway=COLOURS,
+        height=height,
+        margin={"l": 80, "r": 30, "t": 84 if below else 62, "b": 70},
+        legend={"orientation": "h", "yanchor": "top", "y": -60 / max(1, height - 150), "x": 0},
+        hoverlabel={"font": {"color": "#ffffff"}, "bgcolor": "#444444"},
+        hovermode="closest",
+    )
+    axis: dict[str, Any] = {
+        "gridcolor": GRID,
+        "zeroline": False,
+        "linecolor": INK,
+        "ticks": "outside",
+        "tickcolor": INK,
+    }
+    figure.update_xaxes(showline=True, **axis)
+    figure.update_yaxes(showline=True, **axis)
+    return figure
+
+
+def colours(names: Sequence[str]) -> dict[str, str]:
+    """Name → colour, by its place."""
+    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+
+
+def faded(colour: str, share: float = 0.2) -> str:
+    """A colour of `#rrggbb` let through."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{share})"
+
+
+def gap(title: str, why: str) -> go.Figure:
+    """What stands where a figure would: there is nothing to show, and why."""
+    figure = go.Figure()
+    figure.add_annotation(text=why, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14})
+    dressed(figure, title, 220)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    figure.add_shape(
+        type="rect", xref="paper", yref="paper", x0=0, x1=1, y0=0, y1=1, line={"color": INK, "dash": "dot", "width": 1}
+    )
+    return figure
+
+
+def scaled(unit: str, greatest: float) -> tuple[float, str]:
+    """(what to divide by, the unit to write) for values up to `greatest` in `unit`: s, bytes, bytes/s or any other."""
+    size = abs(greatest)
+    if unit == "s":
+        return (1e-6, "µs") if size < 1e-3 else (1e-3, "ms") if size < 1 else (1.0, "s")
+    if unit in ("bytes", "bytes/s"):
+        power = min(3, max(0, floor(log10(size) / 3))) if size >= 1 else 0
+        return 1000.0**power, unit.replace("bytes", ("B", "kB", "MB", "GB")[power])
+    return 1.0, unit
+
+
+def log_axis(values: Sequence[float | None]) -> dict[str, Any]:
+    """A log axis with a tick per decade, or at 1, 2 and 5 where there are few of them; below a factor of 5 a linear one."""
+    present = [value for value in values if value is not None and value > 0]
+    span = max(present) / min(present) if present else 1.0
+    return (
+        {"type": "linear", "rangemode": "tozero"} if span < 5 else {"type": "log", "dtick": 1 if span > 100 else "D2"}
+    )
+
+
+def axis_title(name: str, unit: str) -> dict[str, Any]:
+    return {"text": f"{name} ({unit})" if unit else name, "standoff": 8}

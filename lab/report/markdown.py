@@ -1,0 +1,36 @@
+r"""Markdown → HTML that can hold no script: raw HTML in it is shown, not obeyed.
+
+    "# Why?\n\n| a |\n| - |\n| 1 |"  →  '<h2>Why?</h2>\n<div class="scroll" …><table>…'
+
+Headings stand one level below the page's own; tables scroll by themselves where a screen is narrow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from markdown_it import MarkdownIt
+
+GAP = re.compile(r"^\*(?=no run: |nothing to compare: )(.*)\*$", re.MULTILINE)
+"""What stands in a table's place where there is no run (`lab.exhibits.table`, `lab.exploring`)."""
+TABLE = '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+def html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
+    """`runs`: ids that link to their own place in the report. `below`: by how many levels headings sink."""
+    tokens = _PARSER.parse(GAP.sub(r"> \1", text))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1:]) + below)}"
+    found = _PARSER.renderer.render(tokens, _PARSER.options, {})
+    found = found.replace("<table>", TABLE).replace("</table>", "</table></div>")
+    for run in runs:
+        found = found.replace(f"<code>{run}</code>", f'<a href="#run/{run}"><code>{run}</code></a>')
+    return found
+
+
+def gaps(text: str) -> int:
+    """How many tables have no run to show."""
+    return len(GAP.findall(text))

@@ -1,0 +1,124 @@
+"""The report's one file: everything that there is to show, put into the templates, and written whole or not at all.
+
+    build(Path(".cache/report"))  →  .cache/report/index.html
+
+plotly.js stands in it once; each figure is its data, drawn when it comes into view. Refuses to write anything when a notebook's
+cell raises; what is missing or damaged is a gap, counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from plotly.offline import get_plotlyjs
+
+from lab.claims import ledger
+from lab.errors import UsageError
+from lab.evidence import Evidence, Missing, references
+from lab.exploring import picked
+from lab.files import replace, writing
+from lab.published import sources
+from lab.report.entries import entries, tally
+from lab.report.executing import ROOT, executed, notebooks
+from lab.report.machines import machines, shared
+from lab.report.methods import Methods, methods
+from lab.report.pages import Page, page
+
+TEMPLATES = Path(__file__).parent / "templates"
+FILE = "index.html"
+EXPLORE = "explore"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What was written. `gaps`: page → what it could not show, without pages that show all."""
+
+    path: Path
+    counts: str
+    figures: int
+    gaps: dict[str, int]
+
+
+def build(folder: Path, named: Sequence[str] = (), say: Say = lambda _: None) -> Site:
+    """`named`: runs of yours that get a page each, beside the committed ones. UsageError for one that is none,
+    NotebookError (exit 1) for a cell that raises.
+    """
+    own = [_own(name) for name in named]
+    committed, damaged = references()
+    ids = {run.run.record.id for run in committed}
+    runs = [*committed, *(run for run in own if run.run.record.id not in ids)]
+    pages = _pages(own, [run.run.record.id for run in runs], say)
+    verdicts, checks = ledger.ledger(), ledger.checks()
+    how = methods(runs)
+    told = machines(runs, pages, verdicts)
+    gaps = _gaps(pages, how, len(damaged))
+    figures = sum(each.of("figure") for each in pages)
+    text = _rendered(
+        pages=pages,
+        keys=[each.key for each in pages],
+        counts=ledger.counts(verdicts),
+        tally=tally(verdicts),
+        entries=[*entries(verdicts, pages), *entries(checks, pages, check=True)],
+        sources=sources(),
+        machines=told,
+        shared=shared(told),
+        damaged=damaged,
+        methods=how,
+        figures=figures,
+        gaps=gaps,
+        plotly=get_plotlyjs(),
+    )
+    path = folder / FILE
+    with writing(path, "--output"):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(path, text.encode())
+    return Site(path, ledger.counts(verdicts), figures, gaps)
+
+
+def _own(name: str) -> Evidence:
+    run = picked(name)
+    if isinstance(run, Missing):
+        raise UsageError("--run", run.why, "`ls data/runs` names yours; a folder is named with a slash in it")
+    return run
+
+
+def _pages(own: Sequence[Evidence], ids: Sequence[str], say: Say) -> list[Page]:
+    """The studies in the order of their publications, then what else there is; the explorer last, once per run of yours."""
+    found, studies = notebooks(), sources()
+    order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, EXPLORE))]
+    pages: list[Page] = []
+    for key in order:
+        say(f"notebooks/{key}.ipynb")
+        title = studies[key].title if key in studies else key
+        pages.append(page(executed(found[key]), key, title, ids))
+    if EXPLORE in found and not own:
+        say(f"notebooks/{EXPLORE}.ipynb")
+        pages.append(page(executed(found[EXPLORE]), EXPLORE, "Explorer", ids))
+    for run in own if EXPLORE in found else ():
+        name = run.run.record.id
+        say(f"notebooks/{EXPLORE}.ipynb: {name}")
+        looked_at = executed(found[EXPLORE], str(run.run.folder.resolve()))
+        pages.append(page(looked_at, f"{EXPLORE}-{name}", name, ids))
+    return pages
+
+
+def _gaps(pages: Sequence[Page], how: Methods, damaged: int) -> dict[str, int]:
+    found = {each.key: each.gaps for each in pages} | {"methods": how.gaps, "damaged runs": damaged}
+    return {name: count for name, count in found.items() if count}
+
+
+def _rendered(**what: Any) -> str:
+    """Without this checkout's place, which says nothing of the data."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("site.html").render(**what).replace(f"{ROOT}/", "")
