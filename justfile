@@ -27,6 +27,25 @@ list *ARGS:
 show VARIANT *ARGS:
     @python -m lab show "$@"
 
+# What the studies claim, and what the committed runs say of it: just ledger [STUDY] [--rules]
+[group('look')]
+[no-exit-message]
+ledger *ARGS:
+    @python -m lab ledger "$@"
+
+# One self-contained HTML site of the committed runs: overview, ledger, studies, methods: just report [--output FOLDER] [--run RUN]
+[group('look')]
+[no-cd]
+[no-exit-message]
+report *ARGS:
+    @python -m lab report "$@"
+
+# The studies' notebooks in Jupyter, from the committed runs
+[group('look')]
+[no-exit-message]
+notebook *ARGS:
+    @python -m jupyterlab --notebook-dir="{{ justfile_directory() }}/notebooks" "$@"
+
 # Measure variants against their baselines: just bench keepalive [--sweep S] [--blocks N] [--resume RUN] …
 [group('measure')]
 [no-cd]
@@ -62,12 +81,61 @@ with VARIANT *CMD:
 table RUN *ARGS:
     @python -m lab table "$@"
 
+# The noise of this machine: one variant against itself, and how many blocks resolve 2, 5 and 10 %
+[group('measure')]
+[no-cd]
+[no-exit-message]
+aa *ARGS:
+    @python -m lab aa "$@"
+
+# The highest rate that a variant serves as it should: just knee baseline [--p99 20ms]
+[group('measure')]
+[no-cd]
+[no-exit-message]
+knee *ARGS:
+    @python -m lab knee "$@"
+
+# What every generator reports of a server whose answers are known: floor, bias, ceiling, CPU per request
+[group('measure')]
+[no-cd]
+[no-exit-message]
+calibrate *ARGS:
+    @python -m lab calibrate "$@"
+
 # CPU, memory and page faults of a run per process and thread, as pidstat shows them (--arm A --point P: every second)
 [group('measure')]
 [no-cd]
 [no-exit-message]
 usage RUN *ARGS:
     @python -m lab usage "$@"
+
+# Every metric of a run, or of two runs, side by side: medians, effect with its interval, ~ where nothing is resolved
+[group('decide')]
+[no-cd]
+[no-exit-message]
+compare *ARGS:
+    @python -m lab compare "$@"
+
+# For CI: exit 1 when a regression beyond the bound is resolved: just gate BASELINE_RUN CANDIDATE_RUN --max-regression 5%
+[group('decide')]
+[no-cd]
+[no-exit-message]
+gate *ARGS:
+    @python -m lab gate "$@"
+
+# How many proxies of which size: just capacity --rate 1M --tls edge [--page 8kB.bin] [--run RUN]
+[group('decide')]
+[no-cd]
+[no-exit-message]
+capacity *ARGS:
+    @python -m lab capacity "$@"
+
+# A run for other tools: CSV, Parquet, OpenMetrics, or a sample's verbatim output
+[group('decide')]
+[no-cd]
+[no-exit-message]
+export *ARGS:
+    @python -m lab export "$@"
 
 # Get a cluster ready to measure on: just up kind [--workers N], then just bench keepalive --target kind
 [group('clusters')]
@@ -111,6 +179,12 @@ validate *ARGS:
 [no-exit-message]
 sabotage *ARGS:
     @python -m lab sabotage "$@"
+
+# The lab's own time against doing the same by hand: per sample, per bring-up, per row analysed
+[group('develop')]
+[no-exit-message]
+selfbench *ARGS:
+    @python -m lab selfbench "$@"
 
 # Write README's generated parts again
 [group('develop')]

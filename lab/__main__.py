@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(options.verb(options, talk))
 
     status = _told(talk, verb)
-    return _told(talk, _close) or status
+    closed = _told(talk, _close)
+    return closed or _told(talk, _flush) or status
 
 
 def _close() -> int:
@@ -43,6 +44,12 @@ def _close() -> int:
         from lab import targets
 
         targets.close()
+    return 0
+
+
+def _flush() -> int:
+    """What is printed goes out here, not where the interpreter ends: nobody could tell then that the reader has gone."""
+    sys.stdout.flush()
     return 0
 
 
@@ -58,6 +65,10 @@ def _told(talk: Console, function: Callable[[], int]) -> int:
             soft_wrap=True,
         )
         return error.exit_status
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich's own end where the reader (`| head`) has gone
+            return 0
+        raise
     except KeyboardInterrupt:
         talk.print("interrupted", highlight=False, soft_wrap=True)
         return 2

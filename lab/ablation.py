@@ -65,8 +65,8 @@ class Cumulative:
     sweep: str
 
 
-Refusal = Callable[[str], str | None]
-"""A variant → why it cannot be, None if it can."""
+Refusal = Callable[[str, str], str | None]
+"""(variant, sweep) → why it cannot be there, None if it can."""
 
 Unmeasurable = Callable[[str, str], str | None]
 """(variant, sweep) → why it cannot be measured here, None if it can."""
@@ -120,7 +120,7 @@ def plan_steps(
         knob, root, why = owned.knob, owned.root, list[str]()
         overlay = alone_in(owned, overlays)
         alone = overlay.name if overlay else f"{root}+{knob.name}"
-        told = refusal(alone)
+        told = refusal(alone, knob.sweep)
         if told:
             why.append(f"alone: {told}")
         if owned.beside:
@@ -156,7 +156,7 @@ def _together(steps: Sequence[Step], first_refused: FirstRefused) -> tuple[Step,
             break
         name, why = refused
         step = next(step for step in steps if (made := wanted.get((step.root, step.knob))) and made.name == name)
-        out[step.root, step.knob] = (*step.why, f"one at a time only: {why}")
+        out[step.root, step.knob] = (*step.why, f"{'one at a time only' if step.alone else 'nor with others'}: {why}")
     return tuple(
         step.model_copy(update={"cumulative": wanted[step.root, step.knob].name})
         if (step.root, step.knob) in wanted

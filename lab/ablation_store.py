@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from lab import bench
 from lab.ablation import Cumulative, Step
 from lab.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.files import json_bytes, read_record, replace, writing
 from lab.knobs import MANIFESTS
 from lab.records import NotMeasured
 from lab.store import ABLATION, runs_folder
+from lab.sweeps import load_sweep
 from lab.targets.base import Target
 from lab.variants import load_variant
 
@@ -102,10 +105,19 @@ def copy_manifests(folder: Path) -> None:
         shutil.copytree(MANIFESTS, folder)
 
 
-def refusal_in(manifests: Path, target: Target, name: str) -> str | None:
-    """Why this variant cannot be on this target, None if it can: what only this machine cannot show is no refusal."""
+def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
+    """Why this variant, or what it is compared with, cannot be on this target or under this sweep's disturbances; None if it can.
+
+    What only this machine cannot show is no refusal.
+    """
+    points = [point for point in load_sweep(sweep)[1].expanded() if point.disturbance is not None] if sweep else []
+    fixtures = bench.fixtures_of(points)
     try:
-        target.check_variant(load_variant(name, manifests), ())
+        variant = load_variant(name, manifests, fixtures)
+        base = variant.compared_with if points else None
+        for side in (variant, *([load_variant(base, manifests, fixtures)] if base else [])):
+            with suppress(NotMeasurableError):
+                bench.checked(side, target, points)
     except NotMeasurableError:
         return None
     except UsageError as error:

@@ -1,5 +1,8 @@
 """An ablation's runs → one table: every knob, alone and cumulatively, ranked by effect, and what to apply.
 
+What is done to the system in a sweep is judged by its outcome: differences in the metric's own unit, which are not compared
+with ratios nor with one another; within what is claimed, and what is not, such knobs come last in the plan's order.
+
 Refuses to claim more than the runs' own summaries do: what was better than a handicap is no advice against the root. Of
 several points the one with the largest claimed effect speaks for a knob, else the one with the largest effect; the runs'
 tables have them all.
@@ -14,8 +17,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from lab import outcome_tables, outcome_verdicts
 from lab.ablation import Step
 from lab.ablation_store import AblationRecord
+from lab.outcome_summary import OutcomeRow, OutcomeSummary
+from lab.outcomes import METRICS
 from lab.summary import LABELS, Effect, Row, Summary
 from lab.tables import aligned, effect_json
 from lab.verdicts import Verdict, effect_text, verdicts
@@ -50,19 +56,37 @@ class Ranked:
     def order(self) -> tuple[int, float]:
         estimate = self.alone.estimate if self.alone else None
         kind = {"claimed": 0, "unresolved": 1, "no-interval": 2}.get(self.alone.judgement if self.alone else "", 3)
-        return kind, -abs(estimate.effect) if estimate else 0.0
+        comparable = (
+            self.alone is not None and self.alone.metric not in METRICS
+        )  # ratios; of a disturbance each has its own unit
+        return kind, -abs(estimate.effect) if estimate and comparable else 0.0
 
 
-def ranked(record: AblationRecord, summaries: Mapping[str, Summary]) -> tuple[Ranked, ...]:
-    """`summaries`: sweep → its run's summary, of those that have begun."""
+def ranked(
+    record: AblationRecord, summaries: Mapping[str, Summary], outcomes: Mapping[str, OutcomeSummary] | None = None
+) -> tuple[Ranked, ...]:
+    """`summaries`: sweep → its run's summary, of those that have begun; `outcomes`: of those in which something is done."""
     missing = {(run.sweep, item.variant): str(item) for run in record.runs for item in run.not_measurable}
     told = {sweep: {verdict.arm: verdict for verdict in verdicts(summary)} for sweep, summary in summaries.items()}
-    found = [_ranked(step, summaries.get(step.sweep), told.get(step.sweep, {}), missing) for step in record.steps]
+    came = {
+        sweep: {verdict.arm: verdict for verdict in outcome_verdicts.verdicts(found)}
+        for sweep, found in (outcomes or {}).items()
+    }
+    found: list[Ranked] = []
+    for step in record.steps:
+        steady, disturbed = summaries.get(step.sweep), (outcomes or {}).get(step.sweep)
+        if disturbed is not None and (steady is None or not steady.rows or step.alone in disturbed.primary):
+            found.append(_ranked(step, disturbed, came[step.sweep], missing))
+        else:
+            found.append(_ranked(step, steady, told.get(step.sweep, {}), missing))
     return tuple(sorted(found, key=lambda line: line.order))
 
 
 def _ranked(
-    step: Step, summary: Summary | None, told: Mapping[str, Verdict], missing: Mapping[tuple[str, str], str]
+    step: Step,
+    summary: Summary | OutcomeSummary | None,
+    told: Mapping[str, Verdict],
+    missing: Mapping[tuple[str, str], str],
 ) -> Ranked:
     notes = [*step.why]
     notes += [why for name in (step.alone, step.cumulative) if name and (why := missing.get((step.sweep, name)))]
@@ -91,10 +115,12 @@ def _word(step: Step, kind: str) -> str:
     return WORDS[kind]
 
 
-def _speaking(summary: Summary, arm: str) -> tuple[Row, Effect] | None:
-    found = [(row, effect) for row in summary.rows if row.arm.name == arm for effect in row.shown if effect.estimate]
+def _speaking(summary: Summary | OutcomeSummary, arm: str) -> tuple[Row | OutcomeRow, Effect] | None:
+    found: list[tuple[Row | OutcomeRow, Effect]] = [
+        (row, effect) for row in summary.rows if row.arm.name == arm for effect in row.shown if effect.estimate
+    ]
 
-    def size(item: tuple[Row, Effect]) -> tuple[bool, bool, float]:
+    def size(item: tuple[Row | OutcomeRow, Effect]) -> tuple[bool, bool, float]:
         _, effect = item
         judged = effect.judgement != "not-judged"
         return effect.judgement == "claimed", judged, abs(effect.estimate.effect) if effect.estimate else 0.0
@@ -102,7 +128,7 @@ def _speaking(summary: Summary, arm: str) -> tuple[Row, Effect] | None:
     return max(found, key=size, default=None)
 
 
-def _at(summary: Summary, arm: str, point: str, metric: str) -> Effect | None:
+def _at(summary: Summary | OutcomeSummary, arm: str, point: str, metric: str) -> Effect | None:
     return next(
         (
             effect
@@ -159,8 +185,8 @@ def as_json(record: AblationRecord, lines: Sequence[Ranked], complete: bool) -> 
             {
                 **line.step.model_dump(mode="json"),
                 "point": line.point,
-                "one_at_a_time": effect_json(line.alone) if line.alone else None,
-                "cumulatively": effect_json(line.cumulative) if line.cumulative else None,
+                "one_at_a_time": _effect_json(line.alone),
+                "cumulatively": _effect_json(line.cumulative),
                 "verdict": line.verdict,
                 "snippet": line.snippet,
                 "notes": list(line.notes),
@@ -168,6 +194,13 @@ def as_json(record: AblationRecord, lines: Sequence[Ranked], complete: bool) -> 
             for line in lines
         ],
     }
+
+
+def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
+    """Of a steady load with ratios, of a disturbance with differences."""
+    if effect is None:
+        return None
+    return outcome_tables.effect_json(effect) if effect.metric in METRICS else effect_json(effect)
 
 
 def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
@@ -179,7 +212,7 @@ def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
         step.knob,
         step.against,
         load,
-        LABELS.get(metric, metric),
+        LABELS.get(metric) or (METRICS[metric].title if metric in METRICS else metric),
         _effect(line.alone),
         _effect(line.cumulative),
         line.verdict + (f" ({marks})" if marks else ""),
@@ -188,7 +221,11 @@ def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
 
 def _effect(effect: Effect | None) -> str:
     """Without the metric's name, which has a column of its own."""
-    return "–" if effect is None else effect_text(effect).removeprefix(LABELS.get(effect.metric, effect.metric) + " ")
+    if effect is None:
+        return "–"
+    if effect.metric in METRICS:
+        return outcome_verdicts.effect_text(effect)
+    return effect_text(effect).removeprefix(LABELS.get(effect.metric, effect.metric) + " ")
 
 
 def _numbered(lines: Sequence[Ranked]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from pydantic.config import JsonDict
 
 from lab import kustomize
 from lab.errors import UsageError, did_you_mean
-from lab.sweeps import faults
+from lab.faults import faults
 
 NOT_AN_ANNOTATION: JsonDict = {"annotation": False}
 """`json_schema_extra` of a field that comes from elsewhere: the folder's name, the lists of the kustomization."""

@@ -15,7 +15,11 @@ from rich.table import Table
 
 from lab import knobs, openshift, studies, sweeps, variants
 from lab.knobs import Check, Knob
+from lab.units import format_duration
 from lab.variants import Overlay
+
+ARMS = 3
+"""A variant, its baseline, and that again."""
 
 LAST_COLUMN_WIDTH = 30
 
@@ -129,6 +133,19 @@ def readme_studies() -> str:
         rows.append(
             (f"`{study.key}`", file.question, str(len(file.variants)), f"`{file.sweep}`", f"`{file.quick.sweep}`")
         )
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def readme_disturbances() -> str:
+    """The README's table of sweeps in which something is done to the system, in Markdown; how long is the load's own time."""
+    rows = [("sweep", "what is done", "question", "one variant"), ("---",) * 4]
+    for name in sweeps.sweep_names():
+        _, sweep = sweeps.load_sweep(name)
+        points = sweep.expanded()
+        if all(point.disturbance is None for point in points):
+            continue
+        lasts_s = ARMS * sweep.blocks * sum(point.warmup_s + point.duration_s for point in points)
+        rows.append((f"`{name}`", sweep.title, sweep.question, f"{sweep.blocks} blocks, {format_duration(lasts_s)}"))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -112,6 +112,11 @@ def settings(version: int, controller: Controller, value: Fraction) -> list[tupl
     ]
 
 
+def no_quota(version: int) -> tuple[str, str]:
+    """(file, text) after which a group's CPU is not limited any more."""
+    return ("cpu.max", f"max {PERIOD_US}") if version == 2 else ("cpu.cfs_quota_us", "-1")
+
+
 OPTIONAL = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes", "memory.oom.group"})
 """Settings that a kernel without swap accounting, or an older one, does not have."""
 

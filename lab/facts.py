@@ -6,11 +6,21 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("polars", "numpy", "scipy")
+
+
+EVERY_BOOT = frozenset({"boot_id"})
+"""Facts that differ whenever the machine was started in between, and say no more."""
+
+
+def lasting(found: Mapping[str, str]) -> dict[str, str]:
+    """Without those of one boot: what must be the same for results of two times to be of one place."""
+    return {name: value for name, value in found.items() if name not in EVERY_BOOT}
 
 
 def machine() -> dict[str, str]:

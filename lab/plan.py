@@ -33,6 +33,11 @@ class Slot:
     arm: Arm
     point: Point
 
+    @property
+    def bring_up(self) -> tuple[int, str, str]:
+        """Slots of one bring-up: block, arm, and, as a disturbance leaves a system changed, the point of one."""
+        return self.block, self.arm.name, self.point.name if self.point.disturbance is not None else ""
+
     def sample_id(self, attempt: int, generation: int = 0) -> str:
         """Folder name: order, block, arm, point; `generation` counts re-measured blocks, `attempt` re-measurements."""
         again = f"-g{generation}" if generation else ""
@@ -55,7 +60,7 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        return len({(slot.block, slot.arm.name) for slot in self.slots})
+        return len({slot.bring_up for slot in self.slots})
 
 
 def arms_for(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:

@@ -80,7 +80,7 @@ TOOLS = (
     Tool("kind", ["version"], (0, 27), KIND, ""),
     Tool("haproxy", ["-v"], (2, 6), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
     Tool("bash", ["--version"], (5, 0), OPTIONAL, "starts HAProxy anew", "apt-get install bash"),
-    Tool("socat", ["-V"], (1, 7), OPTIONAL, "reads HAProxy back", "apt-get install socat"),
+    Tool("socat", ["-V"], (1, 7), OPTIONAL, "reads HAProxy back, serves WebSockets", "apt-get install socat"),
     Tool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
     Tool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
     Tool("sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"),

@@ -69,7 +69,9 @@ def run_generator(system: System, generator: Generator, path: str, load: Load, s
         with writing(scratch, "TMPDIR"):
             stdout = opened.enter_context(open(scratch / "stdout", "w+b"))
             stderr = opened.enter_context(open(scratch / "stderr", "w+b"))
-        deadline = time.monotonic() + load.duration_s + GRACE_S
+        # Where the system is disturbed, the last answers may be as late as they may be at all.
+        late_s = load.timeout_s if load.logged else 0.0
+        deadline = time.monotonic() + load.duration_s + late_s + GRACE_S
         try:
             with own_faults(path):
                 process = system.popen(command(generator, path, load), scratch, stdout, stderr, generator.files(load))
@@ -91,6 +93,17 @@ def run_generator(system: System, generator: Generator, path: str, load: Load, s
         rss_bytes=used.ru_maxrss * 1024,
         hung=hung,
     )
+
+
+def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """File name → content of those that a generator left in its scratch folder, which they leave; also cut or empty ones."""
+    found: dict[str, bytes] = {}
+    with writing(folder, "TMPDIR"):
+        for path in (folder / name for name in names):
+            if path.is_file():
+                found[path.name] = path.read_bytes()
+                path.unlink()
+    return found
 
 
 def _limit_output(process: subprocess.Popen[bytes]) -> None:

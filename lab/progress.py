@@ -74,6 +74,9 @@ class Terminal:
         p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
         cost = sample.cpu_per_request_s
         cpu = f"{cost * 1e6:.1f} µs/req" if cost is not None else "–"
+        if sample.outcome:  # what a rate cannot tell
+            failed, gap_s = sample.outcome.get("failed") or 0, sample.outcome.get("gap_s")
+            rate, cpu = f"{failed:,g} failed", f"gap {format_seconds(gap_s)}" if gap_s else "no gap"
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"
         if not sample.valid and not last:
             verdict += " [yellow]measuring again[/]"

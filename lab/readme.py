@@ -11,6 +11,9 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from lab import catalog, tables
+from lab.calibrating import tables as calibration_tables
+from lab.calibrating.folder import CalibrationFolder
+from lab.claims import ledger
 from lab.errors import UsageError
 from lab.samples import Reason
 from lab.store import RunStore
@@ -21,11 +24,20 @@ PICTURE = REFERENCE / "table.svg"
 PICTURED = "quick-keepalive"
 """The reference run that the README's picture shows."""
 PICTURE_COLUMNS = 136
+OPTIONAL = frozenset({"calibration"})
+"""Parts that the text may leave out."""
 PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def parts() -> Mapping[str, Callable[[], str]]:
-    return {"variants": catalog.readme_table, "studies": catalog.readme_studies, "reasons": _reasons}
+    return {
+        "variants": catalog.readme_table,
+        "studies": catalog.readme_studies,
+        "disturbances": catalog.readme_disturbances,
+        "reasons": _reasons,
+        "claims": _claims,
+        "calibration": _calibration,
+    }
 
 
 def _reasons() -> str:
@@ -33,6 +45,19 @@ def _reasons() -> str:
     again = " Measured again, up to twice."
     rows = [f"| `{reason}` | {reason.meaning}{again if reason.environmental else ''} |" for reason in Reason]
     return "\n".join(["| reason | meaning |", "| --- | --- |", *rows]) + "\n"
+
+
+def _claims() -> str:
+    """The ledger as the committed runs have it."""
+    return ledger.as_markdown(ledger.ledger(), ledger.checks())
+
+
+def _calibration() -> str:
+    """The committed calibration's tables; how to make them as long as there is none."""
+    folder = REFERENCE / "calibration"
+    if not (folder / "calibration.json").is_file():
+        return "Not measured yet: `just calibrate` measures it on your machine.\n"
+    return calibration_tables.as_markdown(CalibrationFolder.open(str(folder)).record)
 
 
 def rendered(text: str) -> str:
@@ -61,7 +86,8 @@ def stale_parts(path: Path) -> list[str]:
     fresh = rendered(text)
     present = {match["name"]: match[0] for match in PART.finditer(text)}
     now = {match["name"]: match[0] for match in PART.finditer(fresh)}
-    return [name for name in parts() if present.get(name) is None or present[name] != now[name]]
+    wanted = [name for name in parts() if name in present or name not in OPTIONAL]
+    return [name for name in wanted if present.get(name) is None or present[name] != now[name]]
 
 
 def stale_picture() -> list[str]:

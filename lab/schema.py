@@ -6,12 +6,23 @@ import json
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from lab import capacity_json, comparison_json, gate_json
+from lab.calibrating.records import CalibrationRecord
+from lab.calibrating.tables import Printed
+from lab.claims import Rule
+from lab.claims.publications import OwnRule
 from lab.errors import UsageError
-from lab.frames import HISTOGRAM_SCHEMA, USAGE_SCHEMA
+from lab.frames import EVENTS_SCHEMA, HISTOGRAM_SCHEMA, USAGE_SCHEMA
+from lab.knees import KneeReport
 from lab.knobs import Check
+from lab.outcome_summary import SLOWED
+from lab.outcomes import METRICS
 from lab.plan import Arm
 from lab.records import NotMeasured, RoundTrip, RunRecord
 from lab.samples import Reason, Sample
+from lab.selfbench.injected import InjectedReport
+from lab.selfbench.neighbour import NeighbourReport
+from lab.selfbench.report import Report as SelfbenchReport
 from lab.studies import StudyFile
 from lab.summary import QUANTILES, Effect
 from lab.sweeps import Sweep
@@ -32,13 +43,25 @@ def schemas() -> dict[str, Any]:
         "annotations": annotation_schema(),
         "sweep": Sweep.model_json_schema(),
         "study": StudyFile.model_json_schema(),
+        "claim": Rule.model_json_schema(),
+        "claim-published": OwnRule.model_json_schema(),
         "sample": Sample.model_json_schema(),
         "run": RunRecord.model_json_schema(),
         "roundtrip": RoundTrip.model_json_schema(),
+        "knee": KneeReport.model_json_schema(),
         "reasons": _reasons(),
         "readback": _readback(),
         "deployed": _deployed(),
         "result": _result(),
+        "comparison": comparison_json.schema(),
+        "gate": gate_json.schema(),
+        "capacity": capacity_json.schema(),
+        "aa": _aa(),
+        "selfbench": SelfbenchReport.model_json_schema(),
+        "selfbench-neighbour": NeighbourReport.model_json_schema(),
+        "selfbench-effects": InjectedReport.model_json_schema(),
+        "calibration": CalibrationRecord.model_json_schema(),
+        "calibrated": Printed.model_json_schema(),
         "histogram": {
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"
@@ -48,6 +71,12 @@ def schemas() -> dict[str, Any]:
         "usage": {
             "title": "Columns of usage.parquet",
             "columns": {name: str(kind) for name, kind in USAGE_SCHEMA.items()},
+        },
+        "events": {
+            "title": "Columns of events.parquet",
+            "description": "what happened to the system while a load was logged, in the order of time; at_s: seconds since the"
+            " epoch by the lab's clock; source: who said it; lab/events.py has the kinds",
+            "columns": {name: str(kind) for name, kind in EVENTS_SCHEMA.items()},
         },
     }
 
@@ -126,6 +155,9 @@ def _result() -> dict[str, Any]:
         "errors_invalid": counts | {"description": "by kind, over the invalid samples"},
         "cpu_per_request_s": _or_null(NUMBER),
         "cpu_of": _or_null(TEXT) | {"description": "whose CPU that is"},
+        "memory_bytes": _or_null(NUMBER) | {"description": "of the same: resident at most, the blocks' median"},
+        "gauges": {"type": "object", "additionalProperties": NUMBER}
+        | {"description": "what the system said of itself before the load, by role/name: medians"},
         "bring_up_s": _or_null(NUMBER) | {"description": "median; not part of any measured time"},
         **dict.fromkeys(("valid_blocks", "planned_blocks"), COUNT),
         "invalid": counts
@@ -150,9 +182,103 @@ def _result() -> dict[str, Any]:
         "notes": TEXTS,
         "verdicts": {"type": "array", "items": _object(verdict)},
         "rows": {"type": "array", "items": _object(row)},
+        "outcomes": _outcomes(verdict),
     }
     title = "What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known"
-    return {**DIALECT, "title": title, **_object(result, optional=("study", "roundtrip"))}
+    return {**DIALECT, "title": title, **_object(result, optional=("study", "roundtrip", "outcomes"))}
+
+
+def _aa() -> dict[str, Any]:
+    """As `noise_tables.as_json` makes it."""
+    number = _or_null(NUMBER)
+    row = {
+        **dict.fromkeys(("variant", "point", "metric"), TEXT),
+        "level": number | {"description": "the blocks' median, in seconds or requests per second"},
+        "cv": number | {"description": "over the blocks: standard deviation / mean"},
+        "sd_log_ratio": number | {"description": "standard deviation of one block's log-ratio of two arms"},
+        "pilot_blocks": COUNT | {"description": "its degrees of freedom + 1"},
+        "floor_ratio": number | {"description": "what the A/A pair leaves open; null below six blocks"},
+        "outliers": FLAG,
+        "compared": COUNT | {"description": "judged effects of the null arms"},
+        "claimed": COUNT | {"description": "of these; every one is false"},
+        "why": TEXT | {"description": "why it is not judged here; empty = it is"},
+        "resolve": {
+            "type": "array",
+            "description": "with 90 % probability",
+            "items": _object(
+                {
+                    "effect": NUMBER | {"description": "fraction"},
+                    "blocks": _or_null(COUNT) | {"description": "null = more than 1000, or not judged"},
+                    "duration_s": number | {"description": "of a variant against its baseline"},
+                }
+            ),
+        },
+    }
+    told = {
+        "schema_version": {"const": 1},
+        **dict.fromkeys(("run", "target", "sweep"), TEXT),
+        "blocks": COUNT,
+        "complete": FLAG,
+        "nulls": _object(dict.fromkeys(("arms", "compared", "claimed"), COUNT)),
+        "advice": TEXT,
+        "rows": {"type": "array", "items": _object(row)},
+    }
+    return {**DIALECT, "title": "What `aa --json` prints", **_object(told)}
+
+
+def _outcomes(verdict: dict[str, Any]) -> dict[str, Any]:
+    """As `outcome_tables.as_json` makes it."""
+    number, share = _or_null(NUMBER), _or_null(NUMBER | {"minimum": 0, "maximum": 1})
+    metric = {"enum": list(METRICS)}
+    effect = {
+        "metric": metric,
+        "against": TEXT | {"description": "the baseline's arm"},
+        "primary": FLAG | {"description": "only the primary metric may claim"},
+        "judgement": _enum(Effect, "judgement"),
+        "blocks": COUNT,
+        "difference": number | {"description": "arm - baseline, the blocks' mean, in the metric's own unit"},
+        **dict.fromkeys(("low", "high"), number | {"description": "95 % interval; null below six blocks"}),
+        **dict.fromkeys(("p_value", "holm_p_value"), share),
+        "floor": number | {"description": "what A/A and the load's resolution leave open; null below six blocks"},
+        **dict.fromkeys(("hodges_lehmann", "hodges_lehmann_low", "hodges_lehmann_high"), number),
+        "notes": TEXTS,
+    }
+    by_metric = {"type": "object", "propertyNames": metric}
+    median = _object({"value": NUMBER, "low": number, "high": number, "blocks": COUNT})
+    row = {
+        **dict.fromkeys(("arm", "variant"), TEXT),
+        "role": _enum(Arm, "role"),
+        "baseline": _or_null(TEXT),
+        "point": TEXT,
+        "control": FLAG | {"description": "the same load with nothing done"},
+        "disturbance": {"type": "object", "description": "kind and keys, as in the sweep"},
+        **dict.fromkeys(("generator", "stand_in_for"), _or_null(TEXT)),
+        **dict.fromkeys(("valid_blocks", "planned_blocks"), COUNT),
+        "invalid": {"type": "object", "additionalProperties": COUNT, "description": "samples by reason"},
+        "clock_error_s": NUMBER,
+        "notes": TEXTS,
+        "values": by_metric
+        | {"additionalProperties": {"type": "object", "additionalProperties": number}}
+        | {"description": "metric, block: value; null = it could not be told"},
+        "medians": by_metric | {"additionalProperties": median},
+        "slowdowns": {
+            "type": "object",
+            "propertyNames": {"enum": list(SLOWED)},
+            "additionalProperties": _object({"ratio": NUMBER, "low": number, "high": number, "blocks": COUNT}),
+            "description": "latency during against before, of each block's own two; interval from six blocks on",
+        },
+        "effects": {"type": "array", "items": _object(effect)},
+    }
+    about = _object({"title": TEXT, "better": {"enum": ["less", "more", "neither"]}})
+    properties = {
+        "complete": FLAG,
+        "floor": TEXT,
+        "notes": TEXTS,
+        "verdicts": {"type": "array", "items": _object(verdict)},
+        "metrics": by_metric | {"additionalProperties": about},
+        "rows": {"type": "array", "items": _object(row)},
+    }
+    return _object(properties) | {"description": "of loads beside a disturbance; seconds, bytes, counts"}
 
 
 def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -15,7 +15,6 @@ keys, variants, sweeps and columns, and two measurements that would fall into on
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +24,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from lab import published as publications
 from lab import sweeps
 from lab.errors import UsageError, did_you_mean
-from lab.sweeps import Point, faults
+from lab.faults import faults
+from lab.sweeps import Point
 from lab.variants import variant_names
 
 FOLDER = Path(__file__).parent / "studies"
-PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published"
 
 Unit = Literal["req/s", "s", "ms", "µs"]
 TableMetric = Literal["rate", "cpu_per_request", "p50", "p90", "p99", "p99.9"]
@@ -48,6 +48,20 @@ class Quick(BaseModel):
 
     sweep: str
     blocks: int = Field(ge=1, le=1000)
+
+
+class Change(BaseModel):
+    """One `[[changes]]`: what the study says of a system that changes, as a run of its own beside the tables'."""
+
+    model_config = _STRICT
+
+    question: str = Field(min_length=1)
+    variants: list[str] = Field(min_length=1)
+    sweep: str = Field(description="one with a disturbance")
+    quick: str = Field(description="the same, shortened")
+
+    def command(self, quick: bool) -> str:
+        return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}"
 
 
 class Shape(BaseModel):
@@ -107,13 +121,13 @@ class StudyFile(BaseModel):
 
     title: str = Field(min_length=1)
     source: str = Field(description="who published it, and under which title")
-    seed_file: str = Field(description="the `source` of its rows in data/published")
     question: str = Field(min_length=1)
     variants: list[str] = Field(min_length=1)
     sweep: str
     quick: Quick
     not_a_knob: Keys = Field(default_factory=Keys, description="row of parameters.csv → why no component realises it")
     tables: list[Shape] = Field(default_factory=list[Shape])
+    changes: list[Change] = Field(default_factory=list[Change])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +157,9 @@ def load_study(key: str) -> Study:
     named = [*file.variants, *(name for table in file.tables for name in table.variants)]
     _known(place, "variants", [name.partition("+")[0] for name in named], variant_names())
     _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
+    for number, change in enumerate(file.changes):
+        _known(f"{place}: changes.{number}", "variants", change.variants, variant_names())
+        _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
     for number, table in enumerate(file.tables):
         _known_columns(f"{place}: tables.{number}", table)
     return study
@@ -161,7 +178,7 @@ def read_study(key: str) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
     except ValidationError as error:
-        fault = "; ".join(faults(error, StudyFile, Quick, Shape))
+        fault = "; ".join(faults(error, StudyFile, Quick, Change, Shape))
         raise UsageError(place, fault, "lab/schema/study.json lists every key") from None
     return Study(key, file)
 
@@ -200,11 +217,10 @@ def _cells(table: Shape, points: Sequence[Point]) -> Iterator[Cell]:
         yield Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
 
 
-def _rows(table: Shape) -> list[dict[str, str]]:
+def _rows(table: Shape) -> list[Mapping[str, str]]:
     if table.published is None:
         return []
-    with (PUBLISHED / table.published).open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = publications.texts(Path(table.published).stem)
     return [row for row in rows if all(row[name] in values for name, values in table.filters.items())]
 
 
@@ -217,12 +233,10 @@ def _known(place: str, key: str, names: Sequence[str], known: Sequence[str]) -> 
 def _known_columns(place: str, table: Shape) -> None:
     if table.published is None or table.value is None:
         return
-    path = PUBLISHED / table.published
-    if not path.is_file():
-        files = [each.name for each in PUBLISHED.glob("*.csv")]
+    files = [f"{name}.csv" for name in publications.names()]
+    if table.published not in files:
         raise UsageError(place, f"there is no data/published/{table.published}", did_you_mean(table.published, files))
-    with path.open(newline="", encoding="utf-8") as file:
-        head = next(csv.reader(file))
+    head = list(publications.texts(Path(table.published).stem)[0])
     _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
     if not _rows(table):
         raise UsageError(place, f"filters: no row of {table.published} has these values", "compare them with the file")

@@ -47,7 +47,8 @@ HistogramOf = Callable[[Sample], Histogram | None]
 class Effect:
     """One arm against its baseline in one metric at one point, over the blocks in which both have it.
 
-    `estimate` None: no such block. `floor` is the baseline's A/A δ, a log-ratio; None below six A/A blocks. Judgements:
+    `estimate` None: no such block. `floor` is the baseline's A/A δ, a log-ratio; None below six A/A blocks. (Of a disturbance
+    both are differences in the metric's own unit, and the floor is no less than what the metric resolves.) Judgements:
     claimed        primary, and its interval lies wholly beyond the floor
     marked         not primary: larger than the floor and `holm_p`, adjusted over the whole table, at most 0.05
     unresolved     neither
@@ -65,11 +66,11 @@ class Effect:
     primary: bool
     note: str = ""
     holm_p: float | None = None
+    more_is_better: bool = False
 
     @property
     def better(self) -> bool:
-        """More requests per second, or less of anything else."""
-        return self.estimate is not None and (self.estimate.effect > 0) == (self.metric == "rate")
+        return self.estimate is not None and (self.estimate.effect > 0) == self.more_is_better
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,10 @@ class Row:
     """Metric → block → what was measured, of the valid blocks (seconds, req/s)."""
     limits: tuple[str, ...] = ()
     """What limited this arm itself in any valid block of a closed loop, as in `Sample.limited_by`."""
+    memory_bytes: float | None = None
+    """Of whom `cpu_of` names: resident at most, the median over the valid blocks."""
+    gauges: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What the system said of itself before the load (`System.gauges`): medians over the valid blocks that told."""
 
     @property
     def generator_label(self) -> str:
@@ -133,9 +138,11 @@ class Summary:
     elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
     """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
     not_measurable: tuple[NotMeasured, ...] = ()
+    """What was asked for and cannot be shown here. It counts against nothing."""
     systems: frozenset[str] = frozenset()
     """Arms that are another system than what they are compared with: there is nothing to apply."""
-    """What was asked for and cannot be shown here. It counts against nothing."""
+    nulls: frozenset[str] = frozenset()
+    """Arms that are compared with their own variant: there is no effect, and what is claimed of them is false."""
 
     @property
     def complete(self) -> bool:
@@ -197,12 +204,23 @@ def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
     }
     needs = {name: variant.needs for name, variant in variants.items()}
     summary = summarise(record.plan(), samples, histogram_of, primary, snippets, needs)
-    notes = (*summary.notes, *_changed_facts(record))
+    notes = (*summary.notes, *changed_facts(record))
+    ran = {arm.name: arm.variant for arm in record.arms}
+    nulls = frozenset(
+        arm.name for arm in record.arms if arm.role == "variant" and ran.get(arm.baseline or "") == arm.variant
+    )
     systems = frozenset(name for name, variant in variants.items() if not variant.own_knobs and not variant.snippet)
-    return replace(summary, elsewhere=elsewhere, notes=notes, not_measurable=record.not_measurable, systems=systems)
+    return replace(
+        summary,
+        elsewhere=elsewhere,
+        notes=notes,
+        not_measurable=record.not_measurable,
+        systems=systems - nulls,
+        nulls=nulls,
+    )
 
 
-def _changed_facts(record: RunRecord) -> list[str]:
+def changed_facts(record: RunRecord) -> list[str]:
     """A note per resumption on a machine that was not quite the same."""
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
@@ -219,26 +237,30 @@ def summarise(
     snippets: Mapping[str, str] | None = None,
     needs: Mapping[str, str] | None = None,
 ) -> Summary:
-    """Every cell of the plan as a row, measured or not.
+    """Every cell of the plan as a row, measured or not; points with a disturbance have none (`lab.outcome_summary`).
 
     `primary`: arm → its primary metric; arms without one claim nothing. `histogram_of` is called once per counted
     sample. `snippets`: arm → what to apply, for its verdict. `needs`: arm → what its effect needs and no sweep does: then
     nothing is judged. MeasuringError when samples do not belong together.
     """
-    _refuse_mixtures(plan, samples)
+    refuse_mixtures(plan, samples)
+    plan = replace(plan, points=tuple(point for point in plan.points if point.disturbance is None))
+    samples = [sample for sample in samples if sample.point.disturbance is None]
     needs = needs or {}
     cells = {(arm.name, point.name): _Cell(needs.get(arm.name, "")) for arm in plan.arms for point in plan.points}
     for sample in samples:
         cells[sample.arm, sample.point.name].everything.append(sample)
     for (_, arm, point), sample in sorted(counted_samples(samples).items()):
         cells[arm, point].add(sample, histogram_of(sample))
-    rows = [_row(plan, arm, point, cells, primary) for point in plan.points for arm in _ordered(plan.arms)]
-    rows = _with_marks(rows)
+    rows = [_row(plan, arm, point, cells, primary) for point in plan.points for arm in ordered(plan.arms)]
+    marked = with_marks([row.effects for row in rows])
+    rows = [replace(row, effects=effects) for row, effects in zip(rows, marked, strict=True)]
     target = next((sample.target for sample in samples), None)
     return Summary(target, plan.blocks, plan.seed, tuple(rows), _general_notes(rows), snippets or {})
 
 
-def _refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
+def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
+    """MeasuringError when samples do not belong together, or not to the plan."""
     remedy = "results of different targets, generators or loads are never pooled: summarise each run by itself"
     points = {point.name: point for point in plan.points}
     arms = {arm.name for arm in plan.arms}
@@ -261,7 +283,8 @@ def _refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
             raise MeasuringError(point, f"measured with different generators: {', '.join(sorted(generators))}", remedy)
 
 
-def _ordered(arms: Sequence[Arm]) -> list[Arm]:
+def ordered(arms: Sequence[Arm]) -> list[Arm]:
+    """Reference, baselines each with its A/A, variants."""
     place = {arm.name: number for number, arm in enumerate(arms)}
     roles: dict[str | None, ArmRole] = {arm.name: arm.role for arm in arms}
     rank = {"reference": 0, "baseline": 1, "variant": 2}
@@ -306,12 +329,24 @@ def _row(
         notes=(),
         values=cell.values,
         limits=tuple(sorted({sample.limited_by for sample in counted if sample.limited_by and point.rate_rps is None})),
+        memory_bytes=_median(_memory_bytes(sample) for sample in counted),
+        gauges=_gauges(counted),
     )
     told = (note for sample in counted for note in sample.notes)
     limits = {sample.limited_by for sample in counted}
     why = WHY_NO_MORE.get(limits.pop() or "", "") if len(limits) == 1 else ""
     notes = (*_row_notes(row, len({sample.block for sample in cell.everything})), *filter(None, [why]))
     return replace(row, notes=tuple(dict.fromkeys((*notes, *told))))
+
+
+def _memory_bytes(sample: Sample) -> float | None:
+    usage = sample.usage.get("proxy") or sample.usage.get("backend")
+    return float(usage.rss_bytes) if usage else None
+
+
+def _gauges(counted: Sequence[Sample]) -> dict[str, float]:
+    names = dict.fromkeys(name for sample in counted for name in sample.gauges)
+    return {name: median(sample.gauges[name] for sample in counted if name in sample.gauges) for name in names}
 
 
 def _limited(arm: Arm, point: Point, cells: Mapping[tuple[str, str], _Cell]) -> bool:
@@ -351,7 +386,10 @@ def _effects(
             judgement = "a/a" if arm.role == "again" else stats.judge(estimate, floor)
             if ruled.bound and judgement == "unresolved" and metric in wanted:
                 judgement, why = "not-judged", UNBOUNDED
-        effects.append(Effect(metric, arm.baseline, estimate, floor, judgement, metric in wanted, why or note))
+        primary_here, more = metric in wanted, metric == "rate"
+        effects.append(
+            Effect(metric, arm.baseline, estimate, floor, judgement, primary_here, why or note, more_is_better=more)
+        )
     return tuple(effects)
 
 
@@ -396,27 +434,24 @@ def _paired(own: _Cell, base: _Cell, metric: str) -> stats.Estimate | None:
     return stats.paired([mine[block] for block in both], [theirs[block] for block in both]) if both else None
 
 
-def _with_marks(rows: Sequence[Row]) -> list[Row]:
-    """Holm over all that is not primary in the whole table; a mark also wants an effect larger than the floor."""
+def with_marks(table: Sequence[tuple[Effect, ...]]) -> list[tuple[Effect, ...]]:
+    """Each row's effects, marked: Holm over all that is not primary in the whole table; a mark also wants one larger than the floor."""
     family = [
         (number, place, effect.estimate.p_value)
-        for number, row in enumerate(rows)
-        for place, effect in enumerate(row.effects)
+        for number, effects in enumerate(table)
+        for place, effect in enumerate(effects)
         if not effect.primary
         and effect.judgement in {"claimed", "unresolved"}
         and effect.estimate
         and effect.estimate.p_value is not None
     ]
-    found = list(rows)
+    found = [list(effects) for effects in table]
     for (number, place, _), adjusted in zip(family, stats.holm([p for _, _, p in family]), strict=True):
-        effects = list(found[number].effects)
-        old = effects[place]
+        old = found[number][place]
         beyond = old.estimate is not None and old.floor is not None and abs(old.estimate.effect) > old.floor
-        effects[place] = replace(
-            old, judgement="marked" if beyond and adjusted <= MARK_P else "unresolved", holm_p=adjusted
-        )
-        found[number] = replace(found[number], effects=tuple(effects))
-    return found
+        judgement = "marked" if beyond and adjusted <= MARK_P else "unresolved"
+        found[number][place] = replace(old, judgement=judgement, holm_p=adjusted)
+    return [tuple(effects) for effects in found]
 
 
 def _row_notes(row: Row, blocks_tried: int) -> tuple[str, ...]:

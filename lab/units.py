@@ -43,6 +43,15 @@ def format_seconds(value_s: float | None) -> str:
     return f"{three_digits(value_s, scale)} {unit}"
 
 
+def format_bytes(value: float | None) -> str:
+    """A size with three significant digits: 950 B, 61.2 kB, 12.3 MB, 1.05 GB (powers of 1000); – for None."""
+    if value is None:
+        return "–"
+    steps = ((1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB"))
+    scale, unit = next(((scale, unit) for scale, unit in steps if value * scale >= 0.9995), (1.0, "B"))
+    return f"{value:.0f} B" if unit == "B" else f"{_three(value * scale)} {unit}"
+
+
 def format_duration(value_s: float) -> str:
     """How long something takes, for people: 45 s, 5 min 10 s, 2 h 5 min."""
     seconds = round(value_s)
@@ -56,7 +65,10 @@ def three_digits(value_s: float | None, scale: float) -> str:
     """Three significant digits, whole numbers from 100 on; the histogram's end is a bound, not a value."""
     if value_s is None:
         return "–"
-    value = value_s * scale
     bound = "≥" if value_s >= LIMIT_US * UNIT_S else ""
+    return f"{bound}{_three(value_s * scale)}"
+
+
+def _three(value: float) -> str:
     digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3
-    return f"{bound}{value:,.{digits}f}"
+    return f"{value:,.{digits}f}"

@@ -16,11 +16,12 @@ from lab.units import format_blocks, format_interval, format_percent, format_siz
 class Verdict:
     """One variant's sentence. Kind `apply` ends in a colon, and `snippet` is what to apply; else it is empty.
 
-    `differs`: another system than what it is compared with, so that there is nothing to apply.
+    `differs`: another system than what it is compared with, so that there is nothing to apply. `false`: the same variant
+    under another name (`just aa`), so that the claim is noise.
     """
 
     arm: str
-    kind: Literal["apply", "worse", "differs", "mixed", "unresolved", "no-interval", "not-measurable"]
+    kind: Literal["apply", "worse", "differs", "false", "mixed", "unresolved", "no-interval", "not-measurable"]
     text: str
     snippet: str = ""
 
@@ -31,7 +32,7 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     for row in summary.rows:
         if row.arm.role == "variant":
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
-    found = [_completed(summary, _verdict(arm, effects, arm in summary.systems)) for arm, effects in by_arm.items()]
+    found = [_completed(summary, _verdict(summary, arm, effects)) for arm, effects in by_arm.items()]
     return (*found, *(Verdict(item.variant, "not-measurable", str(item)) for item in summary.not_measurable))
 
 
@@ -57,7 +58,7 @@ def floor_line(summary: Summary) -> str:
     return f"this machine's floor: {', '.join(parts)} ({format_blocks(blocks)}): smaller differences are noise here"
 
 
-def _verdict(arm: str, found: Sequence[tuple[Row, Effect]], other_system: bool) -> Verdict:
+def _verdict(summary: Summary, arm: str, found: Sequence[tuple[Row, Effect]]) -> Verdict:
     judged = [(row, effect) for row, effect in found if effect.judgement in {"claimed", "unresolved"}]
     if not judged:
         short = [effect.estimate.n for _, effect in found if effect.judgement == "no-interval" and effect.estimate]
@@ -78,6 +79,9 @@ def _verdict(arm: str, found: Sequence[tuple[Row, Effect]], other_system: bool) 
     if len(claims) > 3:
         parts.append(f"and beyond it at {len(claims) - 3} more points")
     rest = f", not resolved at {len(judged) - len(claims)} of {len(judged)} points" if len(claims) < len(judged) else ""
+    if arm in summary.nulls:
+        text = f"{arm}: {'; '.join(parts)}{rest}: a false claim, as it is the same variant: `just aa` counts them"
+        return Verdict(arm, "false", text)
     signs = {effect.better for _, effect in claims}
     if len(signs) > 1:
         return Verdict(
@@ -85,7 +89,7 @@ def _verdict(arm: str, found: Sequence[tuple[Row, Effect]], other_system: bool) 
             "mixed",
             f"{arm}: {'; '.join(parts)}{rest}: better at some loads, worse at others: decide by the load you have",
         )
-    if other_system:
+    if arm in summary.systems:
         return Verdict(arm, "differs", f"{arm}: {'; '.join(parts)}{rest}: another system, no setting to apply")
     kind: Literal["apply", "worse"] = "apply" if signs == {True} else "worse"
     return Verdict(arm, kind, f"{arm}: {'; '.join(parts)}{rest}: {'apply:' if kind == 'apply' else 'do not apply it'}")

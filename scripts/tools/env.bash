@@ -58,6 +58,7 @@ missing_packages() {
 export_lab_environment() {
   export PATH=$PATH:/usr/sbin:/sbin
   export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+  unset PYTHONDONTWRITEBYTECODE # or each command would first compile all of its libraries, for seconds
 }
 
 export_debian_environment() {
