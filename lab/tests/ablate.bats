@@ -1,34 +1,13 @@
 #!/usr/bin/env bats
 # `just ablate` and `just bench --configmap`: plans, a tiny real ablation with its resumption, and every kind of bad input.
+# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
 setup() {
-  bats_load_library bats-support
-  bats_load_library bats-assert
-  cd "$BATS_TEST_DIRNAME/../.." || return
-  export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
+  # shellcheck source=lab/tests/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
   mine="$BATS_TEST_TMPDIR/mine.yaml"
-}
-
-# lab ARG...: the command line, with stdout in $output and stderr in $stderr.
-lab() {
-  run --separate-stderr timeout 120 python -m lab "$@"
-}
-
-# refused TEXT ARG...: the command ends with 2 and says TEXT on stderr, without a traceback; nothing is recorded.
-refused() {
-  local text=$1
-  shift
-  lab "$@"
-  assert_equal "$status" 2
-  [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
-  [[ $stderr != *Traceback* ]] || fail "$stderr"
-  nothing_recorded
-}
-
-nothing_recorded() {
-  [[ ! -e $LAB_RUNS ]] || [[ -z $(find "$LAB_RUNS" -type f) ]] || fail "$(find "$LAB_RUNS" -type f)"
 }
 
 # scratch: a checkout of one's own in which sweep `quick` takes a second.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # `just bench`: a short real run on the local target, and every kind of bad input.
+# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -135,7 +136,7 @@ environmental_or_ok() {
 
 @test "the host's sysctls, interfaces and processes are the same before and after" {
   state() {
-    sysctl -a 2>/dev/null | grep -vE 'random|nr_|dentry|inode|file-nr|uuid|ns_last_pid|perf|entropy|fs.quota|sched_domain|netdev_rss|aio'
+    sysctl -a 2>/dev/null | grep -vE 'random|nr_|dentry|inode|file-nr|uuid|ns_last_pid|perf|entropy|fs.quota|sched_domain|netdev_rss|aio|conntrack_count'
     ip -o link | sed 's/<.*//'
     ip netns list
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Every overlay for real on the local target, one test each: it comes up and every knob reads back from what runs;
 # and a sample of the sabotages (`just sabotage` tries them all): a knob that did not take is noticed.
+# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 

@@ -88,12 +88,32 @@ class FakeApi:
         for obj in self.list(api_version, kind, namespace, labels):
             self.objects.pop(_key(obj))
 
-    def log(self, namespace: str, pod: str, container: str, lines: int, previous: bool = False) -> str:
+    def change(
+        self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
+    ) -> Object:
+        """As a strategic merge patch, as far as dicts and named containers go."""
+        key = (kind, namespace, name)
+        self._ask(f"change({subresource})" if subresource else "change", key)
+        return self.put(_merged(self.objects[key], body))
+
+    def log(
+        self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
+    ) -> str:
         return self.logs.get(container + ("/previous" if previous else ""), "")
 
     def _ask(self, verb: str, key: Key) -> None:
         self.before(verb, key)
         self.asked.append(f"{verb} {key[0]} {'/'.join(filter(None, key[1:]))}")
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        both: dict[str, Any] = {**old, **new}
+        return {key: _merged(old[key], new[key]) if key in old and key in new else both[key] for key in both}
+    if isinstance(old, list) and isinstance(new, list) and all("name" in item for item in (*old, *new)):
+        named: dict[str, Any] = {item["name"]: item for item in new}
+        return [_merged(item, named.get(item["name"], {})) for item in old]
+    return new
 
 
 def _key(obj: Mapping[str, Any]) -> Key:

@@ -109,14 +109,7 @@ def make_run(
         requests = round(achieved * slot.point.duration_s)
         role = "backend" if slot.arm.role == "reference" else "proxy"
         sample = make_sample(
-            id=slot.sample_id(1),
-            order=slot.order,
-            block=slot.block,
-            arm=slot.arm.name,
-            role=slot.arm.role,
-            variant=slot.arm.variant,
-            baseline=slot.arm.baseline,
-            point=slot.point,
+            **of_slot(slot),
             achieved_rps=achieved,
             requests=requests,
             usage={role: Usage(cpu_s=25e-6 * factor * wobble[1] * requests, rss_bytes=30_000_000, processes=2)},
@@ -127,6 +120,20 @@ def make_run(
             latencies = np.exp(np.linspace(-2, 2, min(requests, 5000)) ** 3 / 4) * 800e-6 * factor * wobble[2]
             histograms[kept.id] = Histogram.of_values(latencies)
     return samples, histograms
+
+
+def of_slot(slot: Slot) -> dict[str, Any]:
+    """What a sample's first attempt has of its slot: fields for `make_sample`."""
+    return {
+        "id": slot.sample_id(1),
+        "order": slot.order,
+        "block": slot.block,
+        "arm": slot.arm.name,
+        "role": slot.arm.role,
+        "variant": slot.arm.variant,
+        "baseline": slot.arm.baseline,
+        "point": slot.point,
+    }
 
 
 def made_invalid(sample: Sample, reason: Reason, **fields: Any) -> Sample:

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import polars as pl
+
 from lab.errors import LabError
+from lab.events import Event
 from lab.files import write_texts
 from lab.generators import Generator, Installed, Load, OutputError, Result
 from lab.histogram import Histogram
@@ -25,7 +28,7 @@ from lab.sampler import Sampler
 from lab.samples import Sample
 from lab.store import RunStore
 from lab.sweeps import Point
-from lab.targets.base import Endpoint, Ran, Response, Role
+from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.variants import Check, Variant
 
 PAGE = b"x" * 1024
@@ -69,6 +72,7 @@ class FakeGenerator:
     remedy: str = ""
     aliases: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
+    logs_requests: bool = False
 
     def version_argv(self) -> list[str]:
         return [self.binary, "--version"]
@@ -87,6 +91,9 @@ class FakeGenerator:
 
     def argv(self, load: Load) -> list[str]:
         return [self.binary, "load.py"]
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        raise OutputError("expected a row for every request, which this one does not tell")
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         try:
@@ -110,6 +117,9 @@ class FakeSystem:
     through_proxy: bytes = PAGE
     limits: Sequence[str] = ()
     restarted: int = 0
+    happened: Sequence[Event] | LabError = ()
+    done: list[str] = field(default_factory=list[str])
+    """What a disturbance did, in words."""
 
     def entry(self) -> Endpoint:
         return Endpoint("http://proxy", "h")
@@ -156,6 +166,9 @@ class FakeSystem:
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         return []
 
+    def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        return []
+
     def processes(self, role: Role) -> list[int]:
         return []
 
@@ -173,6 +186,54 @@ class FakeSystem:
 
     def log_tail(self) -> str:
         return "last words"
+
+    def gauges(self) -> Mapping[str, float]:
+        return {}
+
+    def recorder(self) -> FakeRecorder:
+        return FakeRecorder(self.happened)
+
+    def clock(self) -> ClockOffset:
+        return ClockOffset(0.0, 0.0)
+
+    def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        self.done.append(f"end {role} {how}")
+        return how != "evict"
+
+    def scale(self, role: Role, replicas: int) -> None:
+        self.done.append(f"scale {role} {replicas}")
+
+    def roll(self, role: Role) -> None:
+        self.done.append(f"roll {role}")
+
+    def freeze(self, role: Role, frozen: bool) -> None:
+        self.done.append(f"freeze {role} {frozen}")
+
+    def squeeze(self, role: Role, cpu: str | None) -> None:
+        self.done.append(f"squeeze {role} {cpu}")
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        self.done += [f"apply {obj['kind']}" for obj in objects]
+
+
+@dataclass
+class FakeRecorder:
+    """`happened`: its events, or the error that it ends with."""
+
+    happened: Sequence[Event] | LabError = ()
+
+    def __enter__(self) -> FakeRecorder:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def events(self) -> Sequence[Event]:
+        if isinstance(self.happened, LabError):
+            raise self.happened
+        return self.happened
+
+    def notes(self) -> Sequence[str]:
+        return []
 
 
 @dataclass
@@ -206,7 +267,7 @@ class FakeTarget:
         return {}
 
     @contextmanager
-    def up(self, variant: Variant) -> Iterator[FakeSystem]:
+    def up(self, variant: Variant, changing: bool = False) -> Iterator[FakeSystem]:
         self.ups.append(variant.name)
         self.on_up(len(self.ups))
         yield self.system

@@ -30,7 +30,7 @@ outputs() { # EXPRESSION over `out`
         stdenv.hostPlatform = { inherit system; isLinux = builtins.match \".*-linux\" system != null; };
         bats.withLibraries = f: [ \"bats\" ] ++ f (named [ \"bats-assert\" \"bats-support\" ]);
         python3.withPackages = f: f (named [
-          \"crossplane\" \"cryptography\" \"hypothesis\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
+          \"crossplane\" \"cryptography\" \"duckdb\" \"hypothesis\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
           \"polars\" \"psutil\" \"pydantic\" \"pyroute2\" \"pytest\" \"pyyaml\" \"rich\" \"scipy\"
           \"types-pyyaml\" \"zstandard\"
         ]);

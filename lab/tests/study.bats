@@ -1,29 +1,12 @@
 #!/usr/bin/env bats
 # `just study`: its plans, a short real run with its tables, and every kind of bad input.
+# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
 setup() {
-  bats_load_library bats-support
-  bats_load_library bats-assert
-  cd "$BATS_TEST_DIRNAME/../.." || return
-  export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
-}
-
-# lab ARG...: the command line, with stdout in $output and stderr in $stderr.
-lab() {
-  run --separate-stderr timeout 120 python -m lab "$@"
-}
-
-# refused TEXT ARG...: the command ends with 2 and says TEXT on stderr, without a traceback; nothing is recorded.
-refused() {
-  local text=$1
-  shift
-  lab "$@"
-  assert_equal "$status" 2
-  [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
-  [[ $stderr != *Traceback* ]] || fail "$stderr"
-  [[ ! -e $LAB_RUNS ]] || [[ -z $(find "$LAB_RUNS" -type f) ]] || fail "$(find "$LAB_RUNS" -type f)"
+  # shellcheck source=lab/tests/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
 }
 
 # scratch: a checkout of one's own with a study `mine` whose load takes a second.
@@ -46,7 +29,6 @@ TOML
   cat >lab/studies/mine.toml <<'TOML'
 title = "A study of my own"
 source = "nobody"
-seed_file = "none"
 question = "How much does it serve?"
 variants = ["baseline", "qinng-workers-32"]
 sweep = "tiny"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 
 def count(folder: Path) -> tuple[int, int, int]:
-    """Passed, failed, skipped test cases in all the XML files of a folder."""
+    """Passed, failed, skipped test cases in all the XML files below a folder."""
     passed = failed = skipped = 0
-    for report in folder.glob("*.xml"):
+    for report in folder.rglob("*.xml"):
         for case in ET.parse(report).iter("testcase"):
             outcomes = {child.tag for child in case}
             failed += bool(outcomes & {"failure", "error"})

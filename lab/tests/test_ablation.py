@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -14,13 +16,17 @@ from lab import ablation, ablation_store, ablation_table
 from lab.ablation import Cumulative, Owned, Step, knobs_of, overlays_of, plan_steps, runs_of
 from lab.ablation_store import AblationRecord, AblationRun, AblationStore
 from lab.commands import ablate
+from lab.disturbances.kill import Kill
 from lab.errors import NotMeasurableError, UsageError
 from lab.knobs import MANIFESTS, Check, Knob
+from lab.plan import Arm
 from lab.records import NotMeasured
 from lab.studies import load_study, study_keys
 from lab.summary import Summary, summarise
 from lab.sweeps import Point
 from lab.targets.base import Endpoint
+from lab.tests import disturbed
+from lab.tests.committed import RATE_RPS, Story, run_of
 from lab.tests.factories import make_plan, make_point, make_run
 from lab.tests.fakes import FakeTarget
 from lab.variants import Overlay, Variant, load_variant
@@ -41,7 +47,7 @@ def overlay(name: str, baseline: str | None = None, *knobs: str) -> Overlay:
     return Overlay(name=name, title=name, baseline=baseline, own_knobs=knobs)
 
 
-def allowed(name: str) -> str | None:
+def allowed(name: str, sweep: str) -> str | None:
     return None
 
 
@@ -56,7 +62,7 @@ def none_refused(wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
 def steps_of(
     found: Sequence[Owned],
     overlays: Sequence[Overlay] = (),
-    refusal: Callable[[str], str | None] = allowed,
+    refusal: Callable[[str, str], str | None] = allowed,
     unmeasurable: Callable[[str, str], str | None] = measurable,
     first_refused: Callable[[Sequence[Cumulative]], tuple[str, str] | None] = none_refused,
 ) -> dict[str, Step]:
@@ -129,7 +135,9 @@ def test_what_is_not_measurable_here_spoils_no_cumulative_variant() -> None:
 
 
 def test_a_knob_that_cannot_be_alone_is_named_with_the_reason() -> None:
-    steps = steps_of(owned(knob("a"), knob("b")), refusal=lambda name: "changes nothing" if name == "root+b" else None)
+    steps = steps_of(
+        owned(knob("a"), knob("b")), refusal=lambda name, _: "changes nothing" if name == "root+b" else None
+    )
     assert (steps["b"].alone, steps["b"].cumulative) == (None, "root-upto-b")
     assert steps["b"].why == ("alone: changes nothing",)
 
@@ -396,6 +404,96 @@ def test_ablations_are_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     AblationStore(folder, told).write(told)
     assert run_names() == []
     assert ablation_store.ablation_names() == [told.id]
+
+
+# -- where something is done to the system ------------------------------------------------------------------
+
+
+def gone(seconds: Mapping[str, float]) -> Story:
+    """Every variant fails for so long and a little more in each block, any other for 10 s."""
+
+    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        out_s = seconds.get(arm.variant, 10) + block / 10 + (0.05 if arm.role == "again" and block % 2 else 0)
+        log = disturbed.requests(RATE_RPS, point.duration_s, out=None if point.control else (5.0, 5.0 + out_s))
+        return log, disturbed.events() if point.control else disturbed.killed(5.0, 1.0), disturbed.usage([2] * 5)
+
+    return story
+
+
+@pytest.fixture
+def disturbed_ablation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AblationStore]:
+    """An ablation of knobs whose sweep is kill-quick, measured by nobody."""
+
+    def made(seconds: Mapping[str, float], blocks: int = 6) -> AblationStore:
+        steps = list(steps_of(owned(*(knob(name, "kill-quick") for name in "abc"))).values())
+        pairs = [(name, "root") for name in runs_of(steps)["kill-quick"]]
+        run = run_of(tmp_path, monkeypatch, "kill-quick", pairs, gone(seconds), blocks)
+        told = record(*steps)
+        store = AblationStore(tmp_path / told.id, told)
+        store.folder.mkdir()
+        store.write(told)
+        store.note_run("kill-quick", run.record.id)
+        return store
+
+    return made
+
+
+def test_disturbed_results_are_ranked_in_their_own_unit(
+    disturbed_ablation: Callable[..., AblationStore], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is claimed comes first, as seconds and not as a ratio; the cumulative effect beside it."""
+    store = disturbed_ablation({"root+b": 2, "root+c": 20, "root-upto-b": 1})
+    assert ablate.print_ablation(Namespace(json=True), store) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["complete"] is True
+    assert [(line["knob"], line["verdict"]) for line in told["knobs"]] == [
+        ("b", "apply"),
+        ("c", "do not apply"),
+        ("a", "don't bother"),
+    ]
+    assert told["knobs"][0]["one_at_a_time"]["difference"] == pytest.approx(-8, abs=0.1)
+    assert told["knobs"][0]["cumulatively"]["difference"] == pytest.approx(-9, abs=0.1)
+    assert ablate.print_ablation(Namespace(json=False), store) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "b root kill-quick/delete longest gap −8.00 s [−8.00, −8.00]" in out
+    assert "×" not in out
+
+
+def test_an_ablation_without_all_its_disturbed_blocks_is_not_complete(
+    disturbed_ablation: Callable[..., AblationStore], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One control run failed: its block does not count, and the exit status says so."""
+    store = disturbed_ablation({"root+b": 2})
+    (path,) = tmp_path.glob("*/samples/*b01-root+b-control/sample.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "control-failed"}))
+    assert ablate.print_ablation(Namespace(json=True), store) == 1
+    assert json.loads(capsys.readouterr().out)["complete"] is False
+
+
+@pytest.mark.parametrize(
+    ("error", "alone"),
+    [(UsageError("disturbance", "too late for this sweep", ""), None), (NotMeasurableError("proxy", "x", "none"), "c")],
+)
+def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
+    error: UsageError, alone: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan goes on: wrong usage leaves the cell out, what cannot be shown here is a row without a number."""
+
+    def vet(self: Kill, manifests: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Kill, "vet", vet)
+    target = FakeTarget()
+    told = ablation_store.refusal_in(MANIFESTS, target, "kill-replicas-2", "kill-quick")
+    assert (told is None) == isinstance(error, NotMeasurableError)
+    assert ablate._unmeasurable(target, MANIFESTS, "kill-replicas-2", "kill-quick")  # pyright: ignore[reportPrivateUsage]
+    assert ablation_store.refusal_in(MANIFESTS, target, "keepalive", "quick") is None
+    steps = steps_of(
+        owned(knob("a"), knob("c", "kill-quick")), refusal=lambda _, sweep: told if sweep != "quick" else None
+    )
+    assert steps["a"].alone == "root+a"
+    assert steps["c"].alone == (f"root+{alone}" if alone else None)
+    assert alone or steps["c"].why == ("alone: disturbance: too late for this sweep",)
 
 
 def test_contradictions_need_one_root() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -157,9 +158,25 @@ def test_a_delegated_group_with_strangers_in_it_is_left_alone(
     assert (scope / "cgroup.subtree_control").read_text() == "+memory"  # the last of two writes
 
 
+def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would be in earnest: with its own limits, and joined; what was tried for it is gone again."""
+    removed: list[Path] = []
+    monkeypatch.setattr(cgroups.Group, "remove", lambda group: removed.extend({at for _, at in group.folders.values()}))
+    assert "cannot join" in cgroups.no_room({}), "a file of this name is no cgroup, and no process is in it"
+    (folder,) = removed
+    assert folder.parent == tree and (folder / "cpu.max").read_text() == "10000 100000"
+    monkeypatch.setattr(cgroups, "_kept_out", lambda _: "")
+    shutil.rmtree(folder)
+    assert cgroups.no_room({"cpu": "2"}) == ""
+    (tree / "cgroup.subtree_control").write_text("cpu")
+    why = cgroups.no_room({"memory": "64Mi"})
+    assert "gives cpu and memory to its children: start the lab by `systemd-run --user --scope -p Delegate=yes`" in why
+
+
 def test_the_trial_tells_what_then_happens() -> None:
     """The doctor's word and a limit that is asked for agree, on this machine, whatever it allows."""
     holds, said = cgroups.trial()
+    assert bool(cgroups.no_room({"memory": "64Mi"})) is not holds
     groups = Groups()
     try:
         group = groups.make("backend", "trial", "here", {"cpu": "100m", "memory": "64Mi"})

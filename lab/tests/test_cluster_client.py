@@ -73,11 +73,11 @@ def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(module, "HOSTS", str(hosts))
 
     def fail() -> None:
-        with pod.resolving(["a.lab.test", "b.lab.test"], "10.0.0.1"):
+        with pod.resolving({"a.lab.test": "10.0.0.1", "b.lab.test": "10.0.0.2"}):
             assert hosts.read_text().splitlines() == [
                 "127.0.0.1 localhost",
                 "10.0.0.1 a.lab.test # ingress-lab",
-                "10.0.0.1 b.lab.test # ingress-lab",
+                "10.0.0.2 b.lab.test # ingress-lab",
             ]
             raise ZeroDivisionError
 
@@ -85,7 +85,7 @@ def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: 
         fail()
     assert hosts.read_text() == "127.0.0.1 localhost\n"
     monkeypatch.setattr(module, "HOSTS", str(tmp_path / "none" / "hosts"))
-    with pytest.raises(MeasuringError, match="cannot be written"), pod.resolving(["a"], "10.0.0.1"):
+    with pytest.raises(MeasuringError, match="cannot be written"), pod.resolving({"a": "10.0.0.1"}):
         pass
 
 
@@ -97,7 +97,7 @@ def test_a_lab_that_lost_its_place_leaves_the_names_there_to_the_next(
     monkeypatch.setattr(module, "HOSTS", str(hosts))
 
     def lose() -> None:
-        with pod.resolving(["a.lab.test"], "10.0.0.1"):
+        with pod.resolving({"a.lab.test": "10.0.0.1"}):
             hosts.write_text("10.0.0.2 theirs.lab.test # ingress-lab\n")
             raise LostError("lease ingress-lab", "lost: bob holds it now")
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -492,3 +492,77 @@ def test_a_watch_looks_every_second_in_between() -> None:
         while shell.looks < 5 and time.monotonic() < deadline:
             time.sleep(0.01)
     assert watch.observation().rows.height == shell.looks >= 6
+
+
+def test_pods_come_and_go_while_a_sample_is_made() -> None:
+    """One that came counts from its beginning, in the seconds in which it was seen; one that was restarted is another."""
+    first = FakeShell([Said(v1(10**9))])
+    second = FakeShell([Said(v1(4 * 10**8)), Said(v1(5 * 10**8))])
+    (before,) = places([("proxy", first)])
+    before = replace(before, container_id="a")
+    now = [before]
+
+    def places_now() -> Sequence[Place]:
+        return list(now)
+
+    deadline = time.monotonic() + 10
+    with ClusterWatch([before], dict[str, int], nobody, interval_s=0.02, places_now=places_now) as watch:
+        now[:] = [replace(before, container_id="b", shell=second)]
+        while second.looks < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    seen = watch.observation()
+    assert seen.usage["proxy"].cpu_s == pytest.approx(0.5)
+    assert seen.usage["proxy"].processes == 2
+    assert sorted(seen.rows["pid"].unique()) == [1, POD_STRIDE + 1]
+    assert seen.counters["proxy/lost_pods"] == 1
+
+
+def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before() -> None:
+    """A shell finds its way into it by itself: what was seen since the old one was last sure to run is not its own."""
+    old, new = [stat(1, ticks=500), stat(7, ticks=100)], [stat(1, ticks=2), stat(7, ticks=900)]
+    shell = FakeShell(
+        [Said(v1(10**9), old), Said(v1(2 * 10**9), [stat(1, ticks=540), stat(7, ticks=110)]), Said(v1(0), new)]
+    )
+    (spot,) = spots(places([("proxy", shell)]), [about(shell, "here")])
+    for when, sure in (("opening", True), ("meanwhile", True), ("meanwhile", False)):
+        spot.look(when)  # pyright: ignore[reportArgumentType]
+        if sure:
+            spot.there()
+    spot.restarted(MeasuringError("pod x", "its container was restarted", ""))
+    spot.look("closing")
+    assert len(spot.looks) == 2
+    assert spot.used_s() == pytest.approx(0.5)
+
+
+def test_cpu_of_a_process_whose_number_was_given_again_is_never_negative() -> None:
+    shell = FakeShell(
+        [Said(v1(0), [stat(1, ticks=500), stat(7, ticks=100)]), Said(v1(0), [stat(1, ticks=510), stat(7)])], lost_from=2
+    )
+    (spot,) = looked(("proxy", shell), meanwhile=1)
+    assert spot.used_s() == pytest.approx(0.1)
+
+
+def test_a_container_that_came_at_the_very_end_is_seen() -> None:
+    """Restarted within the last second, which no look in between has noticed."""
+    first, second = FakeShell([Said(v1(10**9))]), FakeShell([Said(v1(3 * 10**8))])
+    (before,) = places([("proxy", first)])
+    before = replace(before, container_id="a")
+    now = [before]
+    with ClusterWatch([before], dict[str, int], nobody, 60.0, lambda: list(now), lambda role: True) as watch:
+        now[:] = [replace(before, container_id="b", shell=second)]
+    seen = watch.observation()
+    assert first.looks == 1
+    assert seen.usage["proxy"].cpu_s == pytest.approx(0.3)
+    assert seen.counters["proxy/lost_pods"] == 1
+
+
+def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
+    """At both ends it is, and others are as ever."""
+    squeezed, other = FakeShell([Said(v1(0)), Said(v1(10**9))]), FakeShell([Said(v1(0))])
+    asked = places([("proxy", squeezed), ("backend", other)])
+    deadline = time.monotonic() + 10
+    with ClusterWatch(asked, dict[str, int], nobody, interval_s=0.01, spared=lambda role: role == "proxy") as watch:
+        while other.looks < 5 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert squeezed.looks == 2
+    assert watch.observation().usage["proxy"].cpu_s == pytest.approx(1.0)

@@ -16,10 +16,11 @@ from lab import targets
 from lab.__main__ import main
 from lab.cluster import needs
 from lab.cluster import target as module
-from lab.cluster.api import Api
+from lab.cluster.api import Api, DeniedError
 from lab.cluster.names import CLIENT_NAMESPACE
 from lab.cluster.system import ClusterSystem
 from lab.cluster.target import ClusterTarget, largest_cpus
+from lab.disturbances.kill import Kill
 from lab.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
 from lab.generators import Load
 from lab.targets.kind import TARGET as KIND
@@ -153,11 +154,11 @@ class Held:
         self.log.append("all removed")
 
     @contextmanager
-    def resolving(self, hosts: object, address: str) -> Iterator[None]:
+    def resolving(self, addresses: object) -> Iterator[None]:
         yield
 
-    def address(self) -> str:
-        return "10.0.0.1"
+    def addresses(self) -> dict[str, str]:
+        return {}
 
     def wait(self, deadline: float, still_until: float) -> None: ...
 
@@ -261,6 +262,72 @@ def test_rights_are_asked_for_as_they_are_used(monkeypatch: pytest.MonkeyPatch) 
     target.check_variant(load_variant("direct"), [many])
     assert ("deletecollection", "batch", "jobs", CLIENT_NAMESPACE) in held.rights
     assert ("create", "k6.io", "testruns", CLIENT_NAMESPACE) in held.rights
+
+
+def test_the_rights_to_disturb_are_asked_for_though_the_variant_was_measured_steadily_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once; and again when they were refused."""
+    held = Held()
+    target = taken(held, monkeypatch)
+    target.check_variant(load_variant("direct"), [])
+    more = {("get", "", "nodes", None), ("patch", "", "pods/ephemeralcontainers", "ingress-lab")}
+    assert not more & held.rights
+    disturbed = point().model_copy(update={"disturbance": Kill()})
+    held.cannot = ["patch pods/ephemeralcontainers"]
+    for _ in range(2):
+        with pytest.raises(UsageError, match="to disturb it: you may not patch pods/ephemeralcontainers"):
+            target.check_variant(load_variant("direct"), [disturbed])
+    held.cannot = []
+    target.check_variant(load_variant("direct"), [disturbed])
+    assert more <= held.rights
+    held.rights.clear()
+    target.check_variant(load_variant("direct"), [disturbed])
+    assert held.rights == set()
+
+
+@dataclass
+class Frozen:
+    """A shell into a container that `answers` so; its pod, as the API server has it."""
+
+    answers: LabError | str = "7\n"
+    place: str = "pod ingress-lab/proxy-1"
+    pid: int = 9
+    asked: list[str] = field(default_factory=list[str])
+
+    def script(self, text: str) -> subprocess.CompletedProcess[str]:
+        self.asked.append(text)
+        if isinstance(self.answers, LabError):
+            raise self.answers
+        return subprocess.CompletedProcess([text], 0, self.answers, "")
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there and cannot be continued is an error, and can be tried again."""
+    made, shell = system(Held(), Inside(), monkeypatch), Frozen()
+    monkeypatch.setattr(made, "_shell", lambda pod: shell)
+    made.freeze("proxy", True)
+    shell.answers = LostError("pod ingress-lab/proxy-1", "no longer runs", "")
+    statuses = [{"name": "router", "state": {"running": {}}}]
+    found = {"metadata": {}, "spec": {"containers": [{"name": "router"}]}, "status": {"containerStatuses": statuses}}
+    monkeypatch.setattr(made._api, "get", lambda *_: found if still else None)  # pyright: ignore[reportPrivateUsage]
+    if not still:
+        made.freeze("proxy", False)
+        return
+    with pytest.raises(LostError):
+        made.freeze("proxy", False)
+    shell.answers = "7\n"
+    made.freeze("proxy", False)
+    assert "SIGNAL=CONT" in shell.asked[-1]
+
+
+def test_a_right_that_is_missing_inside_a_disturbance_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says nothing about the variant."""
+    made, shell = system(Held(), Inside(), monkeypatch), Frozen(DeniedError("pod proxy-1", "you may not exec"))
+    monkeypatch.setattr(made, "_shell", lambda pod: shell)
+    with pytest.raises(LostError, match=r"you may not exec\n  ask for this right"):
+        made.freeze("proxy", True)
 
 
 def test_a_right_that_is_missing_refuses_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:

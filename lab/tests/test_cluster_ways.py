@@ -138,7 +138,7 @@ def test_a_router_that_a_daemonset_runs_may_reload_too() -> None:
 
 @pytest.mark.parametrize(
     ("variant", "seconds"),
-    [("okd", 6), ("okd-reload-120s", 121), ("okd-edge-hostnetwork", 6), ("nginx", 0), ("direct", 0)],
+    [("okd", 6), ("reload-120s", 121), ("okd-edge-hostnetwork", 6), ("nginx", 0), ("direct", 0)],
 )
 def test_a_router_may_reload_until_its_interval_is_over(variant: str, seconds: float) -> None:
     assert reloads.pending_s(load_variant(variant).manifests) == seconds

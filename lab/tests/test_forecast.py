@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from lab import power, stats
 from lab.errors import UsageError
 from lab.forecast import forecast
 from lab.frames import USAGE_SCHEMA
+from lab.noise import noises
 from lab.plan import Plan
 from lab.records import RunRecord, VariantRecord
 from lab.store import RunStore
+from lab.summary import summarise_run
 from lab.tests.factories import make_plan, make_run
 
 BRING_UP_S = 2.0
@@ -110,3 +114,38 @@ def test_too_few_blocks_promise_nothing() -> None:
     """Fewer than the least number of blocks give no interval, whatever was measured before."""
     few = make_plan((("baseline", None),), blocks=2, reference=None)
     assert forecast(record("run-3", few), BRING_UP_S).resolves == ()
+
+
+def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
+    """The spread of six blocks is itself measured: what is promised allows for that (power.planned_sd)."""
+    run = stored("run-1")
+    summary = summarise_run(run.record, run.samples(), run.histogram)
+    rate = next(noise for noise in noises(summary) if (noise.metric, noise.point) == ("rate", "ceiling"))
+    assert rate.sd is not None and rate.pilot_blocks == 6
+    promised = dict(forecast(record("run-2"), BRING_UP_S).resolves)
+    assert promised["rate at ceiling"] == power.resolvable_now(rate.sd, 6, PLAN.blocks)
+    raw = stats.resolvable(rate.sd, PLAN.blocks)
+    assert raw is not None and promised["rate at ceiling"] > 1.2 * raw
+
+
+def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
+    """Not about what the earlier run happened to compare."""
+    stored("run-1")
+    planned = make_plan(blocks=6, reference=None)
+    baseline = record("x").variants["baseline"]
+    variants = {
+        "baseline": baseline,
+        "keepalive": baseline.model_copy(update={"name": "keepalive", "primary_metric": "p90"}),
+    }
+    told = forecast(record("run-2", planned, variants=variants), BRING_UP_S)
+    assert [label for label, _ in told.resolves] == ["p90 at rate-1000"]
+
+
+def test_an_interrupted_newer_run_is_passed_over_for_one_that_knows_more() -> None:
+    """Two blocks tell no noise."""
+    stored("run-1")
+    run = stored("run-2")
+    for sample in run.samples():
+        if sample.block > 2:
+            shutil.rmtree(run.folder / "samples" / sample.id)
+    assert forecast(record("run-3"), BRING_UP_S).source == "from the A/A pairs of run-1"

@@ -20,6 +20,7 @@ from lab.generators import (
     Load,
     OutputError,
     Result,
+    Shard,
     command,
     common_refusal,
     destinations,
@@ -108,6 +109,32 @@ def made(name: str, load: Load, folder: Path) -> Result:
     argv = command(wanted, program.path, load)
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
     return wanted.parse(done.stdout, done.stderr, done.returncode, load)
+
+
+@pytest.mark.parametrize("name", ["wrk", "k6"])
+def test_hosts_of_two_proxies_are_asked_for_at_their_own(name: str, tmp_path: Path) -> None:
+    """Two servers, each with hosts of its own."""
+    with server() as (one, first), server() as (two, second):
+        urls = (f"http://127.0.0.1:{one}/page", f"http://127.0.0.1:{two}/page")
+        shards = (Shard(urls[0], (HOSTS[0], HOSTS[2])), Shard(urls[1], (HOSTS[1],)))
+        result = made(name, replace(MANY, url=urls[0], shards=shards), tmp_path)
+    assert (set(first.hosts), set(second.hosts)) == ({HOSTS[0], HOSTS[2]}, {HOSTS[1]})
+    asked = sum(first.hosts.values()) + sum(second.hosts.values())
+    assert result.errors == {} and 0 <= asked - result.requests <= MANY.connections
+    assert ("2 wrk processes, one for each proxy" in result.notes) == (name == "wrk")
+
+
+def test_what_cannot_ask_several_proxies_is_refused() -> None:
+    shards = (Shard("http://a.lab.test:80/", HOSTS[:1]), Shard("http://b.lab.test:80/", HOSTS[1:]))
+    load = replace(MANY, shards=shards)
+    assert generator("wrk").refusal(load) is None
+    assert "not a multiple of 2 proxies" in str(generator("wrk").refusal(replace(load, connections=5)))
+    assert "not both" in str(generator("wrk").refusal(replace(SECURE, shards=shards)))
+    assert "knows one way in" in str(
+        generator("wrk2").refusal(replace(load, rate_rps=100.0, duration_s=30, connections=6))
+    )
+    for name in ("oha", "hey"):
+        assert generator(name).refusal(replace(load, rate_rps=None)) is not None
 
 
 @pytest.mark.parametrize("name", ["wrk", "k6"])

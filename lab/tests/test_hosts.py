@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -86,3 +87,31 @@ def test_an_endpoint_is_known_before_there_is_an_address() -> None:
         "edge",
     )
     assert hosts.expected({"a.test": "none"}, True, make_point()).base_url == "http://a.test"
+
+
+def test_one_router_has_every_host() -> None:
+    assert hosts.routers(load_variant("okd").manifests) == {}
+    assert hosts.expected({"a.test": "none", "b.test": "none"}, True, make_point(routes="all")).shards == ()
+
+
+def test_routers_that_share_the_routes_have_each_its_own() -> None:
+    variant = load_variant("okd-shards-2")
+    routers = hosts.routers(variant.manifests)
+    assert Counter(routers.values()) == {"proxy": 500, "proxy-2": 500}
+    assert (routers["bench-0000.apps.lab.test"], routers["bench-0999.apps.lab.test"]) == ("proxy", "proxy-2")
+    routed = hosts.routed(variant.manifests)
+    found = hosts.expected(routed, True, make_point(routes="all"), routers)
+    assert [len(shard.hosts) for shard in found.shards] == [500, 500] and len(found.hosts) == 1000
+    assert [shard.url for shard in found.shards] == [f"http://bench-000{number}.apps.lab.test" for number in (0, 1)]
+    assert found.at("bench-0001.apps.lab.test").base_url == "http://bench-0001.apps.lab.test"
+    assert found.at("bench-0001.apps.lab.test").shards == ()
+    assert found.at("nobody.lab.test").base_url == found.base_url == "http://bench-0000.apps.lab.test"
+    assert hosts.expected(routed, True, make_point(), routers).shards == ()  # one host, one way
+
+
+def test_a_route_that_two_routers_want_is_the_firsts_and_one_that_nobody_wants_is_left_out() -> None:
+    labels = {"a.test": {"part": "lab", "shard": "1"}, "b.test": {"part": "lab"}, "c.test": {"part": "other"}}
+    wanted = {"one": hosts.route_labels("part=lab"), "two": hosts.route_labels("part=lab,shard=1")}
+    assert hosts.divided(labels, wanted) == {"a.test": "one", "b.test": "one"}
+    assert hosts.divided(labels, dict(reversed(wanted.items()))) == {"a.test": "two", "b.test": "one"}
+    assert hosts.divided(labels, {"one": {}}) == {}

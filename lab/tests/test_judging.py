@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab import verdicts
 from lab.judging import AT_LEAST, ERRORS_MIX, LIMITED
+from lab.knobs import MANIFESTS
 from lab.plan import Plan, Slot
 from lab.samples import Sample
 from lab.summary import UNBOUNDED, summarise
@@ -253,10 +256,14 @@ def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
         assert effect_of(summary, "baseline-again", "cpu_per_request", "ceiling").judgement == "a/a"
 
 
-def test_a_variant_needs_what_all_its_own_knobs_need() -> None:
-    assert load_variant("okd-reload-15s").needs == "routes that change while it is measured"
-    assert load_variant("okd+reload-interval-15s+router-threads-1").needs == ""
-    assert load_variant("okd").needs == ""
+def test_a_variant_needs_what_all_its_own_knobs_need(tmp_path: Path) -> None:
+    manifests = Path(shutil.copytree(MANIFESTS, tmp_path / "manifests"))
+    knob = manifests / "components" / "reload-interval-15s" / "kustomization.yaml"
+    text = knob.read_text()
+    knob.write_text(text.replace("    lab/sweep:", "    lab/needs: a Tuesday, which comes once a week\n    lab/sweep:"))
+    assert load_variant("reload-15s", manifests).needs == "a Tuesday, which comes once a week"
+    assert load_variant("okd+reload-interval-15s+router-threads-1", manifests).needs == ""
+    assert load_variant("okd", manifests).needs == ""
 
 
 def test_every_kind_of_limit_is_one_that_a_sample_may_have() -> None:

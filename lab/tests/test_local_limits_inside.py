@@ -200,5 +200,5 @@ def test_the_pods_that_are_ready_are_counted_and_all_of_them_serve(target: Local
 
 def test_a_pod_that_is_not_ready_does_not_count(target: LocalTarget) -> None:
     with target.up(replicas(3)) as system:
-        system.kubelet.delete("backend-1")
+        system.kubelet.end(next(pod for pod in system.kubelet.pods if pod.pod.name == "backend-1"))
         assert reading(system, kind="pods", role="backend", value="3").observed == "2"

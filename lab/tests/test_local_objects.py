@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from lab.errors import NotMeasurableError, UsageError
+from lab.sweeps import load_sweep
 from lab.targets.base import Role
-from lab.targets.local import LocalTarget, bringup, objects
+from lab.targets.local import LocalTarget, bringup, objects, services
 from lab.targets.local.cpus import split
 from lab.targets.local.images import find
 from lab.tests.factories import make_point
@@ -47,7 +48,10 @@ def first(deployment: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", variant_names())
 def test_every_overlay_is_honoured_whole(name: str) -> None:
     """Or not measurable here, which is said of what this machine lacks."""
-    wanted = objects.read(load_variant(name).manifests)
+    variant = load_variant(name)
+    points = load_sweep(variant.sweep)[1].expanded() if variant.sweep else []
+    changing = any(point.disturbance is not None for point in points)
+    wanted = services.in_front(objects.read(variant.manifests), changing)
     with suppress(NotMeasurableError):
         bringup.vet(wanted, PINNED)
     assert wanted.role("backend")

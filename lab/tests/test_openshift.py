@@ -63,6 +63,7 @@ def test_the_form_says_what_is_read_back(knob: Knob) -> None:
         text = json.dumps(patch["spec"])
         found |= set(re.findall(r'"(?:threadCount|reloadInterval|timeoutSeconds)": "?(\w+)', text))
         found |= {"true"} & {str("HostNetwork" in text).lower()}
+        found |= {str(len(knob.openshift))} if "routeSelector" in text else set()
     assert found == {check.value for check in knob.readback}
 
 
@@ -70,7 +71,7 @@ def test_the_form_says_what_is_read_back(knob: Knob) -> None:
     ("variant", "command"),
     [
         ("okd-threads-4", """patch ingresscontroller/default --type=merge -p '{"spec":{"tuningOptions":{"threadCount":4}}}'"""),
-        ("okd-reload-15s", """patch ingresscontroller/default --type=merge -p '{"spec":{"tuningOptions":{"reloadInterval":"15s"}}}'"""),
+        ("reload-15s", """patch ingresscontroller/default --type=merge -p '{"spec":{"tuningOptions":{"reloadInterval":"15s"}}}'"""),
     ],
 )  # fmt: skip
 def test_an_operators_field_is_a_merge_patch_of_the_ingresscontroller(variant: str, command: str) -> None:
@@ -143,7 +144,7 @@ def test_no_file_is_no_form(tmp_path: Path) -> None:
         (controller(tuningOptions={"threadCout": 4}), "spec.tuningOptions.threadCout: unknown key: did you mean 'threadCount'"),
         (controller(replicas=2), "spec.replicas: unknown key"),
         (controller(endpointPublishingStrategy={"type": "Private"}), "type: input should be 'HostNetwork', got 'Private'"),
-        ({**controller(), "metadata": {"name": "defualt", "namespace": "openshift-ingress-operator"}}, "metadata.name: input should be 'default'"),
+        ({**controller(), "metadata": {"name": "defualt", "namespace": "openshift-ingress-operator"}}, "spec.domain: every IngressController but 'default' needs one of its own"),
         (deployment(livenessProbe={"timeoutSeconds": 0}), "timeoutSeconds: input should be greater than or equal to 1, got 0"),
         (deployment(env=[]), "containers.0.env: unknown key"),
         ({"kind": "Route"}, "found using 'kind' does not match"),

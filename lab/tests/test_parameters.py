@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import pytest
 
+from lab import published as publications
 from lab.knobs import knob_names, load_knob
-from lab.studies import PUBLISHED, load_study, study_keys
+from lab.studies import load_study, study_keys
 from lab.variants import load_variant
 
 STUDIES = study_keys()
@@ -18,19 +19,16 @@ SHIPPED = {"okd/number of routes"}
 
 
 def published() -> list[str]:
-    """STUDY/PARAMETER of every row of parameters.csv; a row names its study by the seed file it was read from."""
-    keys = {load_study(key).file.seed_file: key for key in STUDIES}
-    return [f"{keys[row['source']]}/{row['parameter']}" for row in _read()]
+    """STUDY/PARAMETER of every row of parameters.csv."""
+    return [f"{row['source']}/{row['parameter']}" for row in _read()]
 
 
-def rows() -> dict[str, dict[str, str]]:
+def rows() -> dict[str, Mapping[str, str]]:
     return dict(zip(published(), _read(), strict=True))
 
 
-@cache
-def _read() -> tuple[dict[str, str], ...]:
-    with (PUBLISHED / "parameters.csv").open(encoding="utf-8") as file:
-        return tuple(csv.DictReader(file))
+def _read() -> Sequence[Mapping[str, str]]:
+    return publications.texts("parameters")
 
 
 @cache

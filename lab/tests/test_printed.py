@@ -65,6 +65,15 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
     assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
 
 
+def test_the_plan_says_what_is_done_and_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    out = io.StringIO()
+    print_plan(Console(file=out, width=60), prepare(Request(("baseline",), "kill-quick", seed=1), FakeTarget(), ()), 0)
+    lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
+    assert "; kill after 5 s (" in lines["delete:"] and "role proxy, how delete" in lines["delete:"]
+    assert lines["control:"].endswith("; nothing is done (control)") and "kill" not in lines["control:"]
+
+
 @pytest.mark.parametrize("form", [None, "markdown", "json"])
 def test_the_bare_networks_round_trip_is_in_every_form(
     prepared: Prepared, form: str | None, capsys: pytest.CaptureFixture[str]

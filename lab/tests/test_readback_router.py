@@ -11,6 +11,7 @@ import pytest
 
 from lab import certificates
 from lab.errors import UsageError
+from lab.generators import Shard
 from lab.readback import read_back
 from lab.readback.pod import look_up
 from lab.readback.reading import UnreadableError
@@ -135,3 +136,33 @@ def test_a_path_leads_through_fields_and_named_elements() -> None:
     assert look_up(POD, "spec.hostNetwork.deeper") == "absent"
     with pytest.raises(UnreadableError, match="is no path"):
         look_up(POD, "[proxy].")
+
+
+@dataclass
+class Sharing(Router):
+    """Two routers: `serves` says for which hosts each answers."""
+
+    serves: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"http://10.0.0.1:80": ("a.test", "c.test"), "http://10.0.0.2:80": ("b.test",)}
+    )
+
+    def endpoint(self, point: Point) -> Endpoint:
+        shards = (Shard("http://10.0.0.1:80", ("a.test", "c.test")), Shard("http://10.0.0.2:80", ("b.test",)))
+        return Endpoint("http://10.0.0.1:80", HOSTS[0], hosts=HOSTS, shards=shards)
+
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> Response:
+        return Response(200 if endpoint.host in self.serves.get(endpoint.base_url, ()) else 503, b"", {})
+
+
+def test_routers_share_the_routes_when_each_answers_for_its_own_only() -> None:
+    assert observed(Sharing(), kind="shards", value="2") == (True, "2", "")
+    assert observed(Sharing(), kind="routes", value="3") == (True, "3", "")
+    assert observed(Router(), kind="shards", value="2")[:2] == (False, "1")
+    everything = Sharing(serves=dict.fromkeys(("http://10.0.0.1:80", "http://10.0.0.2:80"), HOSTS))
+    ok, _, detail = observed(everything, kind="shards", value="2")
+    assert not ok and "b.test is answered by http://10.0.0.1:80" in detail
+    silent = Sharing(serves={"http://10.0.0.1:80": ("a.test", "c.test")})
+    ok, _, detail = observed(silent, kind="shards", value="2")
+    assert not ok and "b.test is not answered by http://10.0.0.2:80" in detail
+    ok, found, _ = observed(silent, kind="routes", value="3")
+    assert (ok, found) == (False, "2")

@@ -31,13 +31,15 @@ def test_what_differs_or_is_missing_is_named(tmp_path: Path) -> None:
     """A changed part is stale, and so is one whose place is not in the text."""
     path = tmp_path / "README.md"
     path.write_text("# T\n\n<!-- generated: reasons -->\n`steal`\n<!-- end -->\n")
-    assert readme.stale_parts(path) == ["variants", "studies", "reasons"]
+    assert readme.stale_parts(path) == ["variants", "studies", "disturbances", "reasons", "claims"]
     path.write_text(readme.rendered(path.read_text()))
-    assert readme.stale_parts(path) == ["variants", "studies"]
+    assert readme.stale_parts(path) == ["variants", "studies", "disturbances", "claims"]
     assert "\n<!-- end -->\n" in path.read_text()
 
 
 def test_a_part_that_nobody_makes_is_refused() -> None:
     """With the names of those that are made."""
-    with pytest.raises(UsageError, match="unknown generated part 'knobz'.*\n.*variants, studies, reasons"):
+    with pytest.raises(
+        UsageError, match="unknown generated part 'knobz'.*\n.*variants, studies, disturbances, reasons, claims"
+    ):
         readme.rendered("<!-- generated: knobz -->\n<!-- end -->\n")

@@ -77,12 +77,26 @@ def test_host_network_is_reached_at_the_pods_address_and_port() -> None:
 def test_the_ruleset_spreads_over_every_endpoint_and_masquerades_by_policy(policy: str, marks: int) -> None:
     wanted = balanced(3, policy)
     net = net_of(wanted)
-    service = services.balancer(wanted)
-    assert service is not None
-    (http,) = [line for line in services.rules(net, wanted, service).splitlines() if "tcp dport 80 " in line]
+    (http,) = [line for line in services.rules(net, wanted).splitlines() if "tcp dport 80 " in line]
     endpoints = ", ".join(f"{index} : {net[f'proxy-{index}'].address} . 80" for index in range(3))
     assert f"numgen random mod 3 map {{ {endpoints} }}" in http
     assert http.count("meta mark set") == marks
+
+
+def test_routers_that_share_the_routes_have_an_address_each() -> None:
+    wanted = objects.read(load_variant("okd-shards-2").manifests)
+    net = net_of(wanted)
+    services.vet(wanted)
+    assert [service.name for service in services.balancers(wanted)] == ["proxy", "proxy-2"]
+    assert services.address(wanted, net, "proxy") == services.address(wanted, net, "proxy", by="proxy")
+    assert [services.address(wanted, net, "proxy", by=name) for name in ("proxy", "proxy-2")] == [
+        ("10.65.0.1", 80),
+        ("10.65.0.2", 80),
+    ]
+    lines = [line for line in services.rules(net, wanted).splitlines() if "tcp dport 80 " in line]
+    for line, place, pod in zip(lines, ("10.65.0.1", "10.65.0.2"), ("proxy-0", "proxy-2-0"), strict=True):
+        assert f"ip daddr {place} " in line and f"mod 1 map {{ 0 : {net[pod].address} . 8080 }}" in line
+    assert "2 Services, 2 endpoints" in services.way(wanted)
 
 
 def test_several_proxies_without_a_load_balancer_are_refused() -> None:

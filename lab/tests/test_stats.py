@@ -239,3 +239,75 @@ def test_a_level_below_six_blocks_has_no_interval() -> None:
 def test_a_level_of_what_is_no_positive_number_is_refused(wrong: list[float]) -> None:
     with pytest.raises(ValueError, match="positive finite"):
         stats.level(wrong)
+
+
+def test_a_difference_is_the_paired_t_interval_in_the_values_own_unit() -> None:
+    """Against scipy's paired t-test; zeros are numbers as any other."""
+    left, right = np.array([0.0, 3, 0, 1, 2, 0, 4]), np.array([12.0, 10, 13, 11, 9, 12, 12])
+    found = stats.difference(left, right)
+    expected = reference.ttest_rel(left, right)
+    low, high = expected.confidence_interval(0.95)
+    assert found.effect == pytest.approx(float(np.mean(left - right)))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert stats.judge(found, 2.0) == "claimed"
+    assert stats.judge(found, 10.0) == "unresolved"
+
+
+def test_the_same_difference_in_every_block_has_no_width() -> None:
+    found = stats.difference([0.0] * 6, [37.0] * 6)
+    assert (found.effect, found.interval, found.p_value) == (-37.0, (-37.0, -37.0), 0.0)
+    assert stats.ALL_EQUAL in found.notes
+    nothing = stats.difference([0.0] * 6, [0.0] * 6)
+    assert (nothing.interval, stats.judge(nothing, 0.0)) == ((0.0, 0.0), "unresolved")
+
+
+def test_what_is_no_number_has_no_difference() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        stats.difference([1.0, float("inf")], [1.0, 2.0])
+    with pytest.raises(ValueError, match="equal length"):
+        stats.difference([1.0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("blocks", [6, 12])
+def test_nothing_is_claimed_of_counts_without_a_difference_more_often_than_promised(blocks: int) -> None:
+    """Failed requests as a load has them: a few in each block, or none in most. Two in a hundred runs at most claim something."""
+    rng = np.random.default_rng(2024)
+    claimed = 0
+    for mean in (0.3, 3.0, 300.0):
+        for own, base, again in rng.poisson(mean, (700, 3, blocks)).astype(float):
+            floor = stats.floor_of(stats.difference(again, base))
+            claimed += stats.judge(stats.difference(own, base), floor) == "claimed"
+    assert claimed <= 0.02 * 2100
+
+
+def test_the_interval_of_a_difference_covers_it() -> None:
+    """For times as outages have them, skewed by an exponential wait: 95 of 100, less what the skew costs."""
+    rng = np.random.default_rng(7)
+    draws = rng.exponential(2.0, (3000, 2, 8)) + np.array([30.0, 10.0])[:, None]
+    found = [stats.difference(own, base) for own, base in draws]
+    assert np.mean([e.low <= 20.0 <= e.high for e in found if e.low is not None and e.high is not None]) > 0.94
+
+
+def test_a_middle_is_the_median_with_its_order_statistics() -> None:
+    """Ranks as in Hollander & Wolfe's table of the sign test: 1 and 6 of 6, 1 and 8 of 8, 2 and 9 of 10, 6 and 15 of 20."""
+    for n, (low, high) in {6: (1, 6), 8: (1, 8), 10: (2, 9), 20: (6, 15)}.items():
+        found = stats.middle(np.arange(n, 0, -1))
+        assert (found.value, found.low, found.high, found.n) == ((n + 1) / 2, low, high, n)
+    few = stats.middle([3.0, 1.0, 2.0])
+    assert (few.value, few.low, few.high) == (2.0, None, None)
+
+
+@pytest.mark.parametrize("blocks", [6, 7, 10])
+def test_the_interval_of_a_median_covers_it_whatever_the_noise(blocks: int) -> None:
+    rng = np.random.default_rng(blocks)
+    for draws, median in ((rng.exponential(1, (2000, blocks)), np.log(2)), (rng.standard_cauchy((2000, blocks)), 0.0)):
+        found = [stats.middle(row) for row in draws]
+        covers = [m.low <= median <= m.high for m in found if m.low is not None and m.high is not None]
+        assert np.mean(covers) > 0.94
+
+
+@pytest.mark.parametrize("wrong", [[], [float("nan")], [[1.0]]])
+def test_a_middle_of_what_is_no_number_is_refused(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        stats.middle(wrong)

@@ -14,11 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import store
+from lab.disturbances.outage import Outage
 from lab.errors import UsageError
-from lab.frames import HISTOGRAM_SCHEMA, USAGE_SCHEMA, FrameError, histogram_frame, read_histogram
+from lab.events import EventLog
+from lab.frames import (
+    EVENTS_SCHEMA,
+    HISTOGRAM_SCHEMA,
+    USAGE_SCHEMA,
+    FrameError,
+    events_frame,
+    histogram_frame,
+    read_histogram,
+)
 from lab.histogram import Histogram
+from lab.samples import Sample
 from lab.store import RunStore
-from lab.tests.factories import make_sample
+from lab.tests.factories import make_point, make_sample
 from lab.tests.fakes import bench
 
 
@@ -30,6 +41,18 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     usage = pl.DataFrame(schema=USAGE_SCHEMA)
     made.write_sample(make_sample(), "said", {"latency": Histogram.of_values([0.001] * 100)}, usage)
     return made
+
+
+def disturbed(run: RunStore, with_events: bool = True) -> Sample:
+    """A sample of an outage, stored with one event."""
+    point = make_point("outage", disturbance=Outage())
+    sample = make_sample(id="0002-b01-baseline-outage", point=point, outcome={"failed": 0.0}, clock_offset_s=0.5)
+    log = EventLog()
+    log.add("lab", "Begin", role="proxy")
+    run.write_sample(
+        sample, "said", {}, pl.DataFrame(schema=USAGE_SCHEMA), events_frame(log.events) if with_events else None
+    )
+    return sample
 
 
 def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -153,3 +176,30 @@ def test_a_truncated_output_is_told(run: RunStore) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(UsageError, match="(?s)raw.zst: cannot be read.*without --from-raw"):
         run.raw(sample)
+
+
+def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
+    sample = disturbed(run)
+    assert run.events(sample)["kind"].to_list() == ["Begin"]
+    assert dict(run.events(make_sample()).schema) == EVENTS_SCHEMA, "a steady load has none"
+    assert {path.name for path in (run.folder / "samples" / sample.id).iterdir()} == {
+        *store.PARTS,
+        "events.parquet",
+        "sample.json",
+    }
+
+
+def test_missing_or_damaged_events_are_told(run: RunStore) -> None:
+    sample = disturbed(run)
+    path = run.folder / "samples" / sample.id / "events.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match="events.parquet: cannot be read"):
+        run.events(sample)
+    path.unlink()
+    with pytest.raises(UsageError, match="events.parquet is missing"):
+        run.samples()
+
+
+def test_a_log_of_requests_that_is_none_is_told(run: RunStore) -> None:
+    with pytest.raises(UsageError, match="raw.zst: holds no log of requests"):
+        run.requests(disturbed(run))

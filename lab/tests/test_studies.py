@@ -23,7 +23,6 @@ from lab.variants import load_variant
 OKD = """
 title = "OKD"
 source = "OKD documentation"
-seed_file = "003.txt"
 question = "What does TLS cost?"
 variants = ["baseline", "keepalive"]
 sweep = "quick"

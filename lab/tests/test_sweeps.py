@@ -19,6 +19,8 @@ generator = "wrk"
 connections = 10
 duration_s = 5
 """
+OUTAGE = 'disturbance = {kind = "outage", at_s = 1, for_s = 1}'
+NEW_ROUTE = 'disturbance = {kind = "new-route", at_s = 1, within_s = 1}'
 
 
 @pytest.mark.parametrize("name", sweep_names())
@@ -26,6 +28,58 @@ def test_every_sweep_loads(name: str) -> None:
     """Every TOML file in lab/sweeps is a sweep with at least one point."""
     _, sweep = load_sweep(name)
     assert sweep.expanded()
+
+
+@pytest.mark.parametrize("name", sweep_names())
+def test_a_disturbance_that_takes_over_half_an_hour_has_a_quick_form(name: str) -> None:
+    """For one variant with its baseline twice; a bring-up of its own for each sample, some 5 s of which are not the load."""
+    sweep = load_sweep(name)[1]
+    points = sweep.expanded()
+    took_s = 3 * sweep.blocks * sum(point.duration_s + point.warmup_s + 5 for point in points)
+    if any(point.disturbance for point in points) and took_s > 31 * 60:
+        assert f"{name.removesuffix('-long')}-quick" in sweep_names()
+
+
+def test_a_load_beside_a_disturbance_has_connections_to_spare(tmp_path: Path) -> None:
+    """When every request hangs until its timeout, and ends a little after it, the next one must still have a connection."""
+    text = GOOD + f"rate_rps = 100\ntimeout_s = 5\n{OUTAGE}\n"
+    text = text.replace("wrk", "k6")
+    for connections, fits in ((599, False), (600, True)):
+        (tmp_path / "s.toml").write_text(text.replace("connections = 10", f"connections = {connections}"))
+        if fits:
+            assert [point.name for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded()] == ["a", "control"]
+        else:
+            with pytest.raises(UsageError, match=r"points\.a\.connections: 600 or more"):
+                load_sweep(str(tmp_path / "s.toml"))
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "says"),
+    [
+        ("duration_s = 5", "duration_s = 2", "points.a.duration_s: 3 or more"),
+        ("rate_rps = 100\n", "", "points.a.rate_rps: a disturbance needs one rate"),
+        ('kind = "outage"', 'kind = ["outage"]', "disturbance.kind: unknown kind ['outage']"),
+        ("duration_s = 5", "duration_s = 5\nlink_mbit = 20", "points.a.link_mbit: beside a disturbance"),
+        (OUTAGE, f"routes = 2\n{NEW_ROUTE}", "points.a.routes: the load asks for one host alone, new.apps.lab.test"),
+        (OUTAGE, f'routes = "all"\n{NEW_ROUTE}', "points.a.routes: the load asks for one host alone"),
+        ('kind = "outage"', 'kind = "outrage"', "did you mean 'outage'"),
+        ("for_s = 1", "for_s = 1, fors = 2", "disturbance.fors: unknown key: did you mean 'for_s'?"),
+    ],
+)
+def test_a_disturbance_that_does_not_fit_its_load_is_refused(tmp_path: Path, was: str, becomes: str, says: str) -> None:
+    text = GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6")
+    text += f"rate_rps = 100\ntimeout_s = 5\n{OUTAGE}\n"
+    assert was in text
+    (tmp_path / "s.toml").write_text(text.replace(was, becomes))
+    with pytest.raises(UsageError) as caught:
+        load_sweep(str(tmp_path / "s.toml"))
+    assert says in str(caught.value)
+
+
+def test_a_load_beside_a_disturbance_may_be_spread_over_the_variants_own_routes(tmp_path: Path) -> None:
+    text = GOOD.replace("connections = 10", "connections = 600").replace("wrk", "k6")
+    (tmp_path / "s.toml").write_text(f"{text}rate_rps = 100\ntimeout_s = 5\nroutes = 2\n{OUTAGE}\n")
+    assert {point.routes for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded()} == {2}
 
 
 def test_lists_are_crossed_and_named(tmp_path: Path) -> None:

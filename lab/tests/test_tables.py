@@ -438,7 +438,7 @@ def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
     assert "≥120,0" in printed(summarise(run, samples, lambda _: late, PRIMARY))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.permutations(range(39)), st.integers(0, 3))
 def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -> None:
     run = make_plan(points=[make_point()], blocks=13, reference=None)

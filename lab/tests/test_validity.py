@@ -12,6 +12,7 @@ from lab.measurement import with_unexplained
 from lab.sampler import Observation
 from lab.samples import Reason
 from lab.tests.fakes import point
+from lab.tests.test_outcomes import disturbed, log, refused
 
 GOOD = Result(
     requests=5000, duration_s=5.0, latency=Histogram.of_values([0.001] * 5000), recorded_s=5.0, size_bytes=5000 * 1270
@@ -95,3 +96,101 @@ def test_work_that_none_of_ours_did_is_somebody_elses() -> None:
     calm = replace(CALM, elapsed_s=5.0, busy={0: 0.5, 1: 0.25}, others=0.0)
     assert with_unexplained(calm, {0: 0.5, 1: 1.0}).others == pytest.approx(0.4)
     assert with_unexplained(calm, {0: 2.2, 1: 1.0}).others == 0.0
+
+
+LOGGED = replace(GOOD, requests=2000, duration_s=20.0, latency=Histogram.of_values([0.001] * 2000))
+
+
+def disturbed_reasons(
+    result: Result = LOGGED,
+    requests: pl.DataFrame | None = None,
+    seen: Observation = CALM,
+    core: float = 0.3,
+    clock_error_s: float = 0.0,
+    clock_drift_s: float = 0.0,
+) -> list[Reason]:
+    rows = log() if requests is None else requests
+    found = validity.disturbed_faults(disturbed(), result, rows, seen, core, True, clock_error_s, clock_drift_s)
+    return [reason for reason, _ in found]
+
+
+def test_errors_are_the_outcome_of_a_disturbance() -> None:
+    """Refused requests, a full queue and dropped packets of an outage speak against nothing."""
+    lost = replace(LOGGED, requests=1800, errors={"connect": 200})
+    busy = replace(CALM, counters={"proxy/ListenOverflows": 30})
+    assert disturbed_reasons() == []
+    assert disturbed_reasons(lost, log(refused(5, 7)), busy) == []
+    refusals = log(lambda due_s: {"status": 503} if 5 <= due_s < 7 else {})
+    assert disturbed_reasons(replace(LOGGED, errors={"status": 200}), refusals) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "requests"),
+    [
+        (replace(LOGGED, requests=1999), log()),
+        (LOGGED, log().filter(pl.col("number") != 700)),
+        (replace(LOGGED, requests=1900, errors={"read": 100}), log()),
+        (replace(LOGGED, errors={"status": 1}), log()),
+    ],
+)
+def test_a_log_that_does_not_agree_with_its_summary_counts_for_nothing(result: Result, requests: pl.DataFrame) -> None:
+    assert set(disturbed_reasons(result, requests)) == {Reason.REQUEST_LOG}
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (replace(CALM, steal=0.0101), Reason.STEAL),
+        (replace(CALM, others=0.051), Reason.OTHER_PROCESSES),
+        (replace(CALM, clock_step_s=-0.2), Reason.CLOCK_STEP),
+    ],
+)
+def test_the_machines_faults_count_under_a_disturbance_too(seen: Observation, reason: Reason) -> None:
+    assert disturbed_reasons(seen=seen) == [reason]
+
+
+def test_what_the_generator_did_not_do_is_not_the_systems_fault() -> None:
+    """Dropped, saturated, late, or too few."""
+    assert disturbed_reasons(replace(LOGGED, dropped=1)) == [Reason.DROPPED]
+    assert disturbed_reasons(core=0.8) == [Reason.GENERATOR_SATURATED]
+    late = log(lambda due_s: {"sent_s": due_s + 0.06} if due_s < 0.3 else {})
+    assert disturbed_reasons(requests=late) == [Reason.GENERATOR_SATURATED]
+    few = replace(LOGGED, requests=1900)
+    assert disturbed_reasons(few, log(duration_s=19.0)) == [Reason.RATE_NOT_ACHIEVED]
+    assert Reason.TOO_SHORT in disturbed_reasons(replace(LOGGED, requests=0), log(duration_s=0.0))
+
+
+def test_clocks_must_be_known_to_20_ms() -> None:
+    assert disturbed_reasons(clock_error_s=0.02) == []
+    assert disturbed_reasons(clock_error_s=0.021) == [Reason.CLOCKS]
+    assert disturbed_reasons(clock_drift_s=0.03) == [Reason.CLOCKS]
+    assert disturbed_reasons(clock_error_s=float("nan")) == [Reason.CLOCKS]
+
+
+def test_a_control_run_in_which_something_failed_proves_nothing() -> None:
+    good = {"requests": 2000.0, "failed": 0.0, "gap_s": 0.0}
+    assert validity.control_faults(good) == []
+    ((reason, said),) = validity.control_faults(good | {"failed": 2.0, "gap_s": 0.31})
+    assert (reason, said) == (Reason.CONTROL_FAILED, "2 of 2000 requests failed and no good answer for 0.31 s")
+    assert validity.control_faults({})[0][0] is Reason.CONTROL_FAILED
+
+
+def test_a_pause_of_a_slow_control_run_is_its_latency() -> None:
+    """Up to three times the p99 of its calmest part: one long gap in a quick load does not excuse itself."""
+    slow = {f"p99_{part}_s": p99_s for part, p99_s in (("before", 0.08), ("during", 0.09), ("after", None))}
+    calm = {"requests": 2000.0, "failed": 0.0}
+    assert validity.allowed_gap_s(slow) == pytest.approx(0.24)
+    assert validity.control_faults({**calm, **slow, "gap_s": 0.23}) == []
+    assert validity.control_faults({**calm, **slow, "gap_s": 0.25}) != []
+    stalled = {"p99_before_s": 0.003, "p99_during_s": 1.9, "p99_after_s": 0.003}
+    assert validity.control_faults({**calm, **stalled, "gap_s": 2.0}) != []
+    assert validity.allowed_gap_s({"p99_during_s": 1.9}) == 0.1, "only one part tells"
+
+
+@pytest.mark.parametrize("name", ["cut", "not_opened", "restarts", "probe_failures"])
+def test_what_only_a_disturbance_may_bring_about_speaks_against_a_control_run(name: str) -> None:
+    good = {"requests": 2000.0, "failed": 0.0, "gap_s": 0.0}
+    assert validity.control_faults(good | {name: 0.0}) == validity.control_faults(good | {name: None}) == []
+    ((reason, said),) = validity.control_faults(good | {name: 2.0})
+    assert reason is Reason.CONTROL_FAILED
+    assert said.startswith("2 ")

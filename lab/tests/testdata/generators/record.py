@@ -27,6 +27,7 @@ http {{
   client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
   map $request_id $drop {{ "~^0" 1; default 0; }}
+  map $request_id $fate {{ "~^[01]" none; "~^[23]" wrong; "~^[45]" late; default good; }}
   server {{
     listen 127.0.0.1:{port};
     listen 127.0.0.2:{tls} ssl; listen 127.0.0.3:{tls} ssl; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem;
@@ -34,6 +35,12 @@ http {{
     location = /64kb.txt {{ }}
     location = /slow {{ alias {folder}/1kb; limit_rate 400; }}
     location = /redirect {{ return 302 /1kb; }}
+    location = /answer {{ alias {folder}/1kb; add_header X-Lab-Answer "backend-0 9003 17" always; }}
+    location = /mixed {{ rewrite ^ /$fate last; }}
+    location = /none {{ internal; return 444; }}
+    location = /wrong {{ internal; return 503; }}
+    location = /late {{ internal; alias {folder}/1kb; limit_rate 400; }}
+    location = /good {{ internal; alias {folder}/1kb; add_header X-Lab-Backend backend-0 always; }}
     location = /flaky {{ if ($drop) {{ return 444; }} alias {folder}/1kb; }}
   }}
 }}
@@ -41,6 +48,7 @@ http {{
 CLOSED = Load(url=f"http://127.0.0.1:{PORT}/1kb", host="lab.test", connections=4, duration_s=1)
 OPEN = replace(CLOSED, rate_rps=200.0)
 HOSTS = replace(CLOSED, hosts=("lab.test", "two.lab.test", "three.lab.test"), connections=6)
+LOGGED = replace(CLOSED, rate_rps=50.0, connections=60, keepalive=False, timeout_s=1.0, logged=True)
 # Addresses in the place of names, as nothing here resolves those.
 SECURE = replace(CLOSED, url=f"https://127.0.0.2:{TLS}/1kb", host="127.0.0.2", hosts=("127.0.0.2", "127.0.0.3"))
 
@@ -79,7 +87,9 @@ CASES: dict[str, dict[str, Load]] = {
     "oha": named(common(OPEN), "-open") | named(common(CLOSED), "-closed") | {"n": at(CLOSED, "flaky", requests=200)},
     "k6": named(common(OPEN), "-open")
     | named(common(CLOSED), "-closed")
-    | {"sni": replace(SECURE, sni_per_host=True), "gzip": at(CLOSED, "64kb.txt", gzip=True)},
+    | {"sni": replace(SECURE, sni_per_host=True), "gzip": at(CLOSED, "64kb.txt", gzip=True)}
+    | {"logged": at(LOGGED, "answer"), "logged-failing": at(LOGGED, "mixed")}
+    | {"logged-dropped": at(LOGGED, "slow", connections=10, timeout_s=5.0)},
 }
 
 

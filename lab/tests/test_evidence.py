@@ -1,0 +1,234 @@
+"""The committed runs as evidence: found by what they measured, with what is missing or damaged told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+import pytest
+
+from lab import evidence, exhibits, outcomes
+from lab.derived import probe_timeouts_s
+from lab.evidence import Evidence, Log, Missing, Shelf
+from lab.sweeps import load_sweep
+from lab.tests import disturbed
+from lab.tests.committed import nds_story, run_of
+from lab.tests.disturbed import ZERO_S
+from lab.tests.factories import make_sample
+
+VARIANTS = [("kill-nds", "kill-grace-30")]
+PROXY: dict[str, Any] = {
+    "kind": "Deployment",
+    "metadata": {"name": "proxy", "labels": {"lab/role": "proxy"}},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "proxy",
+                        "env": [{"name": "RELOAD_INTERVAL", "value": "1m30s"}],
+                        "startupProbe": {"periodSeconds": 1, "failureThreshold": 120, "timeoutSeconds": 5},
+                        "livenessProbe": {"httpGet": {"path": "/healthz"}},
+                    }
+                ]
+            }
+        }
+    },
+}
+ROUTES = [
+    {
+        "apiVersion": "route.openshift.io/v1",
+        "kind": "Route",
+        "metadata": {"name": f"r{n}"},
+        "spec": {"host": f"r{n}.lab.test"},
+    }
+    for n in range(7)
+]
+
+
+def told(figure: go.Figure) -> Any:
+    """As it is written down: plotly has no types of its own for `data` and `layout`."""
+    return json.loads(figure.to_json() or "")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on local, and one on kind."""
+    made = tmp_path_factory.mktemp("reference")
+    manifests = {"kill-nds": [PROXY, *ROUTES], "kill-grace-30": [PROXY]}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for target in ("kind", "local"):
+            run_of(made, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=2, manifests=manifests, target=target)
+    return made
+
+
+@pytest.fixture
+def shelf(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    monkeypatch.setenv("LAB_REFERENCE", str(folder))
+    return evidence.shelf()
+
+
+def one(shelf: Shelf) -> Evidence:
+    found = shelf.of("kill", "kill-quick", variant="kill-nds")
+    assert isinstance(found, Evidence)
+    return found
+
+
+def test_a_run_is_chosen_by_sweep_variant_and_target(shelf: Shelf) -> None:
+    """Local ones first, unless another target is asked for."""
+    assert one(shelf).run.record.target == "local"
+    on_kind = shelf.of("kill-quick", target="kind")
+    assert isinstance(on_kind, Evidence)
+    assert on_kind.run.record.target == "kind"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "wanted"), [("reload", {}), ("kill-quick", {"variant": "okd"}), ("kill-quick", {"target": "remote"})]
+)
+def test_where_there_is_none_it_says_how_to_get_one(shelf: Shelf, sweep: str, wanted: dict[str, str]) -> None:
+    """The command, with the target where it is no default."""
+    found = shelf.of(sweep, **wanted)
+    assert isinstance(found, Missing)
+    assert f"just bench {wanted.get('variant', 'VARIANT')} --sweep {sweep}" in found.said
+    assert ("--target remote" in found.said) == ("target" in wanted)
+
+
+def test_damaged_runs_are_told_and_the_rest_stays(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run.json that is none: what it measured is not known."""
+    (tmp_path / "whole").symlink_to(folder / "reference-kill-quick-local")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{}")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    shelf = evidence.shelf()
+    assert [each.name for each in shelf.runs] == ["whole"]
+    assert [each.name for each in shelf.damaged] == ["broken"]
+    missing = shelf.of("reload")
+    assert isinstance(missing, Missing)
+    assert "broken is damaged: " in missing.why
+
+
+def test_a_damaged_run_is_named_where_it_was_meant(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the file and the remedy; where another run is missing, it is not spoken of."""
+    shutil.copytree(folder / "reference-kill-quick-local", tmp_path / "hurt")
+    path = next((tmp_path / "hurt" / "samples").glob("*-b02-kill-nds-delete")) / "sample.json"
+    path.write_bytes(path.read_bytes()[:500])
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    shelf = evidence.shelf()
+    assert shelf.runs == ()
+    found = shelf.of("kill", "kill-quick", variant="kill-nds")
+    assert isinstance(found, Missing)
+    assert f"; hurt is damaged: {path}: damaged: " in found.why
+    assert found.why.endswith(
+        "restore data/reference/hurt from a copy (git restore brings a committed one back), or measure it again"
+    )
+    others = shelf.of("reload"), shelf.of("kill-quick", variant="okd"), shelf.of("kill-quick", target="kind")
+    assert not any("hurt" in other.said for other in others)
+
+
+def test_the_a_a_twin_is_found(shelf: Shelf) -> None:
+    """Of the baseline that an arm is compared with."""
+    run = one(shelf)
+    assert run.arms() == ["kill-nds", "kill-grace-30"]
+    assert run.twin("kill-nds") == run.twin("kill-grace-30") == ("kill-grace-30", "kill-grace-30-again")
+
+
+def test_metrics_are_those_of_the_outcome_by_block(shelf: Shelf) -> None:
+    """And what the manifests and logs tell beside it."""
+    run = one(shelf)
+    assert run.values("kill-nds", "delete", "terminating_s") == {
+        1: pytest.approx(30.09, abs=0.02),
+        2: pytest.approx(30.19, abs=0.02),
+    }
+    assert run.values("kill-nds", "delete", "startup_allowance_s") == {1: 120, 2: 120}
+    assert run.values("kill-nds", "delete", "reload_interval_s") == {1: 90, 2: 90}
+    assert run.values("kill-nds", "delete", "routes") == {1: 7, 2: 7}
+    assert run.values("kill-nds", "delete", "answered_while_failing") == {1: 0, 2: 0}
+    assert run.values("kill-nds", "delete", "least_reload_spacing_s") == {1: None, 2: None}
+    assert run.values("kill-nds", "delete", "correct_s") == {}
+    assert probe_timeouts_s(run.run, "kill-nds") == {"liveness": 1.0, "startup": 5.0}
+
+
+def test_reloads_of_several_proxies_are_not_each_others(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two reload a tenth of a second apart, each every 5 s."""
+    run = one(shelf)
+    at_s = [("a", 1.0), ("b", 1.1), ("a", 6.0), ("b", 6.3), ("a", 11.5)]
+    reloads = disturbed.events(*((at, "proxy", "proxy", pod, "Reload", "") for pod, at in at_s))
+    monkeypatch.setattr(type(run.run), "events", lambda _run, _sample: reloads)
+    assert run.values("kill-nds", "delete", "least_reload_spacing_s") == dict.fromkeys((1, 2), pytest.approx(5.0))
+
+
+def test_a_log_begins_with_its_load(shelf: Shelf) -> None:
+    """Its zero is when the first request was due; requests come back as they were written, to k6's millisecond."""
+    log = one(shelf).log("kill-nds", "delete", 2)
+    assert log is not None
+    assert log.zero_s == pytest.approx(ZERO_S, abs=2e-3)
+    assert log.sample.block == 2
+    assert log.bins["connect"].sum() == pytest.approx(20 * 30.2, abs=1)
+    assert log.marks.filter(log.marks["kind"] == "Gone")["t_s"][0] == pytest.approx(35.2, abs=0.01)
+    assert one(shelf).log("kill-nds", "delete", 9) is None
+
+
+def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline() -> None:
+    """A new route: 404 until it is there, and once after that."""
+    point = next(point for point in load_sweep("new-route")[1].expanded() if not point.control)
+    once = disturbed.requests(1.0, 1.0, out=(0.0, 1.0), status=404)
+    once = once.with_columns(pl.col("due_s", "sent_s", "done_s") + 12.0)
+    log = pl.concat([disturbed.requests(out=(0.0, 8.0), status=404), once])
+    sample = make_sample(point=point)
+    shown = Log(sample, ZERO_S, log, disturbed.events(), disturbed.usage([1])).bins
+    assert (~outcomes.right(point, log)).sum() == shown["status"].sum() == 1
+    assert shown.filter(shown["t_s"] < 7.9)["good_rps"].sum() == 0
+
+
+def test_a_load_begins_with_its_first_request_however_late_the_disturbance_began() -> None:
+    """As `lab.outcomes` counts, in control runs too; usage is moved by what the generator took to begin."""
+    log = disturbed.requests(duration_s=1)
+    assert evidence.zero_s(log) == ZERO_S
+    assert evidence.zero_s(log.clear()) == 0
+    usage = disturbed.usage([2] * 3)
+    late = evidence.since_load(make_sample(load_after_s=0.75), usage)
+    assert late["t_s"].unique().sort().to_list() == [-0.75, 0.25, 1.25]
+    assert evidence.since_load(make_sample(), usage)["t_s"].to_list() == usage["t_s"].to_list()
+
+
+def test_a_damaged_log_is_a_gap(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figure says what is wrong; the others still show."""
+    with pytest.MonkeyPatch.context() as other:
+        made = run_of(tmp_path, other, "kill-quick", VARIANTS, nds_story, blocks=1)
+    for path in made.folder.glob("samples/*/raw.zst"):
+        path.write_bytes(b"none")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    run = one(evidence.shelf())
+    said = told(exhibits.timeline(run, "T", "kill-nds"))["layout"]["annotations"][0]["text"].replace("<br>", " ")
+    assert "raw.zst: cannot be read" in said
+    assert told(exhibits.intervals(run, "T", "gap_s"))["data"]
+
+
+def test_exhibits_show_a_run_and_its_gaps(shelf: Shelf) -> None:
+    """Figures of what there is, frames of what there is not, and a table."""
+    run = one(shelf)
+    title = told(exhibits.timeline(run, "T", "kill-nds"))["layout"]["title"]["text"]
+    assert title.startswith("T (local): kill-nds at delete, block 1 of 2")
+    for shown in (
+        exhibits.processes(run, "T"),
+        exhibits.scaling(run, "T", "gap_s"),
+        exhibits.intervals(run, "T", "gap_s"),
+    ):
+        assert told(shown)["data"]
+    for missing in (
+        exhibits.timeline(run, "T", "kill-nds", "held"),
+        exhibits.delays(run, "T"),
+        exhibits.probing(run, "T", "kill-nds"),
+        exhibits.transfers(run, "T", "kill-nds"),
+    ):
+        assert not told(missing)["data"]
+    assert "| kill-nds at delete | 30.2 |" in exhibits.table(run, ["gap_s"])
+    assert exhibits.table(Missing("none yet"), ["gap_s"]) == "*no run: none yet*"

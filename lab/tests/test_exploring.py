@@ -1,0 +1,93 @@
+"""The explorer's parts: which run is looked at, what is said of it, and its variants side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import exhibits, exploring
+from lab.evidence import Evidence, Missing
+from lab.tests.committed import nds_story, run_of
+
+STEADY = "quick-keepalive"
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No run of one's own, and those that are committed."""
+    monkeypatch.delenv("LAB_REFERENCE", raising=False)
+    monkeypatch.delenv(exploring.EXPLORE, raising=False)
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    return tmp_path
+
+
+def disturbed(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    run_of(folder, monkeypatch, "kill", [("kill-nds", "kill-grace-30")], nds_story, 1, name, points=["held"])
+
+
+def named(run: exhibits.Run) -> str:
+    return run.name if isinstance(run, Evidence) else run.said
+
+
+def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged one, and one without a valid sample, are passed over."""
+    disturbed(own, monkeypatch, "20260101-a")
+    disturbed(own, monkeypatch, "20260102-b")
+    (own / "20260103-c").mkdir()
+    (own / "20260103-c" / "run.json").write_text("{")
+    assert named(exploring.picked()) == "20260102-b"
+    assert named(exploring.picked("20260101-a")) == "20260101-a"
+    assert named(exploring.picked(str(own / "20260101-a"))) == "20260101-a"
+
+
+def test_without_any_the_first_committed_one() -> None:
+    assert isinstance(exploring.picked(), Evidence)
+    assert named(exploring.picked(STEADY)) == STEADY
+
+
+def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every part, and no figure stops."""
+    monkeypatch.setenv("LAB_REFERENCE", str(own))
+    run = exploring.picked()
+    assert isinstance(run, Missing)
+    for text in (exploring.overview(run), exploring.compared(run), exhibits.table(run, exploring.metrics(run))):
+        assert text.startswith("*no run: nothing in data/reference of any sweep")
+    assert exploring.variants(run)
+    assert "unknown run" in named(exploring.picked("none"))
+
+
+def test_the_overview_has_arms_loads_and_machine(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = exploring.overview(exploring.picked(STEADY))
+    assert "| keepalive | longer-lived client connections, shorter-lived upstream ones | baseline |" in text
+    assert "| ceiling | 64 connections, closed loop, 5 s, 1kB.bin | wrk " in text
+    assert "| cpu | Intel" in text
+    disturbed(own, monkeypatch, "20260101-a")
+    assert "| held |" in exploring.overview(exploring.picked())
+
+
+def test_metrics_are_those_that_the_run_has(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cpu_per_request" in exploring.metrics(exploring.picked(STEADY))
+    disturbed(own, monkeypatch, "20260101-a")
+    assert "gap_s" in exploring.metrics(exploring.picked())
+
+
+def test_variants_are_compared_with_their_baselines() -> None:
+    """Only those points, metrics and variants that are asked for; a second run beside it."""
+    run = exploring.picked(STEADY)
+    text = exploring.compared(run, metrics=["rate"], point="ceil*")
+    assert "| keepalive against baseline | rate (req/s) |" in text
+    assert "rate-1000" not in text
+    assert "p99" not in text
+    assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
+    assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
+    assert exploring.compared(run, other="none").startswith("*no run: ")
+
+
+def test_figures_of_a_steady_run() -> None:
+    """Percentiles are drawn; there is no timeline, and why is said."""
+    run = exploring.picked(STEADY)
+    assert len(exhibits.tails(run, "T", "ceiling", ["keepalive"]).to_dict()["data"]) == 1
+    assert "steady loads alone" in (exhibits.timeline(run, "T", "keepalive").to_json() or "")
+    assert "keepalive at ceiling" in exhibits.table(run, ["rate"], "ceiling", ["keepalive"])
+    assert "baseline" not in exhibits.table(run, ["rate"], "ceiling", ["keepalive"]).replace(STEADY, "")

@@ -1,0 +1,529 @@
+"""`selfbench`: that it measures, that its accounts add up, and that what is not equal fails. Nothing here asserts a time."""
+
+import io
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import psutil
+import pytest
+from rich.console import Console
+
+from lab import stats
+from lab.__main__ import main
+from lab.errors import MeasuringError, UsageError
+from lab.noise import aa_arms
+from lab.plan import plan
+from lab.samples import Reason
+from lab.selfbench import (
+    bring_up,
+    busy,
+    clusters,
+    injected,
+    neighbour,
+    overhead,
+    pairs,
+    promise,
+    reducing,
+    report,
+    start_up,
+)
+from lab.selfbench.process import SHIM, timed
+from lab.selfbench.reducing import Reduction
+from lab.selfbench.rows import FORMATS, Format, RowFile, write_rows
+from lab.sweeps import load_sweep
+from lab.tests import fakes
+from lab.tests.factories import made_invalid, make_plan, make_point, make_run, make_sample
+from lab.tests.made_runs import MadeStore, made, made_record
+
+# -- a whole run, and pairs ----------------------------------------------------------------------------
+
+
+def test_an_account_of_a_run_adds_up() -> None:
+    """Wall time is bring-ups (once each), planned measuring and warm-up of every attempt, and the lab's own."""
+    point = make_point(duration_s=10.0, warmup_s=0.5)
+    first = make_sample(point=point, bring_up_s=2.0)
+    second = make_sample(point=point, bring_up_s=2.0, order=2)
+    again = made_invalid(make_sample(point=point, arm="baseline-again", bring_up_s=3.0), Reason.STEAL)
+    never = made_invalid(make_sample(point=point, arm="x", bring_up_s=None), Reason.BRING_UP_FAILED, requests=None)
+    found = overhead.account([first, second, again, never], 40.0)
+    assert (found.samples, found.valid) == (3, 2)
+    assert (found.bring_up_s, found.measuring_s, found.warm_up_s) == (5.0, 30.0, 3.0)
+    assert found.own_s == pytest.approx(2.0) and found.own_share == pytest.approx(2 / 30)
+    rows = overhead.rows_of(found, [0.1, 0.2, 0.3]).rows
+    assert [round(row.lab, 3) for row in rows] == [0.667, 6.667, 11.667]
+    assert rows[2].ratio == pytest.approx((11 + 2 / 3) / 11.2)
+
+
+def test_a_run_that_measured_nothing_is_a_fault() -> None:
+    failed = made_invalid(make_sample(), Reason.BRING_UP_FAILED, requests=None, detail="no nginx")
+    with pytest.raises(MeasuringError, match="no sample was measured: no nginx"):
+        overhead.account([failed], 3.0)
+
+
+def test_the_sweep_is_one_that_the_lab_reads(tmp_path: Path) -> None:
+    """wrk and k6, for as long as asked."""
+    _, sweep = load_sweep(str(overhead.write_sweep(tmp_path, 2.5)))
+    assert [(point.generator, point.duration_s) for point in sweep.expanded()] == [("wrk", 2.5), ("k6", 2.5)]
+
+
+def bench_of(generator: fakes.FakeGenerator, blocks: int = 2) -> pairs.Bench:
+    loads = [fakes.point().model_copy(update={"warmup_s": 1.0})]
+    made_bench = fakes.bench(blocks, points=loads, generator=generator)
+    assert isinstance(made_bench.target, fakes.FakeTarget)
+    return pairs.Bench(made_bench.target, made_bench.target.system, made_bench.store, dict(made_bench.chosen))
+
+
+SLOW = 'import time; time.sleep(0.2); print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 1024000, "errors": {}}\')'
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_pair_is_the_same_load_both_ways() -> None:
+    """Warm-up and load in both; both walls hold both; the lab's sample is stored."""
+    parts = bench_of(fakes.FakeGenerator(SLOW))
+    found = list(pairs.pairs(parts, random.Random(1)))
+    assert len(found) == 2 and all(pair.lab.rate_rps == pair.by_hand.rate_rps == 1000 for pair in found)
+    assert all(min(pair.lab.wall_s, pair.by_hand.wall_s) >= 0.4 and pair.planned_s == 2.0 for pair in found)
+    assert len(parts.store.samples()) == 2
+    rows = pairs.rows_of(found).rows
+    assert [row.what for row in rows] == ["ceiling: wall time", "ceiling: reported rate", "ceiling: reported p50"]
+    assert rows[1].ratio == 1 and rows[1].ratio_low is None and rows[1].n == 2
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("script", ["print('nothing of the kind')", "import sys; sys.exit(3)"])
+def test_a_generator_that_says_nothing_is_a_fault(script: str) -> None:
+    """By the lab or by hand, whoever is first."""
+    with pytest.raises(MeasuringError, match="selfbench"):
+        list(pairs.pairs(bench_of(fakes.FakeGenerator(script)), random.Random(1)))
+
+
+@pytest.mark.usefixtures("runs")
+def test_orders_are_drawn_by_lot() -> None:
+    """Neither way is always the one that finds the system warm."""
+    order: list[str] = []
+
+    class Seen(fakes.FakeSystem):
+        def popen(self, argv: Any, *rest: Any, **more: Any) -> Any:
+            order.append("hand" if argv[0] == "bash" else "lab")
+            return super().popen(argv, *rest, **more)
+
+    parts = replace(bench_of(fakes.FakeGenerator(), blocks=8), system=Seen())
+    list(pairs.pairs(parts, random.Random(3)))
+    firsts = {tuple(order[at : at + 3]) for at in range(0, len(order), 3)}  # the lab's warm-up is one of its own
+    assert firsts == {("hand", "lab", "lab"), ("lab", "lab", "hand")}
+
+
+# -- bring-ups -----------------------------------------------------------------------------------------
+
+
+def test_a_bring_up_without_its_pair_stands_alone() -> None:
+    alone = bring_up.rows_of("kind", [bring_up.Start(lab_s=2.0, by_hand_s=None)]).rows[0]
+    assert alone.ratio is None and alone.lab == 2.0
+    pair = bring_up.rows_of("local", [bring_up.Start(lab_s=2.0, by_hand_s=0.5)]).rows[0]
+    assert pair.ratio == pytest.approx(4.0)
+    cluster = clusters.rows_of([bring_up.Start(lab_s=3.0, by_hand_s=None)], [0.5, 1.0]).rows[0]
+    assert cluster.ratio == pytest.approx(4.0) and cluster.ratio_low is None
+
+
+def test_bring_ups_are_counted_and_ended() -> None:
+    target = fakes.FakeTarget()
+    found = bring_up.measure(target, fakes.variant(), 3, by_hand=False)
+    assert len(found) == 3 and target.ups == ["baseline"] * 3
+
+
+def test_nginx_by_hand_writes_into_its_own_folder() -> None:
+    config = "pid /tmp/nginx/nginx.pid;\naccess_log /var/log/nginx/access.log;\n"
+    assert bring_up.own_folder(config, Path("/x")) == "pid /x/nginx.pid;\naccess_log /x/access.log;\n"
+
+
+def test_without_docker_kind_is_left_out_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "docker" in clusters.missing().lower()
+
+
+# -- request rows --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_way_reduces_the_same_file_to_the_same(kind: Format, tmp_path: Path) -> None:
+    """For real, each in a process of its own, with its peak memory."""
+    made_rows = write_rows(kind, tmp_path / "rows", 3000)
+    first, *others = (reducing.reduced(way, made_rows) for way in ("streamed", "whole", "polars"))
+    assert [reducing.difference(first, other) for other in others] == ["", ""]
+    assert first.told["requests"] == 3000 and sum(first.told["begun"]) == 3000
+    assert all(one.peak_bytes and one.peak_bytes > 10e6 for one in (first, *others)) or sys.platform != "linux"
+
+
+TOLD: Mapping[str, Any] = {
+    "requests": 10,
+    "answered": 9,
+    "not_2xx": 1,
+    "begun": [5, 5],
+    "buckets": {"7": 9},
+    "quantiles_s": {"0.5": 0.001, "0.999": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, ""),
+        ({"quantiles_s": {"0.5": 0.0010004, "0.999": 0.2}}, ""),
+        ({"requests": 11}, "requests differ: 10 and 11"),
+        ({"answered": 8}, "answered differ"),
+        ({"not_2xx": 2}, "not_2xx differ"),
+        ({"begun": [5, 4, 1]}, "begun differ: 2 steps and 3 steps"),
+        ({"buckets": {"8": 9}}, "the counts per bucket differ"),
+        ({"quantiles_s": {"0.5": 0.00101, "0.999": None}}, "p50 differs"),
+    ],
+)
+def test_what_differs_is_named(changed: Mapping[str, Any], says: str) -> None:
+    said = reducing.difference(Reduction(TOLD, 1.0, 1), Reduction({**TOLD, **changed}, 1.0, 1))
+    assert said.startswith(says) and bool(said) == bool(says)
+
+
+@pytest.mark.parametrize("wrong", ["streamed", "whole", "polars", "duckdb"])
+def test_unequal_results_fail_whoever_is_wrong(
+    wrong: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then there is no row of that file, and the exit status is 1."""
+
+    def run(way: str, made_rows: RowFile) -> Reduction:
+        return Reduction({**TOLD, "answered": 9 + (way == wrong)}, 1.0, 10**7)
+
+    monkeypatch.setattr(reducing, "reduced", run)
+    assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 1
+    found = report.Report.model_validate_json(capsys.readouterr().out)
+    assert not found.complete and not found.rows and len(found.faults) == 2 and "answered differ" in found.faults[0]
+
+
+def test_a_way_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(way: str, made_rows: RowFile) -> Reduction:
+        if way == "polars":
+            raise ValueError("exit status 9: out of memory")
+        return Reduction(TOLD, 1.0, 10**7)
+
+    monkeypatch.setattr(reducing, "reduced", run)
+    assert main(["selfbench", "analysis", "--rows", "1e3"]) == 1
+    assert "failed: k6's log, 1,000: polars: exit status 9" in capsys.readouterr().out
+
+
+def test_equal_results_are_rows_with_ratios(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows per second and peak memory of both formats, each way of the lab against each by hand; six pairs have an interval."""
+    seconds = {"streamed": 2.0, "whole": 4.0, "polars": 1.0, "duckdb": 1.0}
+    noise = iter(np.linspace(1.0, 1.1, 1000).tolist())
+    monkeypatch.setattr(reducing, "reduced", lambda way, _: Reduction(TOLD, seconds[way] * next(noise), 10**7))
+    assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(report.Report.model_json_schema()).validate(told)
+    row = next(row for row in told["rows"] if row["what"] == "k6's log, 1,000: streamed, against polars")
+    assert (
+        row["ratio"] == pytest.approx(0.5, rel=0.1)
+        and row["ratio_low"] < row["ratio"] < row["ratio_high"]
+        and row["n"] == 6
+    )
+    memory = next(row for row in told["rows"] if row["what"].endswith("whole, against polars: peak memory"))
+    assert memory["ratio"] == 1
+
+
+def test_duckdb_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reducing.importlib.util, "find_spec", lambda _name: None)
+    found = reducing.reducing([1000], run=lambda way, _: Reduction(TOLD, 1.0, None))
+    assert (
+        found.complete and found.notes == (reducing.NO_DUCKDB,) and not any("duckdb" in row.what for row in found.rows)
+    )
+
+
+def test_a_peak_is_the_childs_own_and_not_its_parents() -> None:
+    """rusage would say at least the memory of the process that started it."""
+    ballast = np.ones(40_000_000)  # 320 MB of ours
+    argv = [sys.executable, "-c", SHIM, "json.tool"]
+    small = timed(argv).peak_bytes
+    if small is None:
+        pytest.skip("this kernel does not tell a process' peak memory")
+    assert small < ballast.nbytes / 4
+
+
+# -- the report, start-up ------------------------------------------------------------------------------
+
+
+def test_a_table_has_every_row_under_its_part() -> None:
+    """Values with units, ratios with intervals from six pairs on; notes, then faults."""
+    rows = (
+        report.compared("samples", "wall", "s", [2.0] * 6, [1.0, 1.1, 0.9, 1.0, 1.05, 0.95], "a note"),
+        report.compared("samples", "few", "req/s", [2.0], [4.0]),
+        report.alone("bring-up", "kind", "s", [1.5, 2.5, 9.0]),
+    )
+    found = report.Report(rows=rows, notes=("no duckdb",)).plus(report.Report(faults=("start-up: broke",)))
+    out = io.StringIO()
+    console = Console(file=out, soft_wrap=True, highlight=False)
+    for line in report.lines(found):
+        console.print(line)
+    text = out.getvalue()
+    wall, few, kind = (
+        next(line for line in text.splitlines() if line.startswith(f"{what} ")) for what in ("wall", "few", "kind")
+    )
+    assert (
+        wall.split()[:6] == ["wall", "2.00", "s", "1.00", "s", "2.00"]
+        and "[1.86, 2.16]" in wall
+        and wall.endswith("6  a note")
+    )
+    assert few.split() == ["few", "2", "req/s", "4", "req/s", "0.500", "1"] and kind.split() == [
+        "kind",
+        "2.50",
+        "s",
+        "–",
+        "–",
+        "3",
+    ]
+    order = [
+        text.index(part)
+        for part in ("samples", "wall", "few", "bring-up", "kind", "no duckdb", "failed: start-up: broke")
+    ]
+    assert order == sorted(order) and not found.complete
+    assert report.Report.model_validate_json(found.model_dump_json()) == found
+
+
+def test_start_up_is_of_real_processes() -> None:
+    """`lab list` cold and warm, and a committed run's table; a verb that does not exist is a fault."""
+    found = start_up.start_up(repeats=1)
+    assert [row.what for row in found.rows][:2] == ["lab list, nothing compiled", "lab list"]
+    assert any(row.what.startswith("lab table ") for row in found.rows)
+    assert all(row.lab > (row.by_hand or math.inf) for row in found.rows), "a bare interpreter is the least"
+    with pytest.raises(MeasuringError, match="exit status 2"):
+        start_up._started(["-m", "lab", "no-such-verb"])  # pyright: ignore[reportPrivateUsage]
+
+
+# -- a noisy neighbour ---------------------------------------------------------------------------------
+
+
+def busy_children() -> list[psutil.Process]:
+    """Those of ours that are the neighbour's, and what starts it."""
+    found: list[psutil.Process] = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it may end while we look
+            found += [child] if busy.BUSY in child.cmdline() and child.name() != "taskset" else []
+    return found
+
+
+def test_a_neighbour_is_busy_about_half_of_the_time_and_gone_afterwards() -> None:
+    """It runs on its CPU only, and ends with the block however long its spell."""
+    cpu = min(psutil.Process().cpu_affinity() or [0])
+    seen: list[list[int]] = []
+    with busy.Neighbour(cpu, random.Random(1), spell_s=0.5) as beside:
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            for child in busy_children():
+                with suppress(psutil.Error):
+                    seen.append(child.cpu_affinity() or [])
+            time.sleep(0.05)
+    assert 0.5 < beside.busy_s < 2.2 and [cpu] in seen
+    assert busy_children() == []
+
+
+def null_run(effect: float, invalid: bool = False) -> MadeStore:
+    """An A/A run with a null arm that is truly `effect` times as slow."""
+    arms = aa_arms("baseline", 1, None)
+    planned = plan(arms, [make_point("ceiling", rate_rps=None)], 6, 1)
+    samples, histograms = make_run(planned, noise=0.01)
+    slower = {one.id: one for one in make_run(planned, {"baseline": effect}, 0.01, seed=2)[0]}
+    chosen = [slower[one.id] if one.arm.endswith("-null-1") else one for one in samples]
+    if invalid:
+        chosen = [made_invalid(one, Reason.OTHER_PROCESSES) if one.block == 1 else one for one in chosen]
+    record = made_record("aa-1", planned)
+    variants = {
+        name: one.model_copy(update={"primary_metric": "cpu_per_request"}) for name, one in record.variants.items()
+    }
+    return MadeStore(record.model_copy(update={"variants": variants}), chosen, histograms)
+
+
+def test_an_aa_run_is_judged_as_its_table_judges_it() -> None:
+    """A null arm that is the same claims nothing, one that is 30 % slower is claimed; invalid samples are counted by reason."""
+    same = neighbour.judged(null_run(1.0), 1, 0, 100.0, 50.0)
+    other = neighbour.judged(null_run(1.3), 2, 1, 100.0, 50.0)
+    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": "6/6"} and same.floors
+    assert other.claimed == ("baseline-null-1 cpu_per_request at ceiling",) and other.as_primary >= 1
+    few = neighbour.judged(null_run(1.0, invalid=True), 3, 0, 100.0, 50.0)
+    assert few.invalid == {"other-processes": 3} and few.valid_blocks == {"ceiling": "5/6"} and not few.floors
+    assert "CPU 1 busy 50%" in neighbour.line(other) and "claimed: baseline-null-1 cpu_per_request" in neighbour.line(
+        other
+    )
+    assert "only that the noise was noticed" in neighbour.verdict([few])[1]
+    assert neighbour.verdict([same, other, few])[0] and not neighbour.verdict([other] * 3)[0]
+    for runs, most in ((5, 2), (20, 2), (40, 4)):  # two in twenty, and as many of fewer
+        held, above = (neighbour.verdict([other] * n + [same] * (runs - n)) for n in (most, most + 1))
+        assert held[0] and not above[0]
+        assert all(f"at most {most} in {max(runs, 20)} may be" in text for _, text in (held, above))
+
+
+def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line per run as soon as it is over; going on leaves those out."""
+    measured: list[int] = []
+
+    def one(folder: Path, sweep: Path, number: int, cpu: int, beside: busy.Neighbour) -> neighbour.Neighboured:
+        if number == 3 and len(measured) == 2:
+            raise MeasuringError("selfbench", "interrupted")
+        measured.append(number)
+        return neighbour.judged(null_run(1.0), number, cpu, 10.0, 5.0)
+
+    monkeypatch.setattr(neighbour, "_one", one)
+    with pytest.raises(MeasuringError):
+        list(neighbour.measured(tmp_path, 4, seed=1))
+    assert [found.number for found in neighbour.finished(tmp_path)] == [1, 2]
+    measured.append(0)
+    list(neighbour.measured(tmp_path, 4, seed=1))
+    assert measured == [1, 2, 0, 3, 4] and "4 of them done" in neighbour.plan_text(4, len(neighbour.finished(tmp_path)))
+    (tmp_path / neighbour.DONE).write_text("{")
+    with pytest.raises(UsageError, match="--into"):
+        neighbour.finished(tmp_path)
+
+
+# -- injected effects ----------------------------------------------------------------------------------
+
+EXTRA = [("extra-work-a", "baseline"), ("extra-work-b", "baseline")]
+
+
+def long_run(effects: Mapping[str, float], blocks: int = 40, **how: Any) -> MadeStore:
+    planned = make_plan(EXTRA, [make_point("ceiling", rate_rps=None)], blocks=blocks)
+    run = made("long", effects, planned, noise=0.02, **how)
+    variants = {
+        name: one.model_copy(update={"primary_metric": "cpu_per_request"}) for name, one in run.record.variants.items()
+    }
+    run.record = run.record.model_copy(update={"variants": variants})
+    return run
+
+
+def test_tens_of_a_run_are_runs_of_their_own() -> None:
+    """What is there is claimed in every ten, what is not in none; the promise says so."""
+    large, none = injected.read(long_run({"extra-work-a": 1.2}))
+    assert (large.variant, large.claimed, large.tens) == ("extra-work-a", 4, 4) and large.kept
+    assert large.effect == pytest.approx(0.2, abs=0.02) and large.promised == pytest.approx(0.99, abs=0.01)
+    assert none.claimed == 0 and none.tens == 4 and none.promised is not None and none.promised < 0.3 and none.kept
+    assert "claimed in 4 of 4 tens, promised 99%" in injected.line(large)
+    held, text = injected.verdict([large, none])
+    assert held and "4 of 8 tens" in text and "--resolve" in text and "fewer" not in text
+    missed = large.model_copy(update={"claimed": 1, "kept": False})
+    held, text = injected.verdict([missed, none])
+    assert not held and "fewer than promised: extra-work-a" in text
+
+
+def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an A/A pair nothing was promised, and without a judged ten nothing was kept: said, and exit 1."""
+    run = long_run({"extra-work-a": 1.2}, change=lambda slot, one: None if slot.arm.role == "again" else one)
+    found = injected.read(run)
+    assert [(one.promised, one.kept) for one in found] == [(None, True)] * 2
+    large, none = injected.read(long_run({"extra-work-a": 1.2}))
+    for nothing in ([], found, [large.model_copy(update={"claimed": 0, "tens": 0})]):
+        held, text = injected.verdict(nothing)
+        assert not held and text.startswith("nothing is known of what `--resolve` promises")
+    held, text = injected.verdict([large, none.model_copy(update={"promised": None})])
+    assert held and text.startswith("4 of 4 tens") and "nothing is known of extra-work-b" in text
+    monkeypatch.setattr(injected, "measure", lambda *_: run)
+    arguments = ["selfbench", "--effects", "40", "--into", str(tmp_path), "--json"]
+    assert main(arguments) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["kept"] is False and told["verdict"].startswith("nothing is known")
+    monkeypatch.setattr(injected, "measure", lambda *_: long_run({"extra-work-a": 1.2}))
+    assert main(arguments) == 0
+
+
+def test_a_ten_has_its_own_blocks_and_no_others() -> None:
+    run = long_run({})
+    third = injected.part(run.record, run.samples(), run.histogram, 21)
+    row = next(row for row in third.rows if row.arm.name == "extra-work-a")
+    assert set(row.values["cpu_per_request"]) == set(range(21, 31)) and row.planned_blocks == 10
+
+
+def test_a_short_run_is_refused_and_odd_blocks_are_left_out() -> None:
+    with pytest.raises(MeasuringError, match="ten are needed"):
+        injected.read(long_run({}, blocks=9))
+    assert {one.tens for one in injected.read(long_run({}, blocks=25))} == {2}
+
+
+@pytest.mark.parametrize("wanted", [0.5, 0.9])
+def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
+    """The inverse of `stats.resolvable`, and more with the effect."""
+    needed = stats.resolvable(0.03, 10, wanted)
+    assert needed is not None
+    assert promise.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
+    assert promise.power(2 * needed, 0.03, 10) > wanted > promise.power(0.0, 0.03, 10)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "promised", "kept"), [(4, 0.9, True), (2, 0.9, True), (1, 0.9, False), (0, None, True)]
+)
+def test_fewer_claims_than_promised_are_told_from_bad_luck(claimed: int, promised: float | None, kept: bool) -> None:
+    assert promise.kept(claimed, 4, promised) is kept
+
+
+def test_the_variants_of_known_work_are_found() -> None:
+    assert all(name.startswith("extra-work-") for name in injected.variants())
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sampels"], "did you mean 'samples'?"),
+        (["--duration", "0.5"], "expected 1 to 600 seconds"),
+        (["--rows", "1.5e0"], "expected a whole number from 1e3 to 1e9"),
+        (["--rows", "many"], 'got "many"'),
+        (["--neighbour", "2", "--effects", "20"], "ask for one of them"),
+        (["--neighbour", "2", "samples"], "no parts"),
+        (["samples", "--into", "x"], "only --neighbour and --effects"),
+        (["samples", "--rows", "1e6"], "only the part `analysis`"),
+        (["--effects", "9"], "expected 10 to 1000"),
+        (["--pairs", "0"], "expected 1 to 1000"),
+    ],
+)
+def test_wrong_usage_starts_nothing(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selfbench", *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("arguments", [[], ["samples"], ["--neighbour"], ["--neighbour", "3"], ["--effects"]])
+def test_a_plan_says_how_long_and_starts_nothing(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    assert main(["selfbench", "--plan", *arguments]) == 0
+    told = capsys.readouterr()
+    assert not told.out and (" min" in told.err or " h " in told.err) and not (tmp_path / "runs").exists()
+
+
+def test_a_part_that_fails_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 1, with what could be measured."""
+
+    def broken(duration_s: float, blocks: int) -> overhead.Whole:
+        raise MeasuringError("selfbench: lab bench", "exit status 2: no nginx")
+
+    monkeypatch.setattr(overhead, "whole_run", broken)
+    row = report.alone("start-up", "lab list", "s", [1.0])
+    monkeypatch.setattr(start_up, "start_up", lambda: report.Report(rows=(row,)))
+    assert main(["selfbench", "samples", "start-up", "--json"]) == 1
+    found = report.Report.model_validate_json(capsys.readouterr().out)
+    assert found.rows == (row,) and found.faults[0].startswith("samples: selfbench: lab bench: exit status 2: no nginx")
