@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lab import rerun
 from lab.errors import UsageError
-from lab.facts import EVERY_BOOT
+from lab.facts import lasting
 from lab.sides import Measured, Measurements
 from lab.summary import changed_facts
 
@@ -171,8 +171,8 @@ def run_notes(run: Measurements, label: str) -> Iterator[str]:
 
 
 def _differing(one: RunRecord, two: RunRecord) -> list[str]:
-    names = dict.fromkeys([*one.facts, *two.facts])
-    return [name for name in names if name not in EVERY_BOOT and one.facts.get(name) != two.facts.get(name)]
+    names = dict.fromkeys([*lasting(one.facts), *lasting(two.facts)])
+    return [name for name in names if one.facts.get(name) != two.facts.get(name)]
 
 
 def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
