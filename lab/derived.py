@@ -88,12 +88,14 @@ def _link_share(_: RunStore, sample: Sample) -> float | None:
 
 
 def _mean_s(run: RunStore, sample: Sample) -> float | None:
-    """Average latency; None where the generator printed percentiles only, which have no average."""
+    """Average latency. Of printed percentiles, what their curve integrates to: between two of them it is taken to be straight."""
     found = run.histogram(sample)
-    if found is None or found.kind != "exact" or not found.total:
+    if found is None or not found.total:
         return None
     filled = np.flatnonzero(found.counts)
     low, high = bucket_edges_s(filled)
+    if found.kind == "quantiles":  # what lies between two percentiles was counted at the upper one
+        low = np.concatenate([low[:1], high[:-1]])
     return float(np.average((low + high) / 2, weights=found.counts[filled]))
 
 
@@ -153,7 +155,7 @@ def _busiest_second(run: RunStore, sample: Sample) -> float | None:
 
 DERIVED: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
     "rate": lambda _, sample: sample.goodput_rps,
-    "cpu_per_request": lambda _, sample: sample.cpu_per_request_s,
+    "cpu_per_request": lambda _, sample: sample.cpu_per_request_s if "proxy" in sample.usage else None,
     "memory_bytes": lambda _, sample: float(sample.usage["proxy"].rss_bytes) if "proxy" in sample.usage else None,
     "bring_up_s": lambda _, sample: sample.bring_up_s,
     "mean_s": _mean_s,

@@ -1,8 +1,8 @@
 """The committed runs as evidence: found by what they measured, never by their folder's name; a missing or damaged one is told.
 
 What may be asked of a run: a metric by block, the log of one sample on one zero, what was in force. Refuses to judge
-(`lab.claims`) and to draw (`lab.figures`), to hand out a block whose control run failed, and manifests that are not those that
-were applied.
+(`lab.claims`) and to draw (`lab.figures`), to hand out a block whose control run failed, manifests that are not those that
+were applied, and numbers whose verbatim output has been changed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lab.summary import QUANTILES, counted_samples
 from lab.sweeps import Point, control_of
 from lab.units import format_blocks
 
+RESTORE = "restore it from a copy"
 Blocks = dict[int, float | None]
 """Block → what was measured (seconds, bytes, requests per second, counts); None: its logs cannot tell."""
 
@@ -100,11 +101,11 @@ class Evidence:
         return [arm.name for arm in arms if variant in (None, arm.variant)]
 
     def twin(self, arm: str) -> tuple[str, str] | None:
-        """(baseline, its second measurement): the A/A pair that an arm's floor comes from; None when there is none."""
+        """(arm, its second measurement), else its baseline's: the A/A pair for what is compared with this arm; None when there is none."""
         arms = {each.name: each for each in self.run.record.arms}
-        base = arms[arm].baseline or arm
-        again = next((each.name for each in arms.values() if each.role == "again" and each.baseline == base), None)
-        return (base, again) if again else None
+        again = {each.baseline: each.name for each in arms.values() if each.role == "again"}
+        base = arm if arm in again else arms[arm].baseline
+        return (base, again[base]) if base is not None and base in again else None
 
     def blocks(self, arm: str, point: str) -> dict[int, Sample]:
         """Block → the sample that counts; beside a disturbance only where the control run of that block is valid, too."""
@@ -115,6 +116,17 @@ class Evidence:
             for (block, of, at), sample in sorted(self.counted.items())
             if (of, at) == (arm, point) and (control is None or (block, arm, control.name) in self.counted)
         }
+
+    def lost(self, arm: str, point: str) -> str:
+        """How many of its planned blocks count, and why not the others: `4 of 6 blocks: steal, not measured`; empty where all do."""
+        planned = {block for block, of, at in self.run.record.slots if (of, at) == (arm, point)}
+        lost = sorted(planned - self.blocks(arm, point).keys())
+        reasons: dict[str, None] = {}
+        for block in lost:
+            tried = [each for each in self.samples if (each.block, each.arm, each.point.name) == (block, arm, point)]
+            told = [str(each.reason) for each in tried if each.reason is not None]
+            reasons |= dict.fromkeys(told or ["no valid control run" if tried else "not measured"])
+        return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
         """Of the blocks that have the metric. UsageError when a log or manifest that it needs is damaged."""
@@ -150,9 +162,12 @@ class Evidence:
         record = self.run.record
         invalid = sum(not sample.valid for sample in self.samples)
         rest = f", {invalid} of {len(self.samples)} samples invalid" if invalid else ""
+        measured = {(sample.block, sample.arm, sample.point.name) for sample in self.samples}
+        missing = sum(slot not in measured for slot in record.slots)
+        rest += f", {missing} of {len(record.slots)} planned not measured" if missing else ""
         shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
-        measured = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
-        return f"{record.id} ({self.name}): {measured}{rest}"
+        what = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
+        return f"{record.id} ({self.name}): {what}{rest}"
 
 
 def zero_s(requests: pl.DataFrame) -> float:
@@ -167,7 +182,23 @@ def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
 
 
 class AsApplied(RunStore):
-    """A run whose manifests are held against the digest in its run.json: a part of a YAML file is YAML, too, with fewer routes in it."""
+    """A run whose manifests are held against the digest in its run.json: a part of a YAML file is YAML, too, with fewer routes in it.
+
+    So is verbatim output against that in its sample.json: the numbers beside it were read off it, and not off another block's.
+    """
+
+    def samples(self) -> list[Sample]:
+        found = super().samples()
+        for sample in (each for each in found if each.raw_sha256):
+            path = self.folder / "samples" / sample.id / "raw.zst"
+            try:
+                with open(path, "rb") as packed:
+                    same = hashlib.file_digest(packed, "sha256").hexdigest() == sample.raw_sha256
+            except OSError as error:
+                raise UsageError(str(path), f"cannot be read: {error.strerror}", RESTORE) from None
+            if not same:
+                raise UsageError(str(path), "not what sample.json has the digest of", RESTORE)
+        return found
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         try:
@@ -177,7 +208,7 @@ class AsApplied(RunStore):
             found, whole = [], False
         if not whole:
             place = str(self.folder / "manifests" / f"{variant}.yaml")
-            raise UsageError(place, "not what run.json has the digest of", "restore it from a copy")
+            raise UsageError(place, "not what run.json has the digest of", RESTORE)
         return found
 
     def _digest(self, variant: str) -> str:
@@ -241,11 +272,16 @@ class Shelf:
     runs: tuple[Evidence, ...]
     damaged: tuple[Damaged, ...]
 
-    def of(self, *sweeps: str, variant: str | None = None, target: str | None = None) -> Evidence | Missing:
-        """The run that measured `variant` under the first of these sweeps that there is one of, as `references` orders them."""
-        for sweep in sweeps:
-            if found := matching(self.runs, [sweep], variant, target):
-                return found[0]
+    def of(
+        self, *sweeps: str, variant: str | None = None, target: str | None = None, shape: bool = False
+    ) -> Evidence | Missing:
+        """The run that measured `variant` under the first of these sweeps that there is one of, as `references` orders them.
+
+        One with blocks enough for intervals comes before one that has a shape alone, unless its `shape` is what is wanted.
+        """
+        found = [run for sweep in sweeps for run in matching(self.runs, [sweep], variant, target)]
+        if found:
+            return found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
         where = f" on {target}" if target else ""
         at = rerun.place(target) if target else ""
         wanted = [] if variant is None else [variant]

@@ -27,17 +27,31 @@ from dataclasses import dataclass
 from math import exp, log
 
 from lab.limits import FAILED
-from lab.samples import Sample
+from lab.samples import Reason, Sample
 from lab.sweeps import Point
 
 LIMITED = "generator-limited; only CPU per request carries the effect"
 AT_LEAST = "at least: the faster side was limited by the generator"
 ERRORS_MIX = "requests failed, as is this load's subject: only the rate of good answers is judged"
+GIVEN_RATE = "the rate is given here, not measured"
+FOLLOWS = "latency is judged at the points with a rate; a closed loop's follows from its throughput"
 FAILED_BEYOND_P999 = 0.001
 RETRANSMISSION_S = 1.0
 """RFC 6298: the first retransmission of a SYN."""
 DROPS = ("ListenOverflows", "ListenDrops")
 """What a full accept queue always counts. Retransmission timeouts are counted for any connection, a backend's too."""
+BROKEN = frozenset(
+    {
+        Reason.BRING_UP_FAILED,
+        Reason.KNOB_NOT_APPLIED,
+        Reason.WRONG_BACKEND,
+        Reason.PROXY_DIED,
+        Reason.NON_2XX,
+        Reason.ERRORS,
+        Reason.WRONG_SIZE,
+    }
+)
+"""The system did not do its work. No doing of the machine's or the generator's, and not that it was too slow for a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +94,7 @@ def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Po
     """Whether the effect of `own` against `base` in a metric is judged at this point of the sweep's `points`."""
     errors = "errors" in point.subject
     if metric == "rate" and point.rate_rps is not None and not errors:
-        return Ruling("the rate is given here, not measured")
+        return Ruling(GIVEN_RATE)
     mixing = FAILED_BEYOND_P999 if metric == "p99.9" else FAILED
     if metric != "rate" and errors and max(own.failed, base.failed) >= mixing:
         return Ruling(ERRORS_MIX)
@@ -89,7 +103,7 @@ def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Po
         return Ruling("" if same else "CPU per request of a proxy is not comparable with a backend's")
     percentile = metric != "rate"
     if percentile and point.rate_rps is None and any(other.rate_rps is not None for other in points):
-        return Ruling("latency is judged at the points with a rate; a closed loop's follows from its throughput")
+        return Ruling(FOLLOWS)
     if True not in own.limited | base.limited:
         return Ruling()
     middles = _middles(metric, own, base)
@@ -98,9 +112,15 @@ def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Po
     slower = own if (middles[0] > middles[1]) == percentile else base
     if slower.limited == {False} and middles[0] != middles[1]:
         return Ruling(note=AT_LEAST, bound=True)
-    if percentile and slower.dropped and max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2:
+    if percentile and resent(own, base, middles):
         return Ruling(note="connections were dropped and sent again after 1 s: no doing of the generator's", bound=True)
     return Ruling(LIMITED)
+
+
+def resent(own: Side, base: Side, middles: tuple[float, float]) -> bool:
+    """Whether dropped connections make the difference of two times (`middles`, s; own first), whatever limited the loop."""
+    slower = own if middles[0] > middles[1] else base
+    return slower.dropped and max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2
 
 
 def carrier(metric: str, point: Point, points: Sequence[Point], why: Mapping[str, str]) -> str:
@@ -117,6 +137,11 @@ def carrier(metric: str, point: Point, points: Sequence[Point], why: Mapping[str
     if why.get(metric) == ERRORS_MIX:
         return "rate"
     return "cpu_per_request" if metric == "rate" and why.get(metric) == LIMITED else metric
+
+
+def failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
+    """Of the samples that do not count, by reason: those in which the system did not do its work."""
+    return {reason: count for reason, count in invalid.items() if reason in BROKEN}
 
 
 def _failed(sample: Sample) -> float:

@@ -19,16 +19,16 @@ One place per claim: a table of a TOML file of this folder, named by the claim's
     [OK-19]                                  it cannot be measured here:
     not_measurable = "one machine: …"
 
-    [OK-32]                                  nothing is to be measured:
-    background = "a bound that the operator sets, …"
+    [OK-21]                                  nothing is to be measured:
+    background = "a guide value for planning, …"
 
 lab/claims/checks has rules of the same form for what no study claims and is known beforehand: its tables have a `text` and
 `rules`, its files are named by the study whose notebook shows them.
 
-A claim may have several rules, `[[ID]]` each: the first that there is a run for counts, damaged or not. Where there is none, and a
-run has put down why it could not show a variant that a rule needs (`not_measurable` of its record), that is the verdict. `told` are metrics
-that are shown beside the effect and not judged. A claim without a table is not judged yet. Refuses unknown keys, sweeps,
-variants, targets, metrics and claims.
+A claim may have several rules, `[[ID]]` each: the first that there is a run for counts, damaged or not; one too short for an interval
+only where no rule has a longer one. Where there is none, and a run has put down why it could not show a variant that a rule needs
+(`not_measurable` of its record), that is the verdict. `told` are metrics that are shown beside the effect and not judged. A claim
+without a table is not judged yet. Refuses unknown keys, sweeps, variants, targets, metrics and claims.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ CHECKS = FOLDER / "checks"
 CLAIMS = "claims"
 NEAR = 1.25
 """A ratio of levels is a published one again within this factor: other machines, and one run each, leave it no closer."""
+RESTS_ON = 10
+"""Blocks that a verdict should rest on; an interval needs fewer, and a verdict of fewer says of how many it is."""
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 Answer = Literal["reproduced", "contradicted", "not resolved", "not measurable here", "background", "not judged yet"]
@@ -70,7 +72,8 @@ ANSWERS: dict[Answer, str] = {
 KINDS: Mapping[str, str] = {
     "table cell": "here, as its ratio to the table's reference cell (the reference cell itself to another one), of the same"
     f" blocks: the 95 % interval lies within a factor of {NEAR} of the published ratio, or within what its rule names. By its"
-    " own data, whether the table prints the number, and whether no cell that does more of the same work is faster",
+    " own data, whether the table prints the number, and, beside the cell that its rule names, if any, whether it is not faster"
+    " than one with less of the same work to do, and not slower than one with more of it to do or with fewer workers",
     "figure": "here, as its shape: the direction from one end of the load to the other, and bounds that the text names, never as"
     " a level of another machine. By its own data, as what was read off the plot, with the uncertainty of reading it, against"
     " what the text says that it shows; of one run each",
@@ -201,7 +204,7 @@ class Rule(BaseModel):
     @property
     def command(self) -> str:
         """Makes a run that the rule can be held against."""
-        return f"just bench {' '.join(self.named())} --sweep {self.sweeps[0]}{rerun.place(self.target)}"
+        return f"just bench {' '.join(self.named())} --sweep {self.sweeps[0]} --blocks {RESTS_ON}{rerun.place(self.target)}"
 
 
 class Check(BaseModel):
@@ -236,7 +239,7 @@ def rules() -> dict[str, list[Rule]]:
 
 def checks() -> list[tuple[Claim, list[Rule]]]:
     """Every check of lab/claims/checks as a claim of this project's own, with its rules. UsageError as `rules`."""
-    found: list[tuple[Claim, list[Rule]]] = []
+    known, found = {claim.id: claim for claim in claims()}, list[tuple[Claim, list[Rule]]]()
     for path in sorted(CHECKS.glob("*.toml")):
         for name, table in tables(f"lab/claims/checks/{path.name}", path).items():
             place = f"lab/claims/checks/{path.name}: {name}"
@@ -244,9 +247,8 @@ def checks() -> list[tuple[Claim, list[Rule]]]:
                 check = Check.model_validate(table)
             except ValidationError as error:
                 raise _faulty(place, error) from None
-            for rule in check.rules:
-                _refuse_unknown(place, rule)
-            found.append((Claim(name, path.stem, "check", check.text, "", "", ""), check.rules))
+            made = [_read(place, rule, known) for rule in check.rules]
+            found.append((Claim(name, path.stem, "check", check.text, "", "", ""), made))
     return found
 
 
@@ -263,6 +265,11 @@ def _rule(place: str, table: object, known: Mapping[str, Claim]) -> Rule:
         rule = Rule.model_validate(table)
     except ValidationError as error:
         raise _faulty(place, error) from None
+    return _read(place, rule, known)
+
+
+def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
+    """With nothing unknown in it, and with the bounds that `like` stands for."""
     _refuse_unknown(place, rule)
     parts = {"given": rule.given, "tests": rule.tests}
     return rule.model_copy(

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lab.claims import Answer, Claim, Rule
+from lab.claims import RESTS_ON, Answer, Claim, Rule
 from lab.claims.measuring import Measured, measured
 from lab.claims.publications import Own
 from lab.errors import LabError
 from lab.evidence import Damaged, Evidence, damage, matching
+from lab.stats import MIN_BLOCKS
+from lab.units import format_blocks
 
 NO_RULE = "no rule is written yet"
 
@@ -59,7 +61,9 @@ class Verdict:
 
 
 def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damaged: Sequence[Damaged] = ()) -> Verdict:
-    """By the first of the claim's rules that there is a run for. `runs` as `lab.evidence.references` orders them."""
+    """By the first of the claim's rules that there is a run for with blocks enough for an interval, else a run at all: one that was
+    made for its shape alone hides no other. `runs` as `lab.evidence.references` orders them.
+    """
     blank = Verdict(claim, "not judged yet", "", NO_RULE, "", ())
     if not rules:
         return blank
@@ -67,11 +71,16 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         return replace(blank, answer="not measurable here", why=rules[0].not_measurable)
     if rules[0].background:
         return replace(blank, answer="background", why=rules[0].background)
+    there: list[tuple[bool, Rule, list[Evidence], list[Damaged]]] = []
     for rule in rules:
         able = [each for each in matching(runs, rule.sweeps, target=rule.target) if all(map(each.arms, rule.named()))]
         lost = [each for each in damaged if each.of(rule.sweeps, rule.named(), rule.target)]
-        if able or lost:
-            return _together(replace(blank, rule=rule.rule), tuple(_finding(rule, each) for each in able), lost)
+        records = [*(each.run.record for each in able), *(each.record for each in lost if each.record is not None)]
+        if records:
+            there.append((max(record.blocks for record in records) >= MIN_BLOCKS, rule, able, lost))
+    if there:
+        _, rule, able, lost = max(there, key=lambda each: each[0])
+        return _together(replace(blank, rule=rule.rule), [_finding(rule, each) for each in able], lost)
     if (unable := _unable(rules, runs)) is not None:
         rule, run, why = unable
         return replace(blank, answer="not measurable here", why=why, rule=rule.rule, runs=(run.run.record.id,))
@@ -90,8 +99,9 @@ def _unable(rules: Sequence[Rule], runs: Sequence[Evidence]) -> tuple[Rule, Evid
     return None
 
 
-def _together(blank: Verdict, findings: tuple[Finding, ...], lost: Sequence[Damaged]) -> Verdict:
-    """What several runs say: the same, or nothing. `lost`: runs of the rule's that could not be read at all."""
+def _together(blank: Verdict, each_run: Sequence[Finding], lost: Sequence[Damaged]) -> Verdict:
+    """What several runs say: the same, or nothing; the longest speaks first. `lost`: runs of the rule's that could not be read at all."""
+    findings = tuple(sorted(each_run, key=_blocks, reverse=True))
     decided = [found for found in findings if found.answer != "not resolved"]
     shown = tuple(decided) or findings[:1]
     blank = replace(blank, findings=findings, runs=tuple(found.run for found in shown))
@@ -102,10 +112,15 @@ def _together(blank: Verdict, findings: tuple[Finding, ...], lost: Sequence[Dama
         return replace(blank, answer="not resolved", effect=effect, why=why, runs=ids)
     if len({found.answer for found in decided}) > 1:
         said = ", ".join(f"{found.name}: {found.answer}" for found in decided)
-        return replace(blank, answer="not resolved", why=f"runs disagree ({said})")
+        effect = "; ".join(f"{found.name}: {found.effect}" for found in decided)
+        return replace(blank, answer="not resolved", effect=effect, why=f"runs disagree ({said})")
     first, others = shown[0], [found.name for found in shown[1:]]
     why = "; ".join(filter(None, [first.why, f"the same in {', '.join(others)}" if others else ""]))
     return replace(blank, answer=first.answer, effect=first.effect, why=why)
+
+
+def _blocks(found: Finding) -> int:
+    return max((part.blocks for part in found.measured), default=0)
 
 
 def _finding(rule: Rule, run: Evidence) -> Finding:
@@ -124,14 +139,20 @@ def _finding(rule: Rule, run: Evidence) -> Finding:
         if found.holds is False or found.gap:
             return replace(blank, why=f"the load was not what the claim is about: {found.text}")
         if found.holds is None:
-            return replace(
-                blank, why=f"whether the load was what the claim is about is open: {found.text}; {found.why}"
-            )
-    if any(found.holds is False for found in tested):
-        return replace(blank, answer="contradicted", why=_why(tested))
-    if tested and all(found.holds for found in tested):
-        return replace(blank, answer="reproduced", why=_why(tested))
-    return replace(blank, why=_why(tested) or "the interval leaves both open")
+            why = "; ".join(filter(None, [found.text, _why([found])]))
+            return replace(blank, why=f"whether the load was what the claim is about is open: {why}")
+    against = [found for found in tested if found.holds is False]
+    if against or all(found.holds for found in tested):
+        why = "; ".join(filter(None, [_why(tested), _rests(against or tested)]))
+        return replace(blank, answer="contradicted" if against else "reproduced", why=why)
+    known = any(found.holds is None and found.value is not None for found in tested)
+    return replace(blank, why=_why(tested) or ("the interval leaves both open" if known else ""))
+
+
+def _rests(deciding: Sequence[Measured]) -> str:
+    """On how many blocks, where that is fewer than a verdict should have."""
+    least = min(found.blocks for found in deciding)
+    return f"rests on {format_blocks(least)}" if least < RESTS_ON else ""
 
 
 def _why(tested: Sequence[Measured]) -> str:

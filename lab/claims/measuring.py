@@ -1,19 +1,22 @@
 """One test of a rule on one run: a number of every block, its interval, and whether that lies where the test wants it.
 
-Refuses to decide without an interval, without a floor where two sides are compared, and where a block's log cannot tell.
+Refuses to decide without an interval, without a floor where two sides are compared, where a block's log cannot tell, and where the
+generator was the limit of a closed loop and the truth may lie beyond the interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, inf
 
 from lab import stats
 from lab.claims import Other, Test, fits
 from lab.evidence import Blocks, Evidence
+from lab.judging import Side, resent
 from lab.outcome_summary import floor_of
 from lab.outcomes import METRICS
+from lab.summary import QUANTILES
 from lab.sweeps import Point
 from lab.units import format_blocks
 
@@ -44,6 +47,10 @@ SHORT = {
 }
 """Derived metrics in words: title, unit, and what one of it is in seconds, bytes …"""
 
+MORE = ("rate", "link_share", "busiest_second")
+LESS = (*QUANTILES, "mean_s", "p75_s", "p95_s")
+"""Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -59,7 +66,7 @@ class Measured:
     holds: bool | None
     why: str = ""
     gap: bool = False
-    """Whether the run has nothing of it at all: another point, another variant, or no valid block."""
+    """Whether the run was not asked for it: another point, another variant, or a metric that its samples have not."""
 
     @property
     def text(self) -> str:
@@ -106,10 +113,11 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
             if untold
             else f"no valid block of {arm} at {point.name}"
         )
-        return replace(blank, why=why, gap=not values)
+        return replace(blank, why=why, gap=not values and bool(run.blocks(arm, point.name)))
     if other is None:
         level = stats.middle(_known(values))
-        return _held(replace(blank, value=level.value, low=level.low, high=level.high), 0.0, run, arm, point)
+        found = replace(blank, value=level.value, low=level.low, high=level.high)
+        return _held(found, 0.0, _hidden(test.metric, mine=True in _side(run, arm, point.name).limited))
     return _compared(blank, other, values, arm, point, run)
 
 
@@ -120,7 +128,8 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     theirs = run.values(*against, blank.test.metric)
     both = [block for block in values if values[block] is not None and theirs.get(block) is not None]
     if not both:
-        return replace(blank, why=f"no block in which both {arm} and {against[0]} count", gap=True)
+        gap = not theirs and bool(run.blocks(*against))
+        return replace(blank, why=f"no block in which both {arm} and {against[0]} count", gap=gap)
     mine, known = ([float(side[block] or 0.0) for block in both] for side in (values, theirs))
     floor = _floor(blank.test, arm, against, point, run)
     if blank.test.ratio_to is not None:
@@ -133,7 +142,13 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
         estimate = stats.difference(mine, known)
         low, high = estimate.interval or (None, None)
         found = replace(blank, value=estimate.effect, low=low, high=high, blocks=estimate.n)
-    return _held(found, floor, run, arm, point)
+    sides = _side(run, arm, point.name), _side(run, *against)
+    middles = stats.middle(mine).value, stats.middle(known).value
+    limited = [True in side.limited for side in sides]
+    if blank.test.metric in LESS and resent(*sides, middles):
+        # the slower side waited for the kernel, not for the generator
+        limited[middles[0] < middles[1]] = False
+    return _held(found, floor, _hidden(blank.test.metric, *limited))
 
 
 def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:
@@ -160,15 +175,30 @@ def _floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Ev
     return floor_of(test.metric, point, stats.difference(again, base), max(errors, default=0.0))
 
 
-def _held(found: Measured, floor: float | None, run: Evidence, arm: str, point: Point) -> Measured:
-    """With whether the interval lies where the test wants it: `above` and `below` are moved by the floor, away from what is claimed."""
+def _side(run: Evidence, arm: str, point: str) -> Side:
+    return Side(tuple(run.blocks(arm, point).values()), {}, None)
+
+
+def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
+    """Whether the truth may lie below, and above, what was measured, by whose limit the generator was in some block."""
+    if metric in MORE:
+        return theirs, mine
+    return (mine, theirs) if metric in LESS else (False, False)
+
+
+def _held(found: Measured, floor: float | None, hidden: tuple[bool, bool]) -> Measured:
+    """With whether the interval lies where the test wants it: `above` and `below` are moved by the floor, away from what is claimed.
+
+    Where the truth may lie beyond an end (`hidden`), the interval has none there, so that only the other end can decide.
+    """
     if found.low is None or found.high is None:
         return replace(found, why=f"no interval: {format_blocks(found.blocks)}, {stats.MIN_BLOCKS} are needed")
     if floor is None:
         return replace(found, why=f"no A/A floor: fewer than {stats.MIN_BLOCKS} blocks with both baselines")
-    test, low, high = found.test, found.low, found.high
+    test = found.test
     if not test.bounded:
         return found
+    low, high = -inf if hidden[0] else found.low, inf if hidden[1] else found.high
     if test.within is not None:
         inside = test.within[0] <= low and high <= test.within[1]
         outside = high < test.within[0] or low > test.within[1]
@@ -177,15 +207,15 @@ def _held(found: Measured, floor: float | None, run: Evidence, arm: str, point: 
     else:
         assert test.below is not None
         inside, outside = high < test.below - floor, low >= test.below + floor
-    holds = True if inside else False if outside else None
-    if holds is False and test.metric == "rate" and _generator_limited(run, arm, point):
-        return replace(found, why="generator-limited: the proxy could do more")
-    return replace(found, holds=holds)
+    return replace(found, holds=True if inside else False if outside else None, why=_bound(test.metric, hidden))
 
 
-def _generator_limited(run: Evidence, arm: str, point: Point) -> bool:
-    limits = {sample.limited_by for sample in run.blocks(arm, point.name).values()}
-    return point.rate_rps is None and "proxy" not in limits
+def _bound(metric: str, hidden: tuple[bool, bool]) -> str:
+    """What has to be said of a number that a generator made smaller or larger."""
+    if not any(hidden):
+        return ""
+    which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
+    return f"generator-limited: {said_as(metric)[0]} {which}"
 
 
 def _known(values: Blocks) -> list[float]:

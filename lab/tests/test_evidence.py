@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from lab import evidence, exhibits, outcomes
 from lab.derived import probe_timeouts_s
 from lab.evidence import Evidence, Log, Missing, Shelf
+from lab.samples import Reason
+from lab.summary import counted_samples
 from lab.sweeps import load_sweep
 from lab.tests import disturbed
 from lab.tests.committed import nds_story, run_of
@@ -89,7 +92,7 @@ def test_a_run_is_chosen_by_sweep_variant_and_target(shelf: Shelf) -> None:
 @pytest.mark.parametrize(
     ("sweep", "wanted"), [("reload", {}), ("kill-quick", {"variant": "okd"}), ("kill-quick", {"target": "remote"})]
 )
-def test_where_there_is_none_it_says_how_to_get_one(shelf: Shelf, sweep: str, wanted: dict[str, str]) -> None:
+def test_where_there_is_none_it_says_how_to_get_one(shelf: Shelf, sweep: str, wanted: dict[str, Any]) -> None:
     """The command, with the target where it is no default."""
     found = shelf.of(sweep, **wanted)
     assert isinstance(found, Missing)
@@ -138,6 +141,18 @@ def test_the_a_a_twin_is_found(shelf: Shelf) -> None:
     run = one(shelf)
     assert run.arms() == ["kill-nds", "kill-grace-30"]
     assert run.twin("kill-nds") == run.twin("kill-grace-30") == ("kill-grace-30", "kill-grace-30-again")
+
+
+def test_a_baseline_that_is_a_variant_too_has_a_pair_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own noise, not that of what it is compared with itself."""
+    pairs = [("kill-grace-30", "baseline"), ("kill-nds", "kill-grace-30")]
+    run_of(tmp_path, monkeypatch, "kill-quick", pairs, nds_story, blocks=1)
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    run = one(evidence.shelf())
+    assert run.twin("kill-grace-30") == run.twin("kill-nds") == ("kill-grace-30", "kill-grace-30-again")
+    assert run.twin("baseline") == ("baseline", "baseline-again")
 
 
 def test_metrics_are_those_of_the_outcome_by_block(shelf: Shelf) -> None:
@@ -199,12 +214,105 @@ def test_a_load_begins_with_its_first_request_however_late_the_disturbance_began
     assert evidence.since_load(make_sample(), usage)["t_s"].to_list() == usage["t_s"].to_list()
 
 
+def without_digest(path: Path) -> None:
+    """As samples of earlier labs are."""
+    told = json.loads(path.read_text())
+    assert len(told.pop("raw_sha256")) == 64
+    path.write_text(json.dumps(told))
+
+
+def test_another_raw_file_makes_the_run_a_gap(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, readable and of the same load, but another block's: no number of the run's was read off it."""
+    run = tmp_path / "swapped"
+    shutil.copytree(folder / "reference-kill-quick-local", run)
+    own, other = (next((run / "samples").glob(f"*-b0{n}-kill-nds-delete")) / "raw.zst" for n in (1, 2))
+    shutil.copy(other, own)
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    shelf = evidence.shelf()
+    assert shelf.runs == ()
+    assert f"{own}: not what sample.json has the digest of" in shelf.damaged[0].said
+    own.unlink()
+    own.mkdir()
+    assert "raw.zst" in evidence.shelf().damaged[0].said
+
+
+def test_what_has_intervals_comes_before_what_has_a_shape_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever sweep is named first, and whichever is newer; unless it is the shape that is wanted."""
+    run_of(tmp_path, monkeypatch, "kill", VARIANTS, nds_story, blocks=1, points=["delete"])
+    run_of(tmp_path, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=6)
+    run_of(tmp_path, monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=1, name="a-newer-one")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    shelf = evidence.shelf()
+    found = [shelf.of("kill", "kill-quick", variant="kill-nds", shape=shape) for shape in (False, True)]
+    named = [each.run.record.id for each in found if isinstance(each, Evidence)]
+    assert named == ["reference-kill-quick-local", "reference-kill-local"]
+
+
+def test_what_is_lost_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the run's own line, beside what its blocks show, and as a gap where none is left."""
+    run = tmp_path / "cut"
+    shutil.copytree(folder / "reference-kill-quick-local", run)
+    for path in ("*-b02-kill-nds-delete", "*-kill-grace-30-delete"):
+        for sample in (run / "samples").glob(path):
+            shutil.rmtree(sample)
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    found = one(evidence.shelf())
+    assert f", 3 of {len(found.run.record.slots)} planned not measured" in found.said
+    some, none = (
+        "kill-nds at delete: 1 of 2 blocks: not measured",
+        "kill-grace-30 at delete: 0 of 2 blocks: not measured",
+    )
+    for text in (exhibits.table(found, ["gap_s"]), exhibits.effects(found)):
+        assert f"*nothing to show: {none}*\n\n" in text
+        assert text.splitlines()[-1].endswith(f"; {some}")
+    figure = told(exhibits.intervals(found, "T", "gap_s"))["layout"]
+    assert f"{none}; {some}".replace(" ", "") in figure["title"]["text"].replace("<br>", "").replace(" ", "")
+    assert figure["meta"]["gaps"] == 1
+    whole = told(exhibits.timeline(found, "T", "kill-grace-30"))["layout"]["annotations"][0]["text"]
+    assert "0 of 2 blocks" in whole.replace("<br>", " ")
+
+
+def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
+    """Its own sample's, or that its control run does not count."""
+    run = one(shelf)
+    control = {key: each for key, each in run.counted.items() if not (key[0] == 1 and each.point.control)}
+    assert replace(run, counted=control).lost("kill-nds", "delete") == "1 of 2 blocks: no valid control run"
+    invalid = [
+        each.model_copy(update={"reason": Reason.STEAL, "verdict": "invalid"}) if each.block == 2 else each
+        for each in run.samples
+    ]
+    left = replace(run, samples=tuple(invalid), counted=counted_samples(invalid))
+    assert left.lost("kill-nds", "delete") == "1 of 2 blocks: steal"
+    assert run.lost("kill-nds", "delete") == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"point": "nowhere*"}, "no load of this run is called `nowhere*`"),
+        ({"variants": ["kill-nsd"]}, "kill-nsd is not part of this run"),
+    ],
+)
+def test_what_is_misspelt_is_a_gap(shelf: Shelf, asked: dict[str, Any], why: str) -> None:
+    """With its name: no table without a row, and no figure that says no more than that it is empty."""
+    run = one(shelf)
+    assert exhibits.table(run, ["gap_s"], **asked).startswith(f"*nothing to show: {why}*\n")
+    assert exhibits.effects(run, **asked).startswith(f"*nothing to show: {why}*\n")
+    assert why in told(exhibits.intervals(run, "T", "gap_s", **asked))["layout"]["annotations"][0]["text"]
+    assert exhibits.table(run, ["gab_s"]).startswith(
+        "*nothing to show: reference-kill-quick-local has none of gab_s*\n"
+    )
+
+
 def test_a_damaged_log_is_a_gap(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The figure says what is wrong; the others still show."""
     with pytest.MonkeyPatch.context() as other:
         made = run_of(tmp_path, other, "kill-quick", VARIANTS, nds_story, blocks=1)
     for path in made.folder.glob("samples/*/raw.zst"):
         path.write_bytes(b"none")
+        without_digest(path.with_name("sample.json"))
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     run = one(evidence.shelf())
     said = told(exhibits.timeline(run, "T", "kill-nds"))["layout"]["annotations"][0]["text"].replace("<br>", " ")

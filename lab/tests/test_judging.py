@@ -248,7 +248,7 @@ def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
         (verdict,) = verdicts.verdicts(summary)
         assert (verdict.kind, verdict.text) == (
             "not-measurable",
-            "keepalive: nothing to judge: needs routes that change",
+            "keepalive: nothing to judge: needs routes that change: don't bother to measure it, no load of the lab has that",
         )
         row = row_of(summary, "keepalive", "ceiling")
         assert {effect.judgement for effect in row.effects} <= {"not-judged", "not-available"}

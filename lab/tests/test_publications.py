@@ -76,6 +76,44 @@ def test_what_the_publications_own_data_say(every: dict[str, Own], name: str, an
     assert said in every[name].sentence
 
 
+def test_the_rules_for_our_runs_say_of_published_numbers_what_their_own_rules_say(every: dict[str, Own]) -> None:
+    """Else a run that gave the plot again would contradict what the plot bears out."""
+    p99_ms = {
+        f"*-c{row['connections']}": float(row["latency_ms"])
+        for row in published.texts("digitalocean_latency_spectrum")
+        if (row["suite"], row["percentile"]) == ("original", "99")
+    }
+    for name in ("DO-20", "DO-21"):
+        for rule in claims.rules()[name]:
+            pairs = [(test, test.ratio_to.points or "") for test in rule.tests if test.ratio_to is not None]
+            assert len(pairs) == len(rule.tests)
+            met = all(test.met(p99_ms[test.points] / p99_ms[other]) for test, other in pairs)
+            assert met == (every[name].answer == "borne out"), name
+    (p95_s,) = (
+        float(row["response_time_s"])
+        for row in published.texts("nds_boom_percentiles")
+        if (row["version"], row["percentile"]) == ("added", "95")
+    )
+    levels = [test for rule in claims.rules()["ND-05"] for test in rule.tests if test.ratio_to is None]
+    assert len(levels) == 2
+    assert all(test.met(p95_s) for test in levels)
+
+
+@pytest.mark.parametrize("name", [f"OK-{number:02}" for number in range(1, 17)])
+def test_a_cell_is_borne_out_unless_it_is_faster_than_one_with_less_to_do(name: str, every: dict[str, Own]) -> None:
+    """As KINDS says, whichever of the two is to blame: the router's TLS against less of it, the load balancer against none."""
+    assert "not faster than one with less of the same work" in " ".join(claims.KINDS["table cell"].split())
+    rates = {
+        (row["http_mode"], row["route_encryption"], row["endpoint_publishing"]): float(row["transactions_per_s"])
+        for row in published.texts("okd_router_throughput")
+    }
+    mode, route, way = list(rates)[int(name.removeprefix("OK-")) - 1]
+    rate, less = rates[mode, route, way], {"edge": "none", "re-encrypt": "edge"}.get(route)
+    fine = less is None or rate < rates[mode, less, way]
+    fine = fine and (way != "HostNetwork" or rate > rates[mode, route, "LoadBalancerService"])
+    assert every[name].answer == ("borne out" if fine else "not borne out")
+
+
 def test_the_means_of_the_plotted_curves_are_those_that_the_readme_names() -> None:
     """2 to 73 ms, with what reading a curve between its corners leaves open."""
     rows = [row for row in published.rows("digitalocean_latency_vertices") if row["suite"] == "original"]
