@@ -9,22 +9,38 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from itertools import product
+from types import MappingProxyType
+from typing import Any, Concatenate, ParamSpec
 
 import plotly.graph_objects as go
 
-from lab import curves, figures, happenings, published, reproduction, stats, timelines
+from lab import (
+    boom,
+    curves,
+    figures,
+    happenings,
+    pidstat_tables,
+    published,
+    reproduction,
+    stats,
+    study_tables,
+    timelines,
+)
 from lab.claims import fits
 from lab.claims.measuring import said_as
 from lab.derived import probe_timeouts_s
 from lab.errors import LabError
 from lab.evidence import Evidence, Log, Missing
+from lab.figures.beside import Pair
 from lab.figures.intervals import Told
 from lab.figures.law import Sized
 from lab.figures.percentiles import Curve, Panel
-from lab.figures.style import gap
+from lab.figures.scaling import Bound
+from lab.figures.style import gap, noted
 from lab.histogram import BEYOND
 from lab.summary import QUANTILES, summarise_run
+from lab.sweeps import PAGES, Point
 from lab.units import format_blocks, three_digits
 from lab.verdicts import effect_text
 
@@ -32,6 +48,10 @@ P = ParamSpec("P")
 Run = Evidence | Missing
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "kB": 1e3, "MB": 1e6, "MB/s": 1e6}
 """Units of tables that figures choose by themselves → what one of it is in seconds or bytes."""
+NDS, BOOM = "nds", "boom"
+"""Whose loads grow in requests at once, and the tool it measured with."""
+PAGE_SIZES = "page-sizes"
+"""The sweep of ours whose pages grow."""
 PANEL_WIDTH = 34
 """Characters that fit into a panel beside two others, at its least width."""
 
@@ -53,13 +73,52 @@ def _exhibit(make: Callable[Concatenate[Evidence, str, P], go.Figure]) -> Callab
 
 def _from(run: Run, figure: go.Figure) -> go.Figure:
     """The figure with the run's id, which `just report` puts beside it."""
-    return _of([run], figure)
+    told: Any = figure.layout
+    return _of([run], figure, (told.meta or {}).get("gaps", 0))
 
 
 def _of(runs: Iterable[Run], figure: go.Figure, gaps: int = 0) -> go.Figure:
-    """The figure with these runs' ids. `gaps`: how many of its panels or lines stand empty, which `just report` counts."""
+    """The figure with these runs' ids. `gaps`: how many of its panels, lines or rows stand empty, which `just report` counts."""
     ids = [run.run.record.id for run in runs if not isinstance(run, Missing)]
     return figure.update_layout(meta={"runs": list(dict.fromkeys(ids))} | ({"gaps": gaps} if gaps else {}))
+
+
+def _noted(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
+    """The figure with what it lacks of these variants and points below its title."""
+    missing, short = _lacking(run, variants, point)
+    return noted(figure, _folded("; ".join([*missing, *short])), len(missing))
+
+
+def _no_block(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
+    return _noted(run, gap(f"{title}: {variant}", f"no valid block of {variant} at {point}"), [variant], point)
+
+
+def _lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool = False) -> tuple[list[str], list[str]]:
+    """(what has no block that counts: arms at points, variants, the points themselves; what has some), each with why.
+
+    `rated`: only at points with a rate.
+    """
+    points = _points(run, pattern)
+    if not points:
+        return [f"no load of this run is called `{pattern}`"], []
+    rates = {point.name: point.rate_rps for point in run.points}
+    wanted = variants or [item.variant for item in run.run.record.not_measurable]
+    missing, short = [f"{each} is {why}" for each in wanted if (why := reproduction.absent(run, each))], list[str]()
+    for arm in _arms(run, variants):
+        for at in (at for at in points if not rated or rates[at] is not None):
+            if why := run.lost(arm, at):
+                (short if run.blocks(arm, at) else missing).append(f"{arm} at {at}: {why}")
+    return missing, short
+
+
+def _told_missing(missing: Sequence[str]) -> list[str]:
+    """Lines of Markdown, each a gap that `just report` counts."""
+    return [line for each in missing for line in ("", f"*nothing to show: {each}*")]
+
+
+def _damaged(run: Evidence, error: LabError) -> str:
+    """Markdown in a table's place."""
+    return f"*no run: {run.name} is damaged: {error.place}: {error.fault}*"
 
 
 def _folded(text: str, width: int = 90) -> str:
@@ -74,10 +133,11 @@ def timeline(run: Evidence, title: str, variant: str, point: str = "*", block: i
         return gap(title, _folded("steady loads alone: no single request was logged, and nothing happened meanwhile"))
     name, log = _log(run, variant, point, block)
     if log is None:
-        return gap(f"{title}: {variant}", f"no valid block of {variant} at {point}")
+        return _no_block(run, title, variant, point)
     others = [each.bins for each in run.logs(log.sample.arm, name)]
     where = f"{variant} at {name}, block {log.sample.block} of {len(others)}"
-    return figures.timeline(log.bins, log.marks, f"{title}: {where}", timelines.across(others) if others[1:] else None)
+    behind = timelines.across(others) if others[1:] else None
+    return _noted(run, figures.timeline(log.bins, log.marks, f"{title}: {where}", behind), [variant], name)
 
 
 @_exhibit
@@ -86,10 +146,10 @@ def intervals(
     title: str,
     metric: str,
     point: str = "*",
-    published: float | None = None,
+    claimed: str = "",
     variants: Sequence[str] = (),
 ) -> go.Figure:
-    """A metric of every arm (or of these variants') at every such point. `published` in seconds, bytes or as counted."""
+    """A metric of every arm (or of these variants') at every such point, and the number that the claim of this id published."""
     names, points = _arms(run, variants), _points(run, point)
     rows = [
         told
@@ -98,7 +158,8 @@ def intervals(
         if (told := _told(run, arm, at, metric, arm if len(points) == 1 else f"{arm} · {at}")) is not None
     ]
     words, unit = _unit(metric)
-    return figures.intervals(rows, title, words, unit, published)
+    published = _claim(claimed)[1] if claimed else None
+    return _noted(run, figures.intervals(rows, title, words, unit, published), variants, point)
 
 
 @_exhibit
@@ -113,7 +174,7 @@ def scaling(
             if size is not None and size.value and told is not None:
                 lines.setdefault(at, []).append((size.value, told))
     words, unit = _unit(metric)
-    return figures.scaling(lines, title, over, words, unit, log_y)
+    return _noted(run, figures.scaling(lines, title, over, words, unit, log_y), (), point)
 
 
 @_exhibit
@@ -126,7 +187,8 @@ def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] =
                 told = _told(run, arm, at, metric, f"{arm} at {at}, {metric}")
                 if told is not None:
                     lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
-    return figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
+    figure = figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
+    return _noted(run, figure, variants, point)
 
 
 @_exhibit
@@ -134,14 +196,15 @@ def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[st
     """The proxy's processes of one block of every arm."""
     logs = {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
     alone = next(iter(logs.values())).marks if len(logs) == 1 else None
-    return figures.processes({arm: happenings.looks(log.usage) for arm, log in logs.items()}, title, alone)
+    figure = figures.processes({arm: happenings.looks(log.usage) for arm, log in logs.items()}, title, alone)
+    return _noted(run, figure, variants, point)
 
 
 @_exhibit
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """How long every change of one block took to show, for every arm."""
     logs = {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
-    return figures.delays({arm: log.delays for arm, log in logs.items()}, title)
+    return _noted(run, figures.delays({arm: log.delays for arm, log in logs.items()}, title), variants, point)
 
 
 @_exhibit
@@ -149,7 +212,7 @@ def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fig
     """Every probe of one block."""
     name, log = _log(run, variant, point)
     if log is None:
-        return gap(f"{title}: {variant}", f"no valid block of {variant} at {point}")
+        return _no_block(run, title, variant, point)
     try:
         timeouts_s = probe_timeouts_s(run.run, log.sample.variant)
     except LabError:  # a run without its manifests: the figure says that they are unknown
@@ -163,7 +226,7 @@ def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.F
     """Every large body of one block."""
     name, log = _log(run, variant, point)
     if log is None:
-        return gap(f"{title}: {variant}", f"no valid block of {variant} at {point}")
+        return _no_block(run, title, variant, point)
     return figures.transfers(timelines.transfers(log.events, log.zero_s), f"{title}: {variant} at {name}")
 
 
@@ -184,7 +247,11 @@ def percentiles(
     name, unit = ("latency", "s") if relative_to is None else (f"latency against that at c{relative_to}", "×")
     below = f"over log 1/(1 − p); bands: what reading the plot may err; here, from {stats.MIN_BLOCKS} blocks on, the blocks' range"
     figure = figures.percentiles(panels, title, name, unit, log_y, shared_y, below)
-    return _of(runs.values(), figure, gaps=sum(not panel.curves for panel in panels))
+    there = [(variant, run) for variant, run in runs.items() if not isinstance(run, Missing)]
+    lacking = [_lacking(run, [variant], "*", rated=True) for variant, run in there if run.arms(variant)]
+    missing, short = ([line for each in lacking for line in each[which]] for which in (0, 1))
+    noted(figure, _folded("; ".join([*missing, *short])))
+    return _of(runs.values(), figure, gaps=sum(not panel.curves for panel in panels) + len(missing))
 
 
 def _measured(run: Run, variant: str, relative_to: int | None) -> Panel:
@@ -212,7 +279,7 @@ def effects(run: Run, point: str = "*", variants: Sequence[str] = ()) -> str:
     try:
         summary = summarise_run(run.run.record, run.samples, run.run.histogram)
     except LabError as error:
-        return f"*{error.place}: {error.fault}*"
+        return _damaged(run, error)
     lines = ["| variant | against | primary metric | others, not claimed |", "| --- | --- | --- | --- |"]
     for row in summary.rows:
         if row.arm.role != "variant" or not fits(point, row.point.name) or (variants and row.arm.name not in variants):
@@ -220,30 +287,35 @@ def effects(run: Run, point: str = "*", variants: Sequence[str] = ()) -> str:
         told = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]
         cells = ["; ".join(text for primary, text in told if primary is first) or "–" for first in (True, False)]
         lines.append(f"| {row.arm.name} at {row.point.name} | {row.arm.baseline} | {' | '.join(cells)} |")
+    missing, short = _lacking(run, variants, point)
     if len(lines) == 2:
-        lines = ["*nothing of this was measured*"]
-    return "\n".join([*lines, "", f"{run.said}; effects [95 %], ~: not beyond the A/A floor"])
+        lines, missing = [], missing or ["no variant beside its baseline"]
+    below = "; ".join([run.said, "effects [95 %], ~: not beyond the A/A floor", *short])
+    return "\n".join([*lines, *_told_missing(missing), "", below]).lstrip()
 
 
 def example(run: Run, variant: str = "baseline", connections: int = 100) -> str:
     """Markdown: the sample output that DigitalOcean's guide prints, and the same percentiles at so many connections here."""
     found, why = None, run.said
-    if not isinstance(run, Missing):
+    if isinstance(run, Missing):
+        why = f"*{why}*"
+    else:
         try:
             found = curves.merged(run, variant, connections)
+            if found is None:
+                why = f"*nothing to show: {run.name} has no block of {variant} at c{connections} that counts*"
         except LabError as error:
-            why = f"{error.place}: {error.fault}"
+            why = _damaged(run, error)
     lines = [f"| percentile | published (ms) | {variant} at c{connections}, here (ms) |", "| --: | --: | --: |"]
     for row in published.frame("digitalocean_wrk2_example").sort("percentile").iter_rows(named=True):
         share = row["percentile"] / 100
         here = None if found is None else found.maximum_s if share == 1 else found.quantile_s(share)
         lines.append(f"| {row['percentile']:g} % | {row['latency_ms']:g} | {three_digits(here, 1e3)} |")
-    return "\n".join([*lines, "", f"{why}; –: fewer than {BEYOND} requests beyond it"])
+    return "\n".join([*lines, "", why, "", f"–: fewer than {BEYOND} requests beyond it"])
 
 
-@_exhibit
 def gains(
-    run: Evidence,
+    run: Run,
     title: str,
     metric: str,
     point: str,
@@ -251,7 +323,13 @@ def gains(
     claimed: Sequence[str] = (),
 ) -> go.Figure:
     """How much each (variant, what it is against) changed the metric, in percent, and what the claims of these ids say."""
-    return reproduction.gains(run, title, metric, point, pairs, claimed)
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        if found is None:
+            return reproduction.claimed_alone(head, metric, claimed)
+        return reproduction.gains(found, head, metric, point, pairs, claimed)
+
+    return _beside(run, title, made)
 
 
 def law(
@@ -262,28 +340,33 @@ def law(
     point: str = "*",
     relative: bool = False,
     log: bool = False,
+    over: str = "worker",
 ) -> go.Figure:
-    """Requests per second over workers, the study's and those of these variants, each with its scalability law where there is one."""
+    """Requests per second over workers (or threads), the study's and those of these variants, each with its scalability law where
+    there is one; `relative`: as multiples of what one of them serves.
+    """
     ours = Sized("measured", (), None, run.said if isinstance(run, Missing) else "")
     try:
         ours = ours if isinstance(run, Missing) else reproduction.measured_law(run, variants, point)
     except LabError as error:
         ours = Sized("measured", (), None, f"{error.place}: {error.fault}")
     lines = [reproduction.published_law(study), ours]
-    name = "speed-up over one worker" if relative else "requests per second"
-    figure = figures.law(lines, title, "workers", name, "req/s", relative, log)
+    name = f"speed-up over one {over}" if relative else "requests per second"
+    figure = figures.law(lines, title, f"{over}s", name, "req/s", relative, log)
     return _of([run], figure, gaps=0 if ours.points else 1)
 
 
 def placement(run: Run, variants: Sequence[str]) -> str:
-    """Markdown: where AWS's post places interrupts, packet steering and workers, and what was read back of these variants."""
+    """Markdown: where AWS's post places interrupts, packet steering and workers, and what was read back of these variants; of workers,
+    where the run pins them.
+    """
     lines = reproduction.published_placement()
     if isinstance(run, Missing):
         return "\n".join([*lines, "", f"*{run.said}*"])
     try:
         return "\n".join([*lines, *(reproduction.placed(run, variant) for variant in variants), "", run.said])
     except LabError as error:
-        return "\n".join([*lines, "", f"*no run: {run.name} is damaged: {error.place}: {error.fault}*"])
+        return "\n".join([*lines, "", _damaged(run, error)])
 
 
 def shape(run: Run, study: str, *titles: str) -> str:
@@ -293,8 +376,170 @@ def shape(run: Run, study: str, *titles: str) -> str:
     try:
         return f"{reproduction.tables(study, titles, run)}\n{run.said}"
     except LabError as error:
-        why = f"*no run: {run.name} is damaged: {error.place}: {error.fault}*"
-        return f"{reproduction.tables(study, titles, None)}\n{why}"
+        return f"{reproduction.tables(study, titles, None)}\n{_damaged(run, error)}"
+
+
+def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:
+    """Every cell of the study's table of this title, relative to the table's reference, as published and here."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        rows = reproduction.ratios(study, table, found)
+        figure = figures.beside(rows, head, "relative to the reference", "×")
+        return figure if found is None else noted(figure, *_unmeasured(rows))
+
+    return _beside(run, title, made)
+
+
+def _unmeasured(rows: Sequence[Pair]) -> tuple[str, int]:
+    """What there is nothing or no interval of, with why; how many there is nothing of."""
+    empty = [row for row in rows if row.measured is None]
+    whys: dict[str, list[str]] = {}
+    for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
+        whys.setdefault(row.why, []).append(row.label)
+    return _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items())), len(empty)
+
+
+def concurrency(
+    run: Run,
+    title: str,
+    metrics: Sequence[str],
+    variants: Sequence[str],
+    claimed: Mapping[str, str] = MappingProxyType({}),
+    log_y: bool = False,
+) -> go.Figure:
+    """Metrics over the requests at once, a line per metric or variant, beside what NDS' tool printed; claim → the metric it bounds."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        several = len(metrics) > 1
+        known = {said_as(metric)[0] if several else BOOM: boom.points(metric) for metric in metrics}
+        ends = reproduction.loads(NDS)
+        bounds = [Bound(*_claim(claim), ends, said_as(metric)[0]) for claim, metric in claimed.items()]
+        lines = _sized(found, metrics, variants, lambda point: point.connections)
+        words, unit = _unit(metrics[0])
+        name = "response time" if several else words
+        figure = figures.scaling(lines, head, "requests at once", name, unit, log_y, False, known, bounds)
+        return figure if found is None else _noted(found, figure, variants, "*")
+
+    return _beside(run, title, made)
+
+
+def pages(
+    run: Run, title: str, metric: str, variants: Sequence[str], claimed: str = "", log_y: bool = False
+) -> go.Figure:
+    """A metric over the size of the page, a line per variant; the page that is `claimed` to fill the link stands where it is full."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        known = {claimed: [reproduction.filling(claimed)]} if claimed else {}
+        ticks = {float(PAGES[page]): page.partition(".")[0] for page in reproduction.pages(PAGE_SIZES)}
+        lines = _sized(found, [metric], variants, lambda point: PAGES[point.page])
+        words, unit = _unit(metric)
+        figure = figures.scaling(lines, head, "page", words, unit, log_y, published=known, ticks=ticks)
+        return figure if found is None else _noted(found, figure, variants, "*")
+
+    return _beside(run, title, made)
+
+
+def _sized(
+    run: Evidence | None, metrics: Sequence[str], variants: Sequence[str], size: Callable[[Point], float]
+) -> dict[str, list[tuple[float, Told]]]:
+    """Metric, or arm where there is one metric → its value at each of the run's loads, by their size."""
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    for metric, arm in product(metrics, _arms(run, variants) if run else ()):
+        assert run is not None
+        for point in (point for point in run.points if not point.control):
+            if (told := _told(run, arm, point.name, metric, f"{metric} of {arm} at {point.name}")) is not None:
+                lines.setdefault(said_as(metric)[0] if metrics[1:] else arm, []).append((float(size(point)), told))
+    return lines
+
+
+def histogram(run: Run, title: str, variant: str, connections: int) -> go.Figure:
+    """The histogram that NDS' tool printed of so many requests at once, and the same of this variant."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        ours = boom.measured(found, variant, connections) if found else {}
+        figure = figures.buckets(boom.buckets(boom.outputs().get(connections), ours), head)
+        return figure if found is None else _noted(found, figure, [variant], _at_once(found, connections))
+
+    return _beside(run, title, made)
+
+
+def printed(run: Run, variant: str, connections: int) -> str:
+    """Markdown: what NDS' tool printed of so many requests at once (summary, percentiles, histogram), and the same of this variant."""
+
+    def made(found: Evidence | None) -> str:
+        ours = boom.measured(found, variant, connections) if found else {}
+        return boom.as_markdown(connections, ours)
+
+    below = (
+        "of its own: times as multiples of their average, requests/s as the share of the requests at once that are under way on"
+        " average, answers as a share of the requests"
+    )
+    return _tables(run, made, below, [variant], lambda found: _at_once(found, connections))
+
+
+def watched(run: Run, title: str, variant: str) -> go.Figure:
+    """CPU and memory second by second, as NDS' two tables of pidstat have them and of one block of this variant, its loads in turn."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        figure = figures.watched(pidstat_tables.seconds(found, variant), head)
+        return figure if found is None else _noted(found, figure, [variant], "*")
+
+    return _beside(run, title, made)
+
+
+def usage(run: Run, variants: Sequence[str], point: str) -> str:
+    """Markdown: the average lines of NDS' two tables of pidstat, and those of these variants' processes at this point."""
+    return _tables(run, lambda found: pidstat_tables.as_markdown(found, variants, point), "", variants, lambda _: point)
+
+
+def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figure]) -> go.Figure:
+    """What was published with the run beside it; where there is none, or a damaged one, as one gap, what was published alone."""
+    if isinstance(run, Missing):
+        return _of([run], *_alone(title, made, run.said))
+    try:
+        return _from(run, made(run, f"{title} ({run.run.record.target})"))
+    except LabError as error:
+        return _of([run], *_alone(title, made, f"{error.place}: {error.fault}"))
+
+
+def _alone(title: str, made: Callable[[Evidence | None, str], go.Figure], why: str) -> tuple[go.Figure, int]:
+    """(figure, the gaps in it: one that is nothing but a gap needs no count)"""
+    try:
+        figure = noted(made(None, title), _folded(why))
+    except LabError as error:
+        figure = gap(title, _folded(f"{error.place}: {error.fault}"))
+    return figure, 1 if figure.data else 0
+
+
+def _tables(
+    run: Run,
+    made: Callable[[Evidence | None], str],
+    below: str,
+    variants: Sequence[str],
+    point: Callable[[Evidence], str],
+) -> str:
+    """As `_beside`, of Markdown."""
+    notes = [*([below] if below else []), study_tables.HONEST]
+    if isinstance(run, Missing):
+        return "\n".join([made(None), "", f"*{run.said}*", "", "; ".join(notes)])
+    try:
+        missing, short = _lacking(run, variants, point(run))
+        below = "; ".join([run.said, "medians of the blocks [95 %]", *notes, *short])
+        return "\n".join([made(run), *_told_missing(missing), "", below])
+    except LabError as error:
+        return "\n".join([made(None), "", _damaged(run, error), "", "; ".join(notes)])
+
+
+def _at_once(run: Evidence, connections: int) -> str:
+    """The point with so many requests at once; where there is none, what it would be called."""
+    names = (point.name for point in run.points if point.connections == connections and not point.control)
+    return next(names, f"*-c{connections}")
+
+
+def _claim(name: str) -> tuple[str, float]:
+    """(words, value in seconds, bytes or as counted) of a claim that published one number."""
+    value, unit, text = reproduction.published_number(name)
+    return text, value * UNITS.get(unit.partition(" ")[0], 1.0)
 
 
 def table(run: Run, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
@@ -304,7 +549,7 @@ def table(run: Run, metrics: Sequence[str], point: str = "*", variants: Sequence
     try:
         return _table(run, metrics, point, variants)
     except LabError as error:
-        return f"*no run: {run.name} is damaged: {error.place}: {error.fault}*"
+        return _damaged(run, error)
 
 
 def _table(run: Evidence, metrics: Sequence[str], point: str, variants: Sequence[str]) -> str:
@@ -315,7 +560,11 @@ def _table(run: Evidence, metrics: Sequence[str], point: str, variants: Sequence
             cells = [_cell(_told(run, arm, at, metric, arm), said_as(metric)[2]) for metric in metrics]
             if any(cell != "–" for cell in cells):
                 lines.append(f"| {arm} at {at} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"{run.said}; medians of the blocks [95 %]"])
+    missing, short = _lacking(run, variants, point)
+    if len(lines) == 2:
+        lines, missing = [], missing or [f"{run.name} has none of {', '.join(metrics)}"]
+    below = "; ".join([run.said, "medians of the blocks [95 %]", *short])
+    return "\n".join([*lines, *_told_missing(missing), "", below]).lstrip()
 
 
 def _cell(told: Told | None, scale: float) -> str:
@@ -352,9 +601,7 @@ def _unit(metric: str) -> tuple[str, str]:
 
 
 def _arms(run: Evidence, variants: Sequence[str]) -> list[str]:
-    if not variants:
-        return [arm for arm in run.arms() if any(arm == of for _, of, _ in run.counted)]
-    return [arm for variant in variants for arm in run.arms(variant)]
+    return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
 
 
 def _points(run: Evidence, pattern: str) -> list[str]:

@@ -60,8 +60,9 @@ class Change(BaseModel):
     sweep: str = Field(description="one with a disturbance")
     quick: str = Field(description="the same, shortened")
 
-    def command(self, quick: bool) -> str:
-        return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}"
+    def command(self, quick: bool, place: str) -> str:
+        """`place`: as `lab.rerun.place` has it."""
+        return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}{place}"
 
 
 class Shape(BaseModel):

@@ -17,7 +17,7 @@ from lab import stats
 from lab.studies import Cell, Shape, Study, cells, headings, published
 from lab.summary import WHY_NO_MORE, Row, Summary
 from lab.tables import aligned, superscript
-from lab.units import format_blocks
+from lab.units import digits, format_blocks, with_interval
 
 HONEST = "published numbers are of other machines: compare patterns, not levels"
 MEASURED = (
@@ -203,9 +203,15 @@ def as_json(study: Study, tables: Sequence[Shaped]) -> dict[str, Any]:
     }
 
 
+def _sides(shape: Shape) -> list[str]:
+    """What stands in each of the published columns; where nothing was published, ours alone."""
+    other = ["published"] if shape.published else []
+    return ["measured [95 %]", *other, *(["relative", *other] if shape.reference else [])]
+
+
 def _heads(table: Shaped) -> tuple[list[str], list[str]]:
     """Two lines: what the columns stand for, and what stands in them."""
-    below = ["measured [95 %]", "published", *(["relative", "published"] if table.shape.reference else [])]
+    below = _sides(table.shape)
     above = [*("" for _ in table.shape.rows)]
     lower = [name.replace("_", " ") for name in table.shape.rows]
     for column in table.columns:
@@ -216,17 +222,17 @@ def _heads(table: Shaped) -> tuple[list[str], list[str]]:
 
 def _parts(table: Shaped, key: tuple[str, ...], numbers: Mapping[str, int]) -> list[str]:
     shown = table.cells.get(key)
-    width = 4 if table.shape.reference else 2
     if shown is None:
-        return [""] * width
+        return [""] * len(_sides(table.shape))
     marks = ",".join(superscript(numbers[note]) for note in shown.notes)
     level, found = shown.level, "–"
     if level is not None:
-        found = _number(level.value) + _interval(level.low, level.high)
-    parts = [found + marks, _number(shown.published)]
+        found = with_interval(level.value, level.low, level.high)
+    other = [digits(shown.published)] if table.shape.published else []
+    parts = [found + marks, *other]
     if table.shape.reference:
         parts.append("–" if shown.relative is None else _ratio(shown.relative[0]) + _ratios(*shown.relative[1:]))
-        parts.append(_ratio(shown.published_relative))
+        parts += [_ratio(shown.published_relative)] if table.shape.published else []
     return parts
 
 
@@ -243,19 +249,10 @@ def _cell_notes(table: Shaped, key: tuple[str, ...]) -> tuple[str, ...]:
 def _about(table: Shaped) -> list[str]:
     found = [MEASURED, *([HONEST] if table.shape.published else [])]
     if table.shape.reference:
-        found.append(f"relative: to {', '.join(table.shape.reference.values())}, here and as published")
+        both = ", here and as published" if table.shape.published else ""
+        to = (f"{name.replace('_', ' ')} {value}" for name, value in table.shape.reference.items())
+        found.append(f"relative: to {', '.join(to)}{both}")
     return [*found, *([table.shape.note] if table.shape.note else [])]
-
-
-def _number(value: float | None) -> str:
-    """Three significant digits, whole numbers from 100 on."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return f" [{_number(low)}, {_number(high)}]" if low is not None and high is not None else ""
 
 
 def _ratio(value: float | None) -> str:

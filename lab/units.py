@@ -69,6 +69,18 @@ def three_digits(value_s: float | None, scale: float) -> str:
     return f"{bound}{_three(value_s * scale)}"
 
 
+def digits(value: float | None) -> str:
+    """Three significant digits, whole numbers from 100 on; – for None."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+
+
+def with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    """12.3 [11.9, 12.8], without an end that there is not."""
+    return digits(value) + (f" [{digits(low)}, {digits(high)}]" if low is not None and high is not None else "")
+
+
 def _three(value: float) -> str:
     digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3
     return f"{value:,.{digits}f}"

@@ -6,6 +6,8 @@ grey, the paper is left transparent.
 
 from __future__ import annotations
 
+from lab.figures.beside import beside
+from lab.figures.buckets import buckets
 from lab.figures.delays import delays
 from lab.figures.intervals import intervals
 from lab.figures.law import law
@@ -15,5 +17,19 @@ from lab.figures.processes import processes
 from lab.figures.scaling import scaling
 from lab.figures.timeline import timeline
 from lab.figures.transfers import transfers
+from lab.figures.watched import watched
 
-__all__ = ["delays", "intervals", "law", "percentiles", "probing", "processes", "scaling", "timeline", "transfers"]
+__all__ = [
+    "beside",
+    "buckets",
+    "delays",
+    "intervals",
+    "law",
+    "percentiles",
+    "probing",
+    "processes",
+    "scaling",
+    "timeline",
+    "transfers",
+    "watched",
+]

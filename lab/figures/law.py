@@ -21,6 +21,8 @@ from lab.scalability import Coefficient, Scaling
 
 GRID_SIZES = 80
 """Points of a curve."""
+ROOM = 1.8
+"""How far the axis reaches beyond points, where reasons stand above them."""
 FAR = 4.0
 """A peak beyond so many times the largest size is told, not drawn."""
 
@@ -73,6 +75,10 @@ def law(
     figure.update_xaxes(title=axis_title(over, ""), **ticks)
     values = [told.value / (line.share if relative else 1.0) for line in shown for _, told in line.points if told.value]
     height: dict[str, Any] = log_axis(values) if log else {"rangemode": "tozero"}
+    if (
+        reasons and height.get("type") != "log" and all(line.fit is None for line in shown)
+    ):  # room for them above the points
+        height = {"range": [0, ROOM * max(values)]}
     figure.update_yaxes(title=axis_title(name, "times" if relative else unit), **height)
     for place, reason in enumerate(reasons):
         figure.add_annotation(

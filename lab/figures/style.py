@@ -31,12 +31,14 @@ MARKS = {
     "reloads": "#8a6fc7",
     "connections": "#d7722c",
 }
+LINE = 22
+"""Pixels of a line below a title: plotly spaces small text as it does the title's own."""
 SYMBOLS = ("circle", "diamond", "triangle-up", "square", "x", "cross", "star", "triangle-down", "pentagon")
 
 
 def dressed(figure: go.Figure, title: str, height: int = 380, below: str = "") -> go.Figure:
     """The figure with the lab's frame: title, `below` it a line of what is shown, legend under the plot."""
-    small = f"<br><span style='font-size:12px'>{below}</span>" if below else ""
+    small = f"<br>{_small(below)}" if below else ""
     figure.update_layout(
         template="none",
         title={
@@ -93,6 +95,22 @@ def gap(title: str, why: str) -> go.Figure:
         type="rect", xref="paper", yref="paper", x0=0, x1=1, y0=0, y1=1, line={"color": INK, "dash": "dot", "width": 1}
     )
     return figure
+
+
+def noted(figure: go.Figure, text: str, gaps: int = 0) -> go.Figure:
+    """The figure with a text below its title, or in its middle where it is a gap. `gaps`: so many of its rows or lines are empty."""
+    shown: Any = figure.layout
+    if text and not figure.data:
+        shown.annotations[0].text += f"<br>{text}"
+    elif text:
+        shown.title.text += f"<br>{_small(text)}"
+        more = LINE * (1 + text.count("<br>"))
+        figure.update_layout(height=shown.height + more, margin_t=shown.margin.t + more, meta={"gaps": gaps})
+    return figure
+
+
+def _small(text: str) -> str:
+    return f"<span style='font-size:12px'>{text}</span>"
 
 
 def scaled(unit: str, greatest: float) -> tuple[float, str]:

@@ -12,10 +12,14 @@ import pytest
 
 from lab import figures, happenings, timelines
 from lab.figures import style
+from lab.figures.beside import Pair
+from lab.figures.buckets import Bucket
 from lab.figures.intervals import Told
 from lab.figures.law import Sized
 from lab.figures.percentiles import Corner, Curve, Panel
+from lab.figures.scaling import Bound
 from lab.figures.style import gap, scaled
+from lab.figures.watched import Watched
 from lab.tests.disturbed import ZERO_S, events, killed, requests, usage
 
 EMPTY = requests(duration_s=0)
@@ -46,6 +50,9 @@ FULL: dict[str, Callable[[], go.Figure]] = {
     "delays": lambda: figures.delays({"okd": CHANGES}, "T"),
     "transfers": lambda: figures.transfers(timelines.transfers(MOVED, ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(10, TOLD[0]), (1, TOLD[0])]}, "T", "routes", "rate", "req/s"),
+    "beside": lambda: figures.beside([Pair("a", 2.0, TOLD[0]), Pair("b", 0.5, None, "none")], "T", "relative", "×"),
+    "buckets": lambda: figures.buckets({"published": [Bucket(1.0, TOLD[0]), Bucket(2.0, TOLD[1])]}, "T"),
+    "watched": lambda: figures.watched({"published": {"p": Watched([(1.0, 12.0)], [(1.0, 15_208.0)])}}, "T"),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
     "law": lambda: figures.law([SIZED], "T", "workers", "rate", "req/s"),
 }
@@ -57,6 +64,9 @@ BARE: dict[str, Callable[[], go.Figure]] = {
     "delays": lambda: figures.delays({"okd": CHANGES.head(0)}, "T"),
     "transfers": lambda: figures.transfers(timelines.transfers(events(), ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(1, TOLD[2])]}, "T", "routes", "rate", "req/s"),
+    "beside": lambda: figures.beside([Pair("a", None, None)], "T", "relative", "×"),
+    "buckets": lambda: figures.buckets({"published": []}, "T"),
+    "watched": lambda: figures.watched({"published": {"p": Watched([], [])}}, "T"),
     "percentiles": lambda: figures.percentiles([Panel("none")], "T"),
     "law": lambda: figures.law([Sized("none", [(1, TOLD[2])])], "T", "workers", "rate", "req/s"),
 }
@@ -171,3 +181,23 @@ def test_intervals_are_drawn_to_their_ends() -> None:
 def test_what_was_never_seen_stands_above_all() -> None:
     """As a mark of its own kind."""
     assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
+
+
+def test_what_was_published_stands_beside_a_line_and_a_claim_across() -> None:
+    """In the line's colour; a claim reaches from one size to another, in the unit of the axis."""
+    bound = Bound("ND-04: 0.1 s", 0.1, (100, 1000), "p75")
+    lines = {"p50": [(100, Told("a", "a", 0.02))], "p75": [(100, Told("a", "a", 0.03, 0.02, 0.04))]}
+    shown = {"p75": [(800, Told("b", "b", 0.055))]}
+    figure = figures.scaling(lines, "T", "requests", "time", "s", log_x=False, published=shown, bounds=[bound])
+    line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
+    assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
+    assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
+    assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
+
+
+def test_ratios_stand_in_their_rows() -> None:
+    """Published above measured, each row's name once."""
+    figure = told(FULL["beside"]())
+    assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
+    assert [len(each["x"]) for each in figure["data"]] == [2, 1]
+    assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]

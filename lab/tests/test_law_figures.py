@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from lab.figures.law import Sized, said
 from lab.histogram import Histogram
 from lab.plan import Slot
 from lab.records import NotMeasured
+from lab.report import markdown
 from lab.samples import Sample
 from lab.store import RunStore
 from lab.summary import counted_samples
 from lab.sweeps import load_sweep
-from lab.tests.factories import make_plan, make_point
+from lab.tests.factories import make_plan, make_point, make_sample
 from lab.tests.made_runs import MadeStore, made, made_record
 
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -73,8 +75,9 @@ class Steered(MadeStore):
         number = variant.rpartition("-")[2]
         return [{"kind": "ConfigMap", "data": {"worker-processes": number}}] if number.isdigit() else []
 
-    def readings(self, block: int, arm: str) -> list[dict[str, Any]]:
-        return [{"kind": "rps", "value": "own", "observed": "own", "ok": True}] if arm == "packet-steering" else []
+    def readings(self, sample: Sample) -> list[dict[str, Any]]:
+        steered = sample.arm == "packet-steering"
+        return [{"kind": "rps", "value": "own", "observed": "own", "ok": True}] if steered else []
 
 
 def run_of(
@@ -169,6 +172,22 @@ def test_four_sizes_have_a_law() -> None:
     assert law.partition("γ ")[2].startswith(("19,9", "20,0"))
 
 
+def test_threads_have_the_one_number_that_was_published() -> None:
+    """Beside it ours, or the command that makes a run."""
+    figure = exhibits.law(NONE, "Threads", "okd", "okd-threads-*", "keep-alive", log=True, over="thread")
+    assert (numbers(named(figure, "okd, as published")["x"]), numbers(named(figure, "okd")["y"])) == ([4], [21515])
+    assert "okd, as published: no law: one number of threads" in texts(figure)
+    assert data(figure)["layout"]["xaxis"]["title"]["text"] == "threads"
+
+
+def test_cpu_per_request_is_the_proxys() -> None:
+    """Without a proxy there is none: the backend's own stands in no row and no figure."""
+    run = run_of(OWN)
+    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
+    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
+    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
+
+
 def test_what_the_generator_limited_has_no_law() -> None:
     """Its points are shown all the same."""
     figure = exhibits.law(run_of(WORKERS, limited="generator"), "Workers", "qinng")
@@ -223,7 +242,7 @@ def test_what_cannot_be_measured_here_is_named() -> None:
     """Below the plot, or in its place."""
     missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
     figure = exhibits.gains(run_of(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
-    assert texts(figure) == "aws-a1-node against baseline: not measurable here (host-wide)"
+    assert texts(figure) == "aws-a1-node against baseline: aws-a1-node is not measurable here (host-wide)"
 
 
 def test_gains_without_both_sides_are_a_gap() -> None:
@@ -238,21 +257,54 @@ def test_placement_stands_beside_what_was_read_back() -> None:
     run = run_of([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
     lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
     assert "| a1.4xlarge, published | 0;8 | 0;8 | 0-15 |" in lines
-    assert "| local, baseline | left as they are | where they arrive | the proxy's own: 0 |" in lines
-    assert "| local, packet-steering | left as they are | the proxy's own: 0 | the proxy's own: 0 |" in lines
+    assert "| local, baseline | left as they are | where they arrive | as pinned: 0 |" in lines
+    assert "| local, packet-steering | left as they are | the proxy's own: 0 | as pinned: 0 |" in lines
     assert "| local, aws-a1-node | not measurable here: host-wide: irq-affinity is 0 here | – | – |" in lines
     assert "| local, kernel | not part of this run | – | – |" in lines
     assert exhibits.placement(NONE, ["baseline"]).endswith("*no run: nothing in data/reference of qinng: just bench*")
 
 
 def test_what_was_read_back_is_read_from_the_run(tmp_path: Path) -> None:
-    """Of a block's first bring-up; a damaged file is a gap."""
+    """Beside the first sample that counts, of its own bring-up; a file that is damaged, or not there, is a gap."""
     store = RunStore(tmp_path, made_record("run-1", make_plan([("packet-steering", "baseline")], [WRK])))
-    store.write_readback(1, "packet-steering", 0, [{"kind": "rps", "observed": "0-3"}])
-    run = Evidence("made", store, (), {})
+    store.write_readback(1, "packet-steering", 0, [{"kind": "rps", "observed": "lost"}])
+    store.write_readback(2, "packet-steering", 1, [{"kind": "rps", "observed": "0-3"}])
+    sample = make_sample(block=2, arm="packet-steering", point=WRK, generation=1)
+    run = Evidence("made", store, (sample,), {(2, "packet-steering", "wrk"): sample})
     assert "| local, packet-steering | left as they are | 0-3 |" in exhibits.placement(run, ["packet-steering"])
-    (tmp_path / "readback" / "b01-packet-steering.json").write_text("{")
-    assert "*no run: made is damaged: " in exhibits.placement(run, ["packet-steering"])
+    assert "| local, baseline | no block of it counts | – | – |" in exhibits.placement(run, ["baseline"])
+    path = tmp_path / "readback" / "b02-packet-steering-g1.json"
+    for text in ("{", '{"a": 1}', "null", "[1]"):
+        path.write_text(text)
+        assert f"*no run: made is damaged: {path}: " in exhibits.placement(run, ["packet-steering"])
+    path.unlink()
+    assert f"*no run: made is damaged: {path}: cannot be read" in exhibits.placement(run, ["packet-steering"])
+
+
+def test_blocks_that_do_not_count_are_told_beside_gains_and_law() -> None:
+    """Below the gains, and where the law's reasons stand; a pair without any is a gap to count."""
+    run = run_of(OWN)
+    left = {key: each for key, each in run.counted.items() if key[:2] != (3, "nginx") and key[1] != "qinng-tuned"}
+    lost = replace(run, counted=left, samples=tuple(left.values()))
+    figure = data(exhibits.gains(lost, "G", "rate", "*", [("nginx", "baseline"), ("qinng-tuned", "baseline")]))
+    assert "<br>nginx at wrk: 5 of 6 blocks: not measured" in figure["layout"]["xaxis"]["title"]["text"]
+    assert figure["layout"]["meta"]["gaps"] == 1
+    run = run_of(WORKERS)
+    left = {key: each for key, each in run.counted.items() if key[1] != "qinng-workers-8"}
+    figure = exhibits.law(replace(run, counted=left, samples=tuple(left.values())), "Workers", "qinng")
+    assert "qinng-workers-8 at wrk: 0 of 6 blocks: not measured" in texts(figure)
+
+
+def test_a_damaged_runs_effects_and_example_are_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `just report` counts them."""
+
+    def damaged(*_: object) -> Any:
+        raise UsageError("data/reference/made/x", "cannot be read: it is cut short", "restore it from a copy")
+
+    run = run_of(OWN)
+    assert markdown.gaps(exhibits.example(run)) == markdown.gaps(exhibits.example(NONE)) == 1
+    monkeypatch.setattr(Steered, "histogram", damaged)
+    assert markdown.gaps(exhibits.effects(run)) == markdown.gaps(exhibits.effects(NONE)) == 1
 
 
 def test_tables_keep_the_published_shape() -> None:

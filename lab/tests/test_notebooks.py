@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from lab.studies import load_study
 from lab.tests.committed import nds_story, run_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,36 @@ def test_it_is_in_house_style(path: Path) -> None:
             elif isinstance(node, ast.ImportFrom):
                 assert (node.module or "").split(".")[:2] in (["lab", "claims"], ["IPython", "display"])
             assert not isinstance(node, ast.Import)
+
+
+@named
+def test_every_run_is_of_a_named_variant(path: Path) -> None:
+    """Without one, whatever system was measured under that sweep would stand under the study's name."""
+    for cell in (cell for cell in read(path).cells if cell.cell_type == "code"):
+        for call in (node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "of":
+                assert "variant" in {each.arg for each in call.keywords}, cell.id
+
+
+@named
+def test_prose_has_no_number_of_its_own(path: Path) -> None:
+    """Cells print them; a number within a name (wrk2), a year, a status and a formula are none. Titles of figures are prose, too."""
+    texts = [(cell.id, cell.source) for cell in read(path).cells if cell.cell_type == "markdown"]
+    for cell in (cell for cell in read(path).cells if cell.cell_type == "code"):
+        for call in (node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).startswith("exhibits."):
+                texts += [(cell.id, str(each.value)) for each in call.args[1:2] if isinstance(each, ast.Constant)]
+    for name, text in texts:
+        plain = re.sub(r"`[^`]*`|\b(19|20)\d\d\b|\b413\b|1/\(1 − p\)", "", text)
+        assert not re.search(r"(?<![\w.])\d", plain), f"{name}: {plain}"
+
+
+@pytest.mark.parametrize("study", ["nds", "okd", "qinng"])
+def test_every_published_table_is_rebuilt(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its own shape, also while no run stands beside it."""
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    text = executed(ROOT / "notebooks" / f"{study}.ipynb", monkeypatch)
+    assert all(f"**{table.title}**" in text for table in load_study(study).file.tables)
 
 
 @named

@@ -242,7 +242,7 @@ def test_effects_are_told_as_the_runs_table_judges_them() -> None:
     assert "| keepalive at wrk2-c1000 | baseline | p99 −" in text
     assert "wrk2-c100 |" not in text
     assert exhibits.effects(ABSENT) == f"*{ABSENT.said}*"
-    assert "nothing of this was measured" in exhibits.effects(run, variants=["backlog"])
+    assert "*nothing to show: backlog is not part of this run*" in exhibits.effects(run, variants=["backlog"])
 
 
 def test_the_printed_example_stands_beside_the_same_load() -> None:

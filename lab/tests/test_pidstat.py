@@ -16,11 +16,13 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from lab import pidstat
+from lab import exhibits, pidstat, pidstat_tables
 from lab.errors import UsageError
+from lab.evidence import Evidence
 from lab.frames import USAGE_SCHEMA, FrameError, read_usage
 from lab.sampler import Sampler
 from lab.store import RunStore
+from lab.summary import counted_samples
 from lab.usage_tables import as_json, lines
 
 ROOT = Path(__file__).parents[2]
@@ -165,6 +167,30 @@ def test_what_is_shown_is_what_was_computed() -> None:
     assert "3.00     9.00       –  12.00" in text
     (record,) = as_json(frame, None)["cpu"]
     assert record["guest_percent"] is None and json.dumps(record)
+
+
+def test_the_published_processes_have_their_average_lines() -> None:
+    """By hand: proc2's busiest second has 12 %, its memory grows from 14,404 to 20,756 KiB; faults not told are left out."""
+    line = pidstat_tables.known()["proc2"]
+    assert (line["busiest"], line["growth"]) == (12, pytest.approx(20_756 / 14_404))
+    assert (line["cpu_percent"], line["user_share"]) == (pytest.approx(34 / 21), pytest.approx(16 / 34))
+    assert line["minflt_per_s"] == pytest.approx(8112 / 13)
+    assert len(pidstat_tables.seconds(None, "baseline")["published"]["proc1"].cpu) == 21
+
+
+def test_a_runs_processes_stand_below_the_published_ones() -> None:
+    """The busiest first, with the blocks' interval; `direct` has no proxy, and what was not measured is a gap."""
+    run, samples = RunStore.open(str(REFERENCE)), tuple(RunStore.open(str(REFERENCE)).samples())
+    evidence = Evidence("quick-keepalive", run, samples, counted_samples(samples))
+    found = pidstat_tables.measured(evidence, "keepalive", "ceiling")
+    first, *others = found
+    middle = {name: max(line["cpu_percent"] or 0.0 for line in blocks.values()) for name, blocks in found.items()}
+    assert first == "nginx 1" and middle[first] > 40 and all(middle[name] <= middle[first] for name in others)
+    told = exhibits.usage(evidence, ["keepalive", "direct", "nds-workers-2"], "ceiling")
+    assert "| proc1, published |" in told and "| keepalive at ceiling: nginx 1 |" in told
+    assert "| direct at" not in told
+    assert "*nothing to show: nds-workers-2 is not part of this run*" in told
+    assert pidstat_tables.seconds(evidence, "keepalive").keys() == {"published", "keepalive, block 1"}
 
 
 def lab_usage(*argv: str) -> subprocess.CompletedProcess[str]:

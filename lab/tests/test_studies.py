@@ -14,7 +14,7 @@ from lab import stats, studies, study_tables
 from lab.errors import UsageError
 from lab.records import NotMeasured
 from lab.samples import Reason, Sample
-from lab.studies import Study, cells, load_study, published, study_keys
+from lab.studies import Change, Study, cells, load_study, published, study_keys
 from lab.summary import Summary, summarise
 from lab.sweeps import Point, load_sweep
 from lab.tests.factories import made_invalid, make_plan, make_point, make_run
@@ -299,3 +299,9 @@ def test_markdown_and_json_hold_the_same_cells(study_file: Path) -> None:
         "http_mode": "keep-alive",
     }
     assert {cell["published"] for cell in told["tables"][0]["cells"]} == {29622.0, 22913.0, 8273.0, 4069.0}
+
+
+def test_what_is_measured_beside_a_study_is_measured_where_it_is() -> None:
+    change = Change(question="How long?", variants=["okd", "okd-edge"], sweep="reload", quick="reload-quick")
+    assert change.command(True, " --target kind") == "just bench okd okd-edge --sweep reload-quick --target kind"
+    assert change.command(False, "") == "just bench okd okd-edge --sweep reload"
