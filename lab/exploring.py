@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from lab import comparison_tables
 from lab.claims import fits
-from lab.comparison import compare_runs, judged
+from lab.comparison import compare_runs
 from lab.errors import LabError
-from lab.evidence import Evidence, Missing, references
+from lab.evidence import AsApplied, Evidence, Missing, references
 from lab.exhibits import Run
 from lab.noise import BASELINE
 from lab.outcome_tables import disturbance_text
 from lab.outcomes import METRICS
-from lab.store import RunStore, run_names
+from lab.store import run_names
 from lab.summary import LABELS, counted_samples
 from lab.sweeps import Point
 from lab.tables import load_text
@@ -31,21 +30,21 @@ NOTHING = "nothing in data/reference of any sweep, and no run of yours: just ben
 
 
 def picked(name: str = "") -> Run:
-    """A run by its name or folder, yours or a committed one. Without a name: LAB_EXPLORE's, else the newest of yours that
-    can be read and has a valid sample, else the first committed one.
+    """A run by its name or folder, yours or a committed one. Without a name: LAB_EXPLORE's, else the newest of yours, whatever
+    its state, else the first committed one.
     """
     name = name or os.environ.get(EXPLORE, "")
-    committed, _ = references()
+    committed, damaged = references()
     if name:
         return next((each for each in committed if name in (each.name, each.run.record.id)), None) or _opened(name)
-    own = (_opened(each) for each in reversed(run_names()))
-    found = next((run for run in own if isinstance(run, Evidence) and run.counted), None)
-    return found or next(iter(committed), None) or Missing(NOTHING)
+    if own := run_names():
+        return _opened(own[-1])
+    return next(iter(committed), None) or Missing("; ".join([NOTHING, *(each.said for each in damaged)]))
 
 
 def _opened(name: str) -> Run:
     try:
-        run = RunStore.open(name)
+        run = AsApplied.open(name)
         samples = tuple(run.samples())
     except LabError as error:
         return Missing(f"{name}: {error.fault}")
@@ -91,7 +90,7 @@ def overview(run: Run) -> str:
 def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()) -> str:
     """Markdown: its variants (`only` these) against their baselines, or its arms against those of the run that `other` names.
 
-    What is left out does not count as a comparison: Holm's adjustment is over what is shown.
+    Whatever is shown of it, Holm's adjustment and the advice are of the whole comparison: to look at one row makes it no surer.
     """
     second = picked(other) if other else None
     for each in (run, second):
@@ -110,7 +109,7 @@ def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "
     ]
     if not kept:
         return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"
-    return comparison_tables.as_markdown(replace(found, rows=judged(kept)))
+    return comparison_tables.as_markdown(found, kept)
 
 
 def _load(point: Point) -> str:

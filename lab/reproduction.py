@@ -10,39 +10,58 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from lab import capacity_scaling, figures, published, scalability, stats, study_tables
+from lab import capacity_scaling, figures, published, scalability, stats, study_tables, workers
+from lab.capacity_cells import workers_of
 from lab.claims import claims, fits
 from lab.claims.measuring import said_as
 from lab.errors import UsageError, did_you_mean
 from lab.evidence import Evidence
+from lab.figures.beside import Pair
 from lab.figures.intervals import Told
 from lab.figures.law import Sized
 from lab.figures.style import INK, dressed, gap
 from lab.studies import load_study
 from lab.summary import Summary, summarise_run
+from lab.sweeps import PAGES, load_sweep
 
 NOTHING = Summary(None, 0, 0, (), (), {})
 """Of no run: its tables have the published numbers alone."""
 STEERING = "rps"
 INTERRUPTS = "irq-affinity"
+OKD, THREADS = "okd", "spec.tuningOptions.threadCount"
 
 
 def published_law(study: str) -> Sized:
-    """A study's table of workers with its law. UsageError where it has none."""
+    """A study's table of workers with its law; of OKD's threads, the one number of them that it had. UsageError where it has none."""
+    if study == OKD:
+        return _published_threads()
     found = capacity_scaling.sized(f"{capacity_scaling.PREFIX}{study}")
     pairs = zip(found.sizes, found.rates_rps, strict=True)
     told = [(size, Told(_workers(size), "published", rate_rps)) for size, rate_rps in pairs]
     return Sized(f"{study}, as published", told, found.fit())
 
 
+def _published_threads() -> Sized:
+    """What the router served on kept connections, without TLS, behind the load balancer."""
+    told = (row for row in published.rows("parameters") if row["parameter"] == THREADS)
+    threads = next(float(row["value_used_in_test"] or 0) for row in told)
+    row = next(row for row in published.rows("okd_router_throughput") if row["http_mode"] == "keep-alive")
+    rate = Told(f"{threads:g} threads", "published", float(row["transactions_per_s"] or 0))
+    return Sized("okd, as published", [(threads, rate)], None, "no law: one number of threads")
+
+
 def measured_law(run: Evidence, variants: str, point: str) -> Sized:
-    """Requests per second of every arm that `variants` fits, by its workers; the law of the blocks that the proxy limited."""
+    """Requests per second of every arm that `variants` fits, by its workers; the law of the blocks that the proxy limited, of
+    those arms (at the point with most sizes) that differ in nothing but their workers.
+    """
     told: list[tuple[float, Told]] = []
-    ceilings: list[tuple[float, float]] = []
+    missing: list[str] = []
+    ceilings: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for arm in (each for each in run.arms() if fits(variants, each)):
         for at in _points(run, point):
-            size = capacity_scaling.workers_of(run.run, arm)
+            size = workers_of(run.run, arm)
             rates = {block: rate for block, rate in run.values(arm, at, "rate").items() if rate}
+            missing += [f"{arm} at {at}: {lost}"] if (lost := run.lost(arm, at)) else []
             if size is None or not rates:
                 continue
             limits = {block: sample.limited_by for block, sample in run.blocks(arm, at).items()}
@@ -50,15 +69,15 @@ def measured_law(run: Evidence, variants: str, point: str) -> Sized:
             note = f"limited by: {', '.join(sorted({limits[block] or 'the rate offered' for block in rates}))}"
             label = f"{arm} at {at}"
             told.append((float(size), Told(label, arm, level.value, level.low, level.high, list(rates.values()), note)))
-            ceilings += [(float(size), rate) for block, rate in rates.items() if limits[block] == "proxy"]
-    absent = [item for item in run.run.record.not_measurable if fits(variants, item.variant)]
-    kinds = ", ".join(dict.fromkeys(item.what for item in absent))
-    missing = [f"not measurable here ({kinds}): {', '.join(item.variant for item in absent)}"] if absent else []
+            alike = ceilings.setdefault((at, workers.without(run.run.manifests(arm))), [])
+            alike += [(float(size), rate) for block, rate in rates.items() if limits[block] == "proxy"]
+    unable = [item for item in run.run.record.not_measurable if fits(variants, item.variant)]
+    kinds = ", ".join(dict.fromkeys(item.what for item in unable))
+    missing += [f"not measurable here ({kinds}): {', '.join(item.variant for item in unable)}"] if unable else []
     name = f"measured on {run.run.record.target}"
+    most = max(ceilings.values(), key=lambda pairs: len({n for n, _ in pairs}), default=[])
     try:
-        return Sized(
-            name, told, scalability.fit([n for n, _ in ceilings], [x for _, x in ceilings]), "; ".join(missing)
-        )
+        return Sized(name, told, scalability.fit([n for n, _ in most], [x for _, x in most]), "; ".join(missing))
     except ValueError as error:
         return Sized(name, told, None, "; ".join([f"no law: {str(error).removeprefix('fit: ')}", *missing]))
 
@@ -68,7 +87,7 @@ def gains(
 ) -> go.Figure:
     """The metric's change in percent, of each (variant, what it is against), and the claims of these ids as lines.
 
-    Pairs that the run does not have are named below it, with why.
+    Pairs that the run does not have are named below it, with why, and blocks that do not count.
     """
     points = _points(run, point)
     found = {
@@ -91,19 +110,34 @@ def gains(
         line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
         figure.add_vline(x=value, line=line, annotation=note, annotation_position="top")
     below = "diamond: paired effect with its 95 % interval; rings: single blocks; dashed: as claimed"
-    dressed(figure, title, 170 + 34 * len(rows) + 18 * len(missing), below)
-    figure.update_layout(margin_b=70 + 18 * len(missing))
-    return figure.update_xaxes(title_text="<br>".join([f"{name} ({unit})", *missing]))
+    shown = [arm for pair in pairs if found[pair] for each in pair for arm in run.arms(each)[:1]]
+    lost = (f"{arm} at {at}: {why}" for arm in shown for at in points if (why := run.lost(arm, at)))
+    lines = [*missing, *dict.fromkeys(lost)]
+    dressed(figure, title, 170 + 34 * len(rows) + 18 * len(lines), below)
+    figure.update_layout(margin_b=70 + 18 * len(lines), meta={"gaps": len(missing)})
+    return figure.update_xaxes(title_text="<br>".join([f"{name} ({unit})", *lines]))
+
+
+def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
+    """What these claims say of the metric's change, where there is no run to show beside them. UsageError as `gains`."""
+    told = [Told(text, name, value) for name in claimed for value, text in [_claimed(name)]]
+    if not told:
+        return gap(title, "nothing of this was claimed or recorded")
+    figure = figures.intervals(told, title, f"{said_as(metric)[0]}, change", "%")
+    return dressed(figure, title, 170 + 34 * len(told), "as claimed")
 
 
 def _why_not(run: Evidence, variant: str, against: str) -> str:
-    absent = {item.variant: item.what for item in run.run.record.not_measurable}
-    for name in (variant, against):
-        if name in absent:
-            return f"not measurable here ({absent[name]})"
-        if not run.arms(name):
-            return f"{name} is not part of this run"
-    return "no block in which both count"
+    lacking = (f"{name} is {why}" for name in (variant, against) if (why := absent(run, name)))
+    return next(lacking, "no block in which both count")
+
+
+def absent(run: Evidence, variant: str) -> str:
+    """What a variant is of which a run has no arm; empty where it has one."""
+    unable = next((item.what for item in run.run.record.not_measurable if item.variant == variant), None)
+    if unable is not None:
+        return f"not measurable here ({unable})"
+    return "" if run.arms(variant) else "not part of this run"
 
 
 def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, named: bool) -> Told | None:
@@ -131,16 +165,40 @@ def _percent(ratio: float) -> float:
 
 def _claimed(name: str) -> tuple[float, str]:
     """(change in percent, words) of a claim that published one number, in percent or as a factor."""
+    value, unit, text = published_number(name)
+    return (_percent(value), text) if unit.startswith("x") else (value, text)
+
+
+def published_number(name: str) -> tuple[float, str, str]:
+    """(number, unit, words) of a claim that published one number. UsageError for one that did not, and for one that there is not."""
     known = {claim.id: claim for claim in claims()}
     if name not in known:
         raise UsageError("claims.csv", f"there is no claim '{name}'", did_you_mean(name, known))
     claim = known[name]
     try:
-        value = float(claim.published)
+        return float(claim.published), claim.unit, f"{name}: {claim.published} {claim.unit}"
     except ValueError:
         raise UsageError("claims.csv", f"{name} published no single number", "name another claim") from None
-    text = f"{name}: {claim.published} {claim.unit}"
-    return (_percent(value), text) if claim.unit.startswith("x") else (value, text)
+
+
+def filling(claim: str) -> tuple[float, Told]:
+    """(size of the page, the whole link) of a claim that such a page fills a link. UsageError as `published_number`."""
+    value, unit, text = published_number(claim)
+    page = f"{value:g}{unit}.bin"
+    if page not in PAGES:
+        raise UsageError("claims.csv", f"{claim}: no page is called {page}", did_you_mean(page, PAGES))
+    return float(PAGES[page]), Told(text, "published", 1.0)
+
+
+def pages(sweep: str) -> list[str]:
+    """Those that a sweep asks for, in its order."""
+    return list(dict.fromkeys(point.page for point in load_sweep(sweep)[1].expanded()))
+
+
+def loads(study: str) -> tuple[float, float]:
+    """The fewest and the most connections of the study's own sweep."""
+    sizes = [point.connections for point in load_sweep(load_study(study).file.sweep)[1].expanded()]
+    return float(min(sizes)), float(max(sizes))
 
 
 def published_placement() -> list[str]:
@@ -159,20 +217,43 @@ def _placements() -> Sequence[dict[str, published.Value]]:
 
 
 def placed(run: Evidence, variant: str) -> str:
-    """Markdown: one more row, what was read back of a variant on its first bring-up, or why there is nothing. UsageError when damaged."""
+    """Markdown: one more row, what was read back of a variant beside its first sample that counts, and the CPUs that the run pins the
+    proxy to; or why there is nothing. UsageError when that is missing or damaged.
+    """
     arm = next(iter(run.arms(variant)), None)
     where = f"{run.run.record.target}, {variant}"
     if arm is None:
         missing = next((item for item in run.run.record.not_measurable if item.variant == variant), None)
         why = f"not measurable here: {missing.what}: {missing.why}" if missing else "not part of this run"
         return f"| {where} | {why} | – | – |"
+    slot = min((slot for slot in run.counted if slot[1] == arm), default=None)
+    if slot is None:
+        return f"| {where} | no block of it counts | – | – |"
     facts = run.run.record.facts
     own = facts.get("cpus_proxy") or facts.get("pinning", "not told")
-    readings = run.run.readings(1, arm)
+    readings = run.run.readings(run.counted[slot])
     found = {str(each.get("name") or each.get("kind")): str(each.get("observed")) for each in readings}
     steered = found.get(STEERING, "where they arrive")
     steering = f"the proxy's own: {own}" if steered == "own" else steered
-    return f"| {where} | {found.get(INTERRUPTS, 'left as they are')} | {steering} | the proxy's own: {own} |"
+    return f"| {where} | {found.get(INTERRUPTS, 'left as they are')} | {steering} | as pinned: {own} |"
+
+
+def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
+    """Every cell of the study's table of this title, relative to its reference, as published and as measured; the references left out.
+
+    UsageError where the study has no such table with references, else as `tables`.
+    """
+    shown = [table for table in _shaped(study, run) if table.shape.title == title and table.shape.reference]
+    if not shown:
+        titles = [table.title for table in load_study(study).file.tables if table.reference]
+        raise UsageError(f"study {study}", f"no table '{title}' with references", did_you_mean(title, titles))
+    return [_pair(key, cell) for key, cell in shown[0].cells.items() if cell.relative or cell.published_relative]
+
+
+def _pair(key: Sequence[str], cell: study_tables.Shown) -> Pair:
+    label, why = " · ".join(key), "; ".join(cell.notes)
+    told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
+    return Pair(label, cell.published_relative, told, why or "its reference was not measured")
 
 
 def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:
@@ -180,10 +261,14 @@ def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:
 
     MeasuringError and UsageError for a run that cannot be summarised.
     """
-    known = load_study(study)
+    return study_tables.as_markdown(
+        [table for table in _shaped(study, run) if not titles or table.shape.title in titles]
+    )
+
+
+def _shaped(study: str, run: Evidence | None) -> Sequence[study_tables.Shaped]:
     summary = summarise_run(run.run.record, run.samples, run.run.histogram) if run is not None else NOTHING
-    shown = [table for table in study_tables.shaped(known, summary) if not titles or table.shape.title in titles]
-    return study_tables.as_markdown(shown)
+    return study_tables.shaped(load_study(study), summary)
 
 
 def _points(run: Evidence, pattern: str) -> list[str]:

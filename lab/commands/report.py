@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lab.commands import Adder
+from lab.errors import UsageError
 
 OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
 """Of the checkout, and git-ignored."""
@@ -18,7 +19,7 @@ def add(adder: Adder) -> None:
         "report", _report, "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1"
     )
     verb.add_argument(
-        "--output", metavar="FOLDER", type=Path, default=OUTPUT, help="where index.html goes (default: .cache/report)"
+        "--output", metavar="FOLDER", default=str(OUTPUT), help="where index.html goes (default: .cache/report)"
     )
     verb.add_argument(
         "--run", metavar="RUN", action="append", default=[], help="a run of yours to show beside them; repeatable"
@@ -26,16 +27,16 @@ def add(adder: Adder) -> None:
 
 
 def _report(options: argparse.Namespace, talk: Console) -> int:
-    from lab.errors import UsageError
-    from lab.report import site
+    for place, named in (("--output", [options.output]), ("--run", options.run)):
+        if "" in named:
+            raise UsageError(place, "is empty", "name one, or leave it out")
 
-    if options.output.exists() and not options.output.is_dir():
-        raise UsageError("--output", f"{options.output} is no folder", "name one, or what does not exist yet")
+    from lab.report import site
 
     def say(text: str) -> None:
         talk.print(text, style="dim", highlight=False, soft_wrap=True)
 
-    found = site.build(options.output, options.run, say)
+    found = site.build(Path(options.output), options.run, say)
     gaps = ", ".join(f"{name} {count}" for name, count in found.gaps.items())
     print(found.path)
     print(f"{found.counts}; {found.figures} figures, {sum(found.gaps.values())} gaps{f': {gaps}' if gaps else ''}")

@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 from markdown_it import MarkdownIt
 
-GAP = re.compile(r"^\*(?=no run: |nothing to compare: )(.*)\*$", re.MULTILINE)
-"""What stands in a table's place where there is no run (`lab.exhibits.table`, `lab.exploring`)."""
+GAP = re.compile(r"^\*(?=no run: |nothing to )(.*)\*$", re.MULTILINE)
+"""What stands in the place of a table, or of some of its rows, where there is nothing (`lab.exhibits.table`, `lab.exploring`)."""
 TABLE = '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
@@ -32,5 +32,5 @@ def html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
 
 
 def gaps(text: str) -> int:
-    """How many tables have no run to show."""
+    """How many tables, or rows of them, have nothing to show."""
     return len(GAP.findall(text))

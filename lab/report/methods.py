@@ -16,6 +16,7 @@ from lab.claims.publications import OWN_ANSWERS, OwnAnswer
 from lab.errors import LabError
 from lab.evidence import Evidence
 from lab.noise import Noise, noises, pairs
+from lab.noise_tables import nulls_text
 from lab.report import markdown
 from lab.store import reference_folder
 from lab.summary import MARK_P, summarise_run
@@ -40,7 +41,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """`calibration`: HTML, or what is missing. `untold`: runs without a floor, and why."""
+    """`calibration`: HTML, or what is missing. `untold`: runs without a floor, and why. `nulls`: what was claimed of null arms; empty without."""
 
     answers: Mapping[Answer, str]
     own_answers: Mapping[OwnAnswer, str]
@@ -51,6 +52,7 @@ class Methods:
     calibrated: bool
     floors: tuple[Floor, ...]
     untold: tuple[tuple[str, str], ...]
+    nulls: str
 
     @property
     def gaps(self) -> int:
@@ -62,9 +64,11 @@ def methods(runs: Sequence[Evidence]) -> Methods:
     calibration, calibrated = _calibration()
     floors: list[Floor] = []
     untold: list[tuple[str, str]] = []
+    compared: list[Noise] = []
     for run in runs:
-        found, why = _floors(run)
-        floors += found
+        found, why = _noises(run)
+        floors += _told(run, found)
+        compared += [noise for noise in found if noise.compared]
         if why:
             untold.append((run.run.record.id, why))
     return Methods(
@@ -77,6 +81,7 @@ def methods(runs: Sequence[Evidence]) -> Methods:
         calibrated=calibrated,
         floors=tuple(floors),
         untold=tuple(untold),
+        nulls=nulls_text(compared) if compared else "",
     )
 
 
@@ -90,18 +95,18 @@ def _calibration() -> tuple[str, bool]:
         return markdown.html(why), False
 
 
-def _floors(run: Evidence) -> tuple[list[Floor], str]:
-    """(its floors, why there are none)"""
+def _noises(run: Evidence) -> tuple[tuple[Noise, ...], str]:
+    """(its noise, why it has no floors)"""
     record = run.run.record
     if not pairs(record.arms):
-        return [], "nothing in it was measured twice"
+        return (), "nothing in it was measured twice"
     if all(point.disturbance is not None for point in record.points):
-        return [], "a disturbance: its floors are in the metrics' own units, beside each effect"
+        return (), "a disturbance: its floors are in the metrics' own units, beside each effect"
     try:
-        found = list(_told(run, noises(summarise_run(record, run.samples, run.run.histogram))))
+        found = noises(summarise_run(record, run.samples, run.run.histogram))
     except LabError as error:
-        return [], f"cannot be read: {error.fault}"
-    return found, "" if found else "too few valid blocks"
+        return (), f"cannot be read: {error.fault}"
+    return found, "" if any(not noise.why for noise in found) else "too few valid blocks"
 
 
 def _told(run: Evidence, found: Sequence[Noise]) -> Iterator[Floor]:

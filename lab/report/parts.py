@@ -59,7 +59,8 @@ def _figure(told: Mapping[str, Any]) -> Part:
     layout: dict[str, Any] = dict(told["layout"])
     head, _, below = str((layout.pop("title", None) or {}).get("text", "")).partition("<br>")
     meta: Mapping[str, Any] = layout.pop("meta", None) or {}
-    title, below, runs = _plain(head), _plain(below), tuple(meta.get("runs", ()))
+    title, runs = _plain(head), tuple(meta.get("runs", ()))
+    below = "; ".join(filter(None, map(_plain, below.split("</span>"))))
     if not told.get("data"):
         why = " ".join(_plain(note.get("text", "")) for note in layout.get("annotations", ()))
         return Part("gap", why, title, runs=runs, gaps=1)

@@ -8,6 +8,7 @@ cell raises; what is missing or damaged is a gap, counted.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from lab.claims import ledger
 from lab.errors import UsageError
 from lab.evidence import Evidence, Missing, references
 from lab.exploring import picked
-from lab.files import replace, writing
+from lab.files import replace
 from lab.published import sources
 from lab.report.entries import entries, tally
 from lab.report.executing import ROOT, executed, notebooks
@@ -45,10 +46,11 @@ class Site:
 
 
 def build(folder: Path, named: Sequence[str] = (), say: Say = lambda _: None) -> Site:
-    """`named`: runs of yours that get a page each, beside the committed ones. UsageError for one that is none,
-    NotebookError (exit 1) for a cell that raises.
+    """`named`: runs of yours that get a page each, beside the committed ones. UsageError for one that is none, and where it cannot be
+    written; NotebookError (exit 1) for a cell that raises.
     """
-    own = [_own(name) for name in named]
+    _refuse_unwritable(folder)
+    own = list({run.run.record.id: run for run in map(_own, named)}.values())
     committed, damaged = references()
     ids = {run.run.record.id for run in committed}
     runs = [*committed, *(run for run in own if run.run.record.id not in ids)]
@@ -74,10 +76,33 @@ def build(folder: Path, named: Sequence[str] = (), say: Say = lambda _: None) ->
         plotly=get_plotlyjs(),
     )
     path = folder / FILE
-    with writing(path, "--output"):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         replace(path, text.encode())
+    except OSError as error:
+        fault = f"{error.filename or path} cannot be written: {error.strerror}"
+        raise UsageError("--output", fault, "mend it, or name another folder") from None
     return Site(path, ledger.counts(verdicts), figures, gaps)
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """UsageError where no report could be written, before minutes go into making it."""
+    remedy = "name a folder that is yours, or one that does not exist yet"
+    place = folder.absolute()
+    while True:
+        try:
+            place.stat()
+            break
+        except FileNotFoundError:
+            place = place.parent
+        except OSError as error:
+            raise UsageError("--output", f"{folder} cannot be written: {error.strerror}", remedy) from None
+    if not place.is_dir():
+        raise UsageError("--output", f"{place} is no folder", remedy)
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError("--output", f"{place} cannot be written", remedy)
+    if (folder / FILE).is_dir():
+        raise UsageError("--output", f"{folder / FILE} is a folder", remedy)
 
 
 def _own(name: str) -> Evidence:

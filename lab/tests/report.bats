@@ -28,6 +28,13 @@ setup() {
 @test "an output that is a file is refused" {
   touch "$out"
   refused "is no folder" --output "$out"
+  refused "cannot be written" --output "$out/below"
+}
+
+@test "what is empty is refused, and is not the current folder or the newest run" {
+  refused "--output: is empty" --output ""
+  refused "--run: is empty" --output "$out" --run ""
+  [[ ! -e $out ]]
 }
 
 @test "an unknown argument is refused" {

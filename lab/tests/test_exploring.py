@@ -31,12 +31,18 @@ def named(run: exhibits.Run) -> str:
 
 
 def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged one, and one without a valid sample, are passed over."""
+    """Whatever its state: one without a valid sample is shown as such, a damaged one is a gap."""
     disturbed(own, monkeypatch, "20260101-a")
     disturbed(own, monkeypatch, "20260102-b")
+    for path in (own / "20260102-b" / "samples").glob("*/sample.json"):
+        path.write_text(path.read_text().replace('"verdict": "valid"', '"verdict": "invalid"'))
+    newest = exploring.picked()
+    assert named(newest) == "20260102-b"
+    assert " samples invalid" in exploring.overview(newest)
+    assert exhibits.table(newest, exploring.metrics(newest)).startswith("*nothing to show: ")
     (own / "20260103-c").mkdir()
     (own / "20260103-c" / "run.json").write_text("{")
-    assert named(exploring.picked()) == "20260102-b"
+    assert exploring.overview(exploring.picked()).startswith("*no run: 20260103-c: damaged: ")
     assert named(exploring.picked("20260101-a")) == "20260101-a"
     assert named(exploring.picked(str(own / "20260101-a"))) == "20260101-a"
 
@@ -54,6 +60,10 @@ def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatc
     for text in (exploring.overview(run), exploring.compared(run), exhibits.table(run, exploring.metrics(run))):
         assert text.startswith("*no run: nothing in data/reference of any sweep")
     assert exploring.variants(run)
+    monkeypatch.setenv("LAB_RUNS", str(own / "none"))
+    (own / "broken").mkdir()
+    (own / "broken" / "run.json").write_text("{")
+    assert "; broken is damaged: " in named(exploring.picked())
     assert "unknown run" in named(exploring.picked("none"))
 
 
@@ -77,11 +87,23 @@ def test_variants_are_compared_with_their_baselines() -> None:
     run = exploring.picked(STEADY)
     text = exploring.compared(run, metrics=["rate"], point="ceil*")
     assert "| keepalive against baseline | rate (req/s) |" in text
-    assert "rate-1000" not in text
+    assert "**rate-1000**" not in text
     assert "p99" not in text
     assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
     assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
     assert exploring.compared(run, other="none").startswith("*no run: ")
+
+
+def test_what_is_not_shown_counts_all_the_same() -> None:
+    """Looking at one row makes it no surer, and changes no advice."""
+    run = exploring.picked(STEADY)
+    whole, part = (exploring.compared(run, metrics=metrics).splitlines() for metrics in ((), ["p90"]))
+    rows = [line for line in part if line.startswith("| keepalive")]
+    assert [row.rpartition(" | ")[0] for row in rows] == [
+        line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line
+    ]
+    assert part[-1] == whole[-1]
+    assert any("over 5 comparisons" in line for line in part)
 
 
 def test_figures_of_a_steady_run() -> None:

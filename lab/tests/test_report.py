@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import plotly.graph_objects as go
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from plotly.offline import get_plotlyjs
 
 from lab.claims import claims
 from lab.errors import UsageError
-from lab.figures.style import gap
+from lab.figures.style import dressed, gap, noted
 from lab.report import executing, markdown, site
 from lab.report.executing import NotebookError, executed
 from lab.report.parts import FIGURE, PROSE, Part, parts
@@ -108,6 +109,16 @@ def test_a_figure_is_its_data_and_its_title_a_caption() -> None:
     assert told.height == 364
 
 
+def test_lines_below_a_title_stay_apart_in_the_caption() -> None:
+    """What is shown, and which blocks are lost; where a line was folded, it goes on."""
+    made = noted(
+        dressed(go.Figure(go.Scatter(x=[1], y=[2])), "T", below="rings: single blocks"), "a: steal;<br>b: steal", 1
+    )
+    told = part({FIGURE: json.loads(made.to_json() or "")})
+    assert (told.title, told.below, told.gaps) == ("T", "rings: single blocks; a: steal; b: steal", 1)
+    assert told.height == 380 - 84 + 48
+
+
 def test_panels_side_by_side_scroll_where_a_screen_is_narrow() -> None:
     """Panels above each other share their place."""
     assert part(figure(xaxis={"domain": [0, 0.45]}, xaxis2={"domain": [0.55, 1]})).width == 600
@@ -129,9 +140,11 @@ def test_a_figure_without_a_trace_is_a_gap() -> None:
 
 
 def test_prose_is_rendered_and_its_gaps_counted() -> None:
-    found = part({PROSE: "*no run: nothing of it*\n\n*no run: nor of that*\n", "text/plain": "<Markdown>"})
-    assert (found.kind, found.gaps) == ("prose", 2)
-    assert found.text.count("<blockquote>") == 2
+    """In a table's place, and beside its rows."""
+    text = "*no run: nothing of it*\n\n| a |\n| --- |\n\n*nothing to show: a at r1: 0 of 6 blocks: steal*\n\n*nothing to compare: x*\n"
+    found = part({PROSE: text, "text/plain": "<Markdown>"})
+    assert (found.kind, found.gaps) == ("prose", 3)
+    assert found.text.count("<blockquote>") == 3
 
 
 def test_anything_else_is_text() -> None:
@@ -279,9 +292,21 @@ def test_a_run_of_ones_own_has_a_page(books: Path, tmp_path: Path, monkeypatch: 
     """And its machine, beside the committed ones."""
     run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
     notebook(books, "explore", "from lab import exploring\n\nexploring.picked().said")
-    text = site.build(tmp_path / "out", ["mine"]).path.read_text().replace(get_plotlyjs(), "")
+    twice = ["mine", str(tmp_path / "own" / "mine")]
+    text = site.build(tmp_path / "out", twice).path.read_text().replace(get_plotlyjs(), "")
+    assert text.count('id="run/mine"') == text.count('<article id="explore-mine">') == 1
     page = text.partition('<article id="explore-mine">')[2].partition("</article>")[0]
     assert "mine (mine): kill on local" in page
-    assert 'id="run/mine"' in text
     with pytest.raises(UsageError, match="--run: myne: unknown run 'myne'"):
         site.build(tmp_path / "out", ["myne"])
+
+
+def test_where_nothing_can_be_written_no_notebook_is_executed(books: Path, tmp_path: Path) -> None:
+    """Whichever part of the path is in the way."""
+    notebook(books, "nds", "1 / 0")
+    (tmp_path / "file").touch()
+    (tmp_path / "out" / "index.html").mkdir(parents=True)
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "out", tmp_path / ("x" * 300)):
+        with pytest.raises(UsageError, match="--output: ") as raised:
+            site.build(folder)
+        assert "--resume" not in str(raised.value)
