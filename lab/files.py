@@ -71,8 +71,8 @@ def own_faults(place: str) -> Iterator[None]:
         raise StoreError(str(error.filename or place), fault, remedy) from None
 
 
-def check_writable(folder: Path, need_bytes: int) -> None:
-    """UsageError unless a run can be written below `folder` and there is room for it."""
+def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> None:
+    """UsageError unless so much can be written below `folder`; `setting` is the environment variable that says where that is."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
@@ -83,14 +83,14 @@ def check_writable(folder: Path, need_bytes: int) -> None:
         raise UsageError(
             str(folder),
             f"cannot be written: {error.strerror}",
-            "make it writable, or set LAB_RUNS to a folder that is",
+            f"make it writable, or set {setting} to a folder that is",
         ) from None
     if free < need_bytes:
         have, need = f"{free / 1e6:.0f} MB", f"{need_bytes / 1e6:.0f} MB"
         raise UsageError(
             str(folder),
-            f"{have} free, this run may need {need}",
-            "free some space, or set LAB_RUNS to a folder with more",
+            f"{have} free, this may need {need}",
+            f"free some space, or set {setting} to a folder with more",
         )
 
 

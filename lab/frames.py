@@ -1,11 +1,11 @@
-"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst. Opens no file itself.
+"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst.
 
 Refuses a histogram table whose columns, buckets or counts are not what `histogram_frame` makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +59,9 @@ EVENTS_SCHEMA = {
 """Columns of events.parquet, in the order of time."""
 
 STDERR_MARK = "\n#lab stderr\n"
+Stream = Literal["stdout", "stderr"]
+PACKED_BYTES = 2**16
+"""Of a raw.zst read at once: request rows are some ten times as much unpacked."""
 
 
 class FrameError(Exception):
@@ -150,3 +153,39 @@ def read_raw(path: Path) -> tuple[str, str]:
         raise FrameError(str(error)) from None
     stdout, _, stderr = text.partition(STDERR_MARK)
     return stdout, stderr
+
+
+def raw_pieces(path: Path, stream: Stream) -> Iterator[bytes]:
+    """stdout or stderr of a raw.zst in pieces of some MB at most, unpacked while they are read. OSError, or FrameError as `read_raw`."""
+    mark = STDERR_MARK.encode()
+    held, marked = b"", False
+    for piece in _unpacked(path):
+        if marked:
+            yield piece
+            continue
+        before, found, after = (held + piece).partition(mark)
+        if found:
+            held, marked = b"", True
+            if stream == "stdout":
+                yield before
+                return
+            yield after
+            continue
+        safe = max(0, len(before) - len(mark) + 1)  # what follows may be the mark's beginning
+        if stream == "stdout":
+            yield before[:safe]
+        held = before[safe:]
+    if stream == "stdout":
+        yield held
+
+
+def _unpacked(path: Path) -> Iterator[bytes]:
+    unpacking = zstandard.ZstdDecompressor().decompressobj()
+    with open(path, "rb") as packed:
+        while not unpacking.eof and (piece := packed.read(PACKED_BYTES)):
+            try:
+                yield unpacking.decompress(piece)
+            except zstandard.ZstdError as error:
+                raise FrameError(str(error)) from None
+    if not unpacking.eof:
+        raise FrameError("it is cut short")

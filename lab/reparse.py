@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from lab.errors import UsageError
-from lab.generators import OutputError, Result, generator
 from lab.histogram import Histogram
-from lab.measurement import load_of, reported
+from lab.measurement import reported
 from lab.outcomes import outcome
 from lab.records import RoundTrip, RunRecord
 from lab.samples import Sample
-from lab.store import NOWHERE, RunStore
+from lab.store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Reparsed:
             return sample  # nothing was reported then either
         if sample.outcome:
             sample = sample.model_copy(update={"outcome": self._outcome(sample)})
-        result = self._parse(sample)
+        result = self.store.result(sample)
         self._histograms[f"{sample.id}/latency"] = result.latency
         if result.service is not None:
             self._histograms[f"{sample.id}/service"] = result.service
@@ -59,15 +57,6 @@ class Reparsed:
         requests, events, usage = self.store.requests(sample), self.store.events(sample), self.store.usage(sample)
         error_s = sample.outcome.get("clock_error_s") or 0.0
         return outcome(sample.point, requests, events, usage, 0.0, error_s)
-
-    def _parse(self, sample: Sample) -> Result:
-        stdout, stderr = self.store.raw(sample)
-        load = load_of(sample.point, NOWHERE)
-        try:
-            return generator(sample.generator).parse(stdout, stderr, 0, load)
-        except OutputError as error:
-            place = f"{self.folder}/samples/{sample.id}/raw.zst"
-            raise UsageError(place, f"cannot be parsed any more: {error}", "restore it from a copy") from None
 
 
 def from_raw(store: RunStore) -> Reparsed:

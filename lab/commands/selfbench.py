@@ -19,6 +19,7 @@ from lab.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lab.selfbench.bring_up import Start
     from lab.selfbench.report import Report
 
 INSIDE = ("pairs", "bring-up")
@@ -35,6 +36,9 @@ def add(adder: Adder) -> None:
         help="lab and by hand, and blocks of the whole run (default: 6)",
     )
     verb.add_argument("--rows", type=_rows, help="to reduce at most, e.g. 1e6 or 1e8 (default: 1e7)")
+    verb.add_argument(
+        "--context", metavar="NAME", help="of bring-up: a cluster of yours as well, at the kubeconfig's context"
+    )
     verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), default=1, help="of every order drawn by lot")
     verb.add_argument("--plan", action="store_true", help="print the plan and stop")
     verb.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -73,6 +77,8 @@ def _selfbench(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("selfbench", "the long checks have no parts and no rows", "leave them out")
     if options.rows and options.parts and "analysis" not in options.parts:
         raise UsageError("--rows", "only the part `analysis` reduces rows", "leave it out, or name that part")
+    if options.context and (long or (options.parts and "bring-up" not in options.parts)):
+        raise UsageError("--context", "only the part `bring-up` asks for a cluster", "leave it out, or name that part")
     if options.into and not long:
         raise UsageError("--into", "only --neighbour and --effects go on where they were", "leave it out")
     if options.inside:
@@ -89,7 +95,9 @@ def _selfbench(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _parts(options: argparse.Namespace, talk: Console) -> int:
+    from lab import facts
     from lab.errors import LabError
+    from lab.records import now
     from lab.selfbench import report
     from lab.units import format_duration
 
@@ -104,6 +112,14 @@ def _parts(options: argparse.Namespace, talk: Console) -> int:
     )
     if options.plan:
         return 0
+    if "analysis" in wanted:
+        from lab.selfbench.reducing import check_room
+
+        check_room(_sizes(options.rows))
+    if options.context:
+        from lab.cluster.connection import Connection
+
+        Connection(options.context)  # nothing is asked of the server yet
     found = report.Report()
     for part in wanted:
         try:
@@ -112,7 +128,7 @@ def _parts(options: argparse.Namespace, talk: Console) -> int:
             if isinstance(error, UsageError) and not found.rows:
                 raise
             found = found.plus(report.Report(faults=(f"{part}: {error}",)))
-    _print(found, options.json)
+    _print(found.model_copy(update={"measured_at": now(), "facts": facts.machine()}), options.json)
     return 0 if found.complete else 1
 
 
@@ -121,7 +137,9 @@ def _takes_s(part: str, options: argparse.Namespace) -> float:
     if part == "samples":
         return (options.duration + 1.5) * 2 * (4 * options.pairs + 1) + 10  # a run of so many blocks, and the pairs
     if part == "analysis":
-        return sum(120 if rows <= 1_000_000 else rows * 30e-6 for rows in _sizes(options.rows))
+        from lab.selfbench.reducing import REPEATED_MOST, ROW_S
+
+        return sum(120 if rows <= REPEATED_MOST else rows * ROW_S for rows in _sizes(options.rows))
     return 2.5 * options.pairs if part == "bring-up" else 60
 
 
@@ -150,41 +168,63 @@ def _samples(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
     say(f"a run of {whole.samples} samples: {whole.wall_s:.1f} s, of which the lab's own {whole.own_s:.1f} s")
     with scratch() as folder:
         sweep = overhead.write_sweep(folder, options.duration)
-        told = _told("pairs", [f"--sweep={sweep}", f"--pairs={options.pairs}", f"--seed={options.seed}"], folder)
+        own = [f"--sweep={sweep}", f"--pairs={options.pairs}", f"--seed={options.seed}"]
+        told = _told("pairs", own, folder, _takes_s("samples", options))
     found = [pairs.Pair.model_validate(one) for one in told]
     return overhead.rows_of(whole, [pair.by_hand.wall_s - pair.planned_s for pair in found]).plus(pairs.rows_of(found))
 
 
 def _bring_up(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
+    """Of every target: one that fails, or is not to be had, takes nothing from the others."""
     from lab.errors import LabError
-    from lab.process import scratch
     from lab.selfbench import bring_up, clusters
     from lab.selfbench.report import Report
+    from lab.targets import chosen
+
+    starts: list[bring_up.Start] = []
+    try:
+        starts = _local_starts(options)
+        found = bring_up.rows_of("local", starts)
+        say("local: measured")
+    except LabError as error:
+        found = Report(faults=(f"bring-up: local: {error}",))
+    by_hand = [start.by_hand_s for start in starts if start.by_hand_s is not None]
+    for name, context, why in (
+        ("kind", None, clusters.missing()),
+        ("remote", options.context, "" if options.context else clusters.NO_CONTEXT),
+    ):
+        if why:
+            found = found.plus(Report(notes=(f"{name}: not measured: {why}",)))
+            continue
+        try:
+            target = chosen(name, context)
+            ups = clusters.measure(target, min(3, options.pairs), say)
+            found = found.plus(clusters.rows_of(name, ups, by_hand))
+            target.close()  # a context may name the same cluster
+        except LabError as error:
+            found = found.plus(Report(faults=(f"bring-up: {name}: {error}",)))
+    return found
+
+
+def _local_starts(options: argparse.Namespace) -> list[Start]:
+    from lab.process import scratch
+    from lab.selfbench.bring_up import Start
 
     with scratch() as folder:
-        told = _told("bring-up", [f"--pairs={options.pairs}"], folder)
-        found = bring_up.rows_of("local", [bring_up.Start.model_validate(one) for one in told])
-        say("local: measured")
-        if why := clusters.missing():
-            return found.plus(Report(notes=(f"kind: not measured: {why}",)))
-        try:
-            starts = clusters.measure(min(3, options.pairs), say)
-        except LabError as error:
-            return found.plus(Report(faults=(f"kind: {error}",)))
-        by_hand = [start.by_hand_s for start in map(bring_up.Start.model_validate, told) if start.by_hand_s is not None]
-        return found.plus(clusters.rows_of(starts, by_hand))
+        told = _told("bring-up", [f"--pairs={options.pairs}"], folder, _takes_s("bring-up", options))
+    return [Start.model_validate(one) for one in told]
 
 
-def _told(what: str, arguments: Sequence[str], folder: Path) -> list[object]:
+def _told(what: str, arguments: Sequence[str], folder: Path, planned_s: float) -> list[object]:
     """What this verb prints when it is started again for what must be inside the local target's namespaces."""
     import os
     import sys
 
     from lab.errors import MeasuringError
-    from lab.selfbench.process import last_words, timed
+    from lab.selfbench.process import last_words, patience_s, timed
 
     argv = [sys.executable, "-m", "lab", "selfbench", f"--inside={what}", *arguments]
-    done = timed(argv, {**os.environ, "LAB_RUNS": str(folder / "runs")})
+    done = timed(argv, {**os.environ, "LAB_RUNS": str(folder / "runs")}, patience_s(planned_s))
     if done.status:
         raise MeasuringError(f"selfbench: {what}", last_words(done))
     told: list[object] = json.loads(done.stdout)

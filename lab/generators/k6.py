@@ -40,6 +40,7 @@ import polars as pl
 from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, destinations, scheduled_s, unreadable
 from lab.generators._k6_log import requests_of
 from lab.generators._merged import merged
+from lab.generators._pieces import of_bytes
 from lab.histogram import Histogram
 
 SCRIPT = """\
@@ -280,11 +281,13 @@ class K6:
         )
 
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        result = self.parse(stdout, stderr, 0, load)
-        made = result.requests + sum(count for kind, count in result.errors.items() if kind != "status")
-        found = requests_of(stderr, made, rate_rps(load))
-        # k6 numbers those that it sent: with some dropped, when the others were due cannot be told (and they count for nothing)
-        return found.with_columns(due_s=pl.col("sent_s")) if result.dropped else found
+        result, log = self.parse(stdout, stderr, 0, load), stderr.encode("utf-8", "surrogateescape")
+        return requests_of(lambda: of_bytes(log), made(result), rate_rps(load), result.dropped > 0)
+
+
+def made(result: Result) -> int:
+    """How many requests it sent, answered or not."""
+    return result.requests + sum(count for kind, count in result.errors.items() if kind != "status")
 
 
 def rate_rps(load: Load) -> float:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from lab.generators import (
@@ -80,7 +81,7 @@ class Oha:
         return {}
 
     def argv(self, load: Load) -> list[str]:
-        argv = [self.binary, "--no-tui", "--output-format", "json" if _by_summary(load) else "csv"]
+        argv = [self.binary, "--no-tui", "--output-format", "json" if by_summary(load) else "csv"]
         if load.requests is None:
             argv += ["-z", f"{round(load.duration_s * 1000)}ms", "-w"]
         else:
@@ -96,14 +97,48 @@ class Oha:
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         if exit_status != 0:
             raise unreadable("exit status 0", stdout, stderr, exit_status)
-        return _of_summary(stdout, stderr, load) if _by_summary(load) else _of_rows(stdout, stderr, load)
+        return _of_summary(stdout, stderr, load) if by_summary(load) else _of_rows(stdout, stderr, load)
 
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
         raise unlogged(self.name)
 
 
-def _by_summary(load: Load) -> bool:
+def by_summary(load: Load) -> bool:
+    """Whether it prints no row for each request."""
     return load.rate_rps is None and load.requests is None
+
+
+def ended_s(rows: npt.NDArray[np.float64], first: int, load: Load) -> float:
+    """When the last of these answers was there, since the load's beginning; shape (rows >= 1, 7), `first`: how many rows were before.
+
+    A corrected duration counts from when the row was due, which the CSV does not tell: the schedule does.
+    """
+    began_s = rows[:, START]
+    if load.rate_rps is not None:
+        began_s = np.minimum(began_s, np.arange(first, first + len(rows)) / load.rate_rps)
+    return float(np.maximum(began_s + rows[:, DURATION], rows[:, START] + rows[:, FIRST_BYTE]).max())
+
+
+def result_of(rows: int, not_2xx: int, latency: Histogram, size_bytes: int, last_s: float, load: Load) -> Result:
+    """What is reported, from what is left of the rows; `last_s`: the last one's `ended_s`."""
+    due = load.requests if load.requests is not None else math.ceil(load.duration_s * (load.rate_rps or 0) - 1e-6)
+    missing = max(0, due - rows)
+    errors: dict[ErrorKind, int] = {"status": not_2xx} if not_2xx else {}
+    if missing and load.requests is not None:
+        errors["other"] = missing
+    duration_s = max(last_s, load.duration_s if load.requests is None else 0.0)
+    return Result(
+        requests=rows,
+        duration_s=duration_s,
+        latency=latency,
+        recorded_s=duration_s,
+        errors=errors,
+        dropped=missing if load.requests is None else 0,
+        size_bytes=size_bytes,
+        size_includes_headers=False,
+        notes=(f"{missing} requests have no row: oha's CSV does not tell failed from unsent",) if missing else (),
+        scheduled_s=scheduled_s(load),
+    )
 
 
 def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
@@ -116,33 +151,9 @@ def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
         rows = np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
     except ValueError:
         raise unreadable("seven numbers in every row", stdout, stderr) from None
-    due = load.requests if load.requests is not None else math.ceil(load.duration_s * (load.rate_rps or 0) - 1e-6)
-    missing = max(0, due - len(rows))
-    errors: dict[ErrorKind, int] = {}
-    if not_2xx := int(np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300))):
-        errors["status"] = not_2xx
-    if missing and load.requests is not None:
-        errors["other"] = missing
-    dropped = missing if load.requests is None else 0
-    notes = (f"{missing} requests have no row: oha's CSV does not tell failed from unsent",) if missing else ()
-    # A corrected duration counts from when the row was due, which the CSV does not tell: the schedule does.
-    began_s = rows[:, START]
-    if load.rate_rps is not None:
-        began_s = np.minimum(began_s, np.arange(len(rows)) / load.rate_rps)
-    ended_s = np.maximum(began_s + rows[:, DURATION], rows[:, START] + rows[:, FIRST_BYTE])
-    duration_s = max(float(ended_s.max()), load.duration_s if load.requests is None else 0.0)
-    return Result(
-        requests=len(rows),
-        duration_s=duration_s,
-        latency=Histogram.of_values(rows[:, DURATION]),
-        recorded_s=duration_s,
-        errors=errors,
-        dropped=dropped,
-        size_bytes=int(rows[:, BYTES].sum()),
-        size_includes_headers=False,
-        notes=notes,
-        scheduled_s=scheduled_s(load),
-    )
+    not_2xx = int(np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300)))
+    latency, size_bytes = Histogram.of_values(rows[:, DURATION]), int(rows[:, BYTES].sum())
+    return result_of(len(rows), not_2xx, latency, size_bytes, ended_s(rows, 0, load), load)
 
 
 def _of_summary(stdout: str, stderr: str, load: Load) -> Result:

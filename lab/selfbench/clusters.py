@@ -1,4 +1,5 @@
-"""Bring-ups on the lab's kind cluster, where there is one: nothing is made for it, and what is missing is said.
+"""Bring-ups on clusters: the lab's kind cluster, where there is one, and one at a context that is named. Nothing is made for it,
+and what is missing is said.
 
 By hand stands nginx started on this machine (see `bring_up`): not the same work, but what one would wait for without a cluster.
 No pairs, so that the ratio is that of the medians and has no interval.
@@ -14,10 +15,13 @@ from lab.errors import LabError
 from lab.selfbench import bring_up
 from lab.selfbench.overhead import VARIANT
 from lab.selfbench.report import Report, Row
-from lab.targets import chosen
+from lab.targets.base import Target
 from lab.variants import load_variant
 
 NOTE = "the real controller in pods; by hand: nginx on this machine"
+
+
+NO_CONTEXT = "it needs a context: just selfbench bring-up --context NAME"
 
 
 def missing() -> str:
@@ -33,19 +37,18 @@ def missing() -> str:
     return ", ".join(stopped)
 
 
-def measure(count: int, say: Callable[[str], None]) -> list[bring_up.Start]:
-    """`count` bring-ups of the baseline on the kind cluster. MeasuringError or UsageError when there is none to be had."""
-    target = chosen("kind", None)
+def measure(target: Target, count: int, say: Callable[[str], None]) -> list[bring_up.Start]:
+    """`count` bring-ups of the baseline on that cluster. MeasuringError or UsageError when there is none to be had."""
     target.check()
     variant = load_variant(VARIANT)
     target.check_variant(variant, [])
     return bring_up.measure(target, variant, count, say, by_hand=False)
 
 
-def rows_of(found: Sequence[bring_up.Start], by_hand_s: Sequence[float]) -> Report:
+def rows_of(target: str, found: Sequence[bring_up.Start], by_hand_s: Sequence[float]) -> Report:
     """One row; `by_hand_s`: what nginx took beside the local target, empty = not measured."""
     lab_s = median(start.lab_s for start in found)
     hand_s = median(by_hand_s) if by_hand_s else None
     ratio = lab_s / hand_s if hand_s else None
-    row = Row(part="bring-up", what="kind", unit="s", lab=lab_s, by_hand=hand_s, ratio=ratio, n=len(found), note=NOTE)
+    row = Row(part="bring-up", what=target, unit="s", lab=lab_s, by_hand=hand_s, ratio=ratio, n=len(found), note=NOTE)
     return Report(rows=(row,))

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lab import noise
 from lab.errors import MeasuringError, UsageError
-from lab.files import writing
+from lab.files import replace, writing
 from lab.selfbench.busy import SPELL_S, Neighbour
-from lab.selfbench.process import last_words, timed
+from lab.selfbench.process import last_words, timed, whole
 from lab.store import RunStore, run_names
 from lab.summary import summarise_run
 
@@ -49,6 +49,8 @@ duration_s = 3
 SAMPLES = 2 * (2 + NULLS) * BLOCKS + 2
 SAMPLE_S = 5.0
 """Of such a load with its warm-up and its part of a bring-up, about."""
+LEAST_BUSY = 0.25
+"""Of a run's time; a neighbour is busy during half of it."""
 
 
 class Neighboured(BaseModel):
@@ -67,6 +69,10 @@ class Neighboured(BaseModel):
     valid_blocks: dict[str, str] = Field(description="point → valid of planned blocks, of the arm that has fewest")
     invalid: dict[str, int] = Field(description="samples by reason, re-measured ones included")
     floors: dict[str, float] = Field(description="metric at point → the A/A floor, a log-ratio; absent = no interval")
+
+    @property
+    def busy_share(self) -> float:
+        return self.busy_s / self.wall_s if self.wall_s else 0.0
 
 
 class NeighbourReport(BaseModel):
@@ -89,20 +95,24 @@ def plan_text(runs: int, done: int) -> str:
 
 
 def finished(folder: Path) -> list[Neighboured]:
-    """What was done in that folder. UsageError for a file that is damaged."""
+    """What was done in that folder beside a neighbour. UsageError for a file that is damaged."""
     path = folder / DONE
     if not path.is_file():
         return []
     try:
-        return [Neighboured.model_validate_json(line) for line in path.read_text().splitlines() if line]
+        found = [Neighboured.model_validate_json(line) for line in path.read_text().splitlines() if line]
     except (OSError, ValidationError) as error:
         raise UsageError(str(path), str(error).splitlines()[0], "name another folder by --into") from None
+    return [one for one in found if one.busy_share >= LEAST_BUSY]
 
 
 def measured(
     folder: Path, runs: int, seed: int, busy: Callable[[int, random.Random], Neighbour] = Neighbour
 ) -> Iterator[Neighboured]:
-    """Those of `runs` that are not done yet, one by one. MeasuringError when a run fails; StoreError without room."""
+    """Those of `runs` that are not done yet, one by one. StoreError without room; MeasuringError when a run fails or had no neighbour.
+
+    Such a run is not written down: it would claim nothing, as any other A/A run.
+    """
     done = {one.number for one in finished(folder)}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,8 +124,13 @@ def measured(
         lots = random.Random(f"{seed} {number}")
         cpu = lots.choice(sorted(os.sched_getaffinity(0)))
         found = _one(folder, sweep, number, cpu, busy(cpu, lots))
-        with writing(folder), open(folder / DONE, "a") as handle:
-            handle.write(found.model_dump_json() + "\n")
+        if found.busy_share < LEAST_BUSY:
+            fault = f"had no neighbour: CPU {cpu} was kept busy for {found.busy_share:.0%} of its time"
+            raise MeasuringError(
+                f"selfbench: A/A run {number}", fault, "see why `taskset` did not run; the same command goes on"
+            )
+        with writing(folder):
+            replace(folder / DONE, "".join(f"{one.model_dump_json()}\n" for one in [*finished(folder), found]).encode())
         yield found
 
 
@@ -137,7 +152,7 @@ def _one(folder: Path, sweep: Path, number: int, cpu: int, neighbour: Neighbour)
     new = [name for name in run_names(runs) if name not in before]
     if done.status not in (0, 1) or not new:  # 1: cells without a valid block, which is what a neighbour does
         raise MeasuringError(f"selfbench: A/A run {number}", last_words(done))
-    return judged(RunStore.open(str(runs / new[-1])), number, cpu, done.wall_s, neighbour.busy_s)
+    return judged(whole(RunStore.open(str(runs / new[-1])), done), number, cpu, done.wall_s, neighbour.busy_s)
 
 
 def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -> Neighboured:
@@ -176,10 +191,9 @@ def line(one: Neighboured) -> str:
     """A run in words."""
     valid = ", ".join(f"{point} {blocks}" for point, blocks in one.valid_blocks.items())
     invalid = ", ".join(f"{count} {reason}" for reason, count in one.invalid.items()) or "none"
-    share = one.busy_s / one.wall_s if one.wall_s else 0.0
     claims = "; ".join(one.claimed) or "nothing"
     return (
-        f"{one.number:>3}  CPU {one.cpu} busy {share:.0%}  valid blocks: {valid}  invalid: {invalid}"
+        f"{one.number:>3}  CPU {one.cpu} busy {one.busy_share:.0%}  valid blocks: {valid}  invalid: {invalid}"
         f"  claimed: {claims} ({one.as_primary} of {one.compared} were every metric primary)"
     )
 

@@ -16,7 +16,7 @@ from statistics import median
 from lab.errors import MeasuringError
 from lab.process import scratch
 from lab.samples import Sample
-from lab.selfbench.process import last_words, timed
+from lab.selfbench.process import last_words, patience_s, timed
 from lab.selfbench.report import Report, Row, Unit
 from lab.store import RunStore, run_names
 
@@ -74,7 +74,8 @@ def whole_run(duration_s: float, blocks: int) -> Whole:
     with scratch() as folder:
         sweep = write_sweep(folder, duration_s)
         argv = [sys.executable, "-m", "lab", "bench", f"--sweep={sweep}", f"--blocks={blocks}", "--json", VARIANT]
-        done = timed(argv, {**os.environ, "LAB_RUNS": str(folder / "runs")})
+        planned_s = (duration_s + 1.5) * 2 * (2 * blocks + 1)
+        done = timed(argv, {**os.environ, "LAB_RUNS": str(folder / "runs")}, patience_s(planned_s))
         names = run_names(folder / "runs")
         if done.status not in (0, 1) or not names:  # 1: some samples were invalid, and took as long
             raise MeasuringError("selfbench: lab bench", last_words(done))

@@ -14,9 +14,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from lab.errors import MeasuringError
+from lab.run import cell, settled
+from lab.store import RunStore
 
 SHIM = """\
 import atexit, re, runpy, sys
@@ -45,9 +46,12 @@ class Timed:
     peak_bytes: int | None
 
 
-def timed(
-    argv: Sequence[str], env: Mapping[str, str] | None = None, deadline_s: float = 3600.0, cwd: Path | None = None
-) -> Timed:
+def patience_s(planned_s: float) -> float:
+    """For `timed`, of what is planned to take so long: samples are measured up to three times, and other machines are slower."""
+    return 3600 + 4 * planned_s
+
+
+def timed(argv: Sequence[str], env: Mapping[str, str] | None, deadline_s: float) -> Timed:
     """Run it with this environment (None: ours). MeasuringError when it cannot be started, or is not over in time."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.monotonic()
@@ -55,7 +59,6 @@ def timed(
             done = subprocess.run(
                 argv,
                 env=env,
-                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -80,6 +83,15 @@ def ended(process: subprocess.Popen[bytes], deadline_s: float) -> int:
         with suppress(ProcessLookupError):  # nothing of its session is left
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def whole(run: RunStore, done: Timed) -> RunStore:
+    """The run that it measured. MeasuringError where cells of its plan are left: it stopped, which exit status 1 does not tell."""
+    left = set(run.record.slots) - {cell(sample) for sample in run.samples() if settled(sample)}
+    if left:
+        fault = f"stopped with {len(left)} of its {len(run.record.slots)} cells to go: {last_words(done)}"
+        raise MeasuringError(run.record.id, fault, "mend that; the same command goes on")
+    return run
 
 
 def last_words(done: Timed) -> str:

@@ -5,13 +5,12 @@ Refuses to know where the effect comes from; noise and effect are log-ratios.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import expm1
 
-from scipy import special
+import numpy as np
 
 from lab import stats
-
-UNLIKELY = 0.05
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
@@ -28,6 +27,13 @@ def power(effect: float, sd: float, blocks: int) -> float:
     return (low + high) / 2
 
 
-def kept(claimed: int, tens: int, promised: float | None) -> bool:
-    """P(X ≤ claimed) ≥ UNLIKELY for X ~ Bin(tens, promised); what was not promised is kept."""
-    return promised is None or not tens or float(special.bdtr(claimed, tens, promised)) >= UNLIKELY
+def kept(claimed: int, chances: Sequence[float], unlikely: float) -> bool:
+    """Whether P(X ≤ claimed) ≥ unlikely, X being how many of independent trials with these chances succeed.
+
+    That is Poisson's binomial distribution, here by convolution of the trials' own (Wang 1993, Statistica Sinica 3, 295). Trials that
+    share something, as variants share their baseline, vary more together than that, so that this is a little too strict of them.
+    """
+    spread = np.ones(1)
+    for chance in chances:
+        spread = np.convolve(spread, [1 - chance, chance])
+    return float(spread[: claimed + 1].sum()) >= unlikely

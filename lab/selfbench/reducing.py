@@ -13,24 +13,28 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lab.files import check_writable, writing
+from lab.files import StoreError, check_writable, writing
 from lab.histogram import UNIT_S, bucket_of
 from lab.process import scratch
-from lab.selfbench.process import SHIM, Timed, last_words, timed
+from lab.selfbench.process import SHIM, Timed, last_words, patience_s, timed
 from lab.selfbench.report import Report, Row, Unit, alone, compared
 from lab.selfbench.rows import FORMATS, ROW_BYTES, Format, RowFile, write_rows
 
 ROWS = (100_000, 1_000_000, 10_000_000)
 WHOLE_MOST = 1_000_000
-"""With all of it in memory a row takes 1 to 2 kB: more rows than this are streamed only."""
+"""With all of them in memory a row takes up to 2 kB: more rows than this are streamed only."""
 REPEATS = 6
 REPEATED_MOST = 1_000_000
 """More rows than this are reduced once: minutes each, and no interval."""
+ROW_S = 30e-6
+"""That all ways together take of a row, about, on two shared cores."""
 NAMES = {"k6": "k6's log", "oha": "oha's rows"}
 NO_DUCKDB = "duckdb: not in this Python, so nothing is said of it: run this by scripts/shell, which brings it"
 _BY_HAND = Path(__file__).parent / "by_hand"
@@ -52,41 +56,58 @@ Runner = Callable[[str, RowFile], Reduction]
 """(way, file) → what came of it; MeasuringError or ValueError when nothing did. A test hands in its own."""
 
 
+def check_room(sizes: Sequence[int]) -> None:
+    """UsageError where the largest file has no room."""
+    with scratch() as folder:
+        check_writable(folder, max(ROW_BYTES.values()) * max(sizes), "TMPDIR")
+
+
 def reducing(
     sizes: Sequence[int] = ROWS, say: Say = lambda _: None, run: Runner | None = None, seed: int = 1
 ) -> Report:
-    """Every format at every size (rows, >= 100). StoreError or UsageError where the files have no room."""
+    """Every format at every size (rows, >= 100). A file that there is no room for (any more) is a fault, the others have their rows."""
     by_hand = ["polars", *(["duckdb"] if importlib.util.find_spec("duckdb") else [])]
     found = Report(notes=() if "duckdb" in by_hand else (NO_DUCKDB,))
     with scratch() as folder:
         for rows in sizes:
-            check_writable(folder, max(ROW_BYTES.values()) * rows)
             for kind in FORMATS:
-                with writing(folder, "TMPDIR"):
-                    made = write_rows(kind, folder / f"{kind}.rows", rows)
-                say(f"{NAMES[kind]}: {rows:,} rows")
-                found = found.plus(one_file(made, by_hand, run or reduced, random.Random(seed)))
-                made.path.unlink()
+                path = folder / f"{kind}.rows"
+                try:
+                    with writing(folder, "TMPDIR"):
+                        made = write_rows(kind, path, rows)
+                except StoreError as error:
+                    found = found.plus(Report(faults=(f"{_title(RowFile(kind, path, rows))}: {error}",)))
+                else:
+                    say(f"{NAMES[kind]}: {rows:,} rows")
+                    found = found.plus(one_file(made, by_hand, run or reduced, random.Random(seed)))
+                with suppress(FileNotFoundError):
+                    path.unlink()
     return found
 
 
 def one_file(made: RowFile, by_hand: Sequence[str], run: Runner, order: random.Random) -> Report:
-    """Rows of a file that every way reduces REPEATS times (once where it is large), in shuffled order."""
-    lab = ["streamed", *(["whole"] if made.rows <= WHOLE_MOST else [])]
-    ways = [*lab, *by_hand]
+    """Rows of a file that every way reduces REPEATS times (once where it is large), in shuffled order.
+
+    A way that fails (plain polars, where memory ends) is a fault and takes no other's rows with it.
+    """
+    ways = ["streamed", *(["whole"] if made.rows <= WHOLE_MOST else []), *by_hand]
     times = REPEATS if made.rows <= REPEATED_MOST else 1
     results: dict[str, list[Reduction]] = {way: [] for way in ways}
+    failed: dict[str, str] = {}
     for _ in range(times):
         for way in order.sample(ways, len(ways)):
+            if way in failed:
+                continue
             try:
                 results[way].append(run(way, made))
             except Exception as error:  # noqa: BLE001 - one way's failure is a fault of it, whatever it is
-                return Report(faults=(f"{_title(made)}: {way}: {error}",))
-    faults = [fault for way in ways for one in results[way] if (fault := difference(results[lab[0]][0], one))]
-    if faults:
-        return Report(faults=tuple(f"{_title(made)}: {fault}" for fault in dict.fromkeys(faults)))
-    rows = [_row(made, f"{way}, against {hand}", results[way], results[hand]) for way in lab for hand in by_hand]
-    return Report(rows=tuple(rows + _memory(made, lab, by_hand, results)))
+                failed[way] = f"{way}: {error}"
+    ran = {way: found for way, found in results.items() if way not in failed}
+    first = next(iter(ran.values()), [])
+    unequal = [fault for found in ran.values() for one in found if (fault := difference(first[0], one))]
+    rows = () if unequal else tuple(_rows(made, ran, [way for way in by_hand if way in ran]))
+    faults = tuple(f"{_title(made)}: {fault}" for fault in dict.fromkeys([*failed.values(), *unequal]))
+    return Report(rows=rows, faults=faults)
 
 
 def reduced(way: str, made: RowFile) -> Reduction:
@@ -95,7 +116,8 @@ def reduced(way: str, made: RowFile) -> Reduction:
     script = str(_BY_HAND / f"{way}_rows.py")
     argv = [script, *rest] if way in ("polars", "duckdb") else ["lab.selfbench.worker", way, *rest]
     paths = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    done: Timed = timed([sys.executable, "-c", SHIM, *argv], {**os.environ, "PYTHONPATH": paths})
+    env = {**os.environ, "PYTHONPATH": paths}
+    done: Timed = timed([sys.executable, "-c", SHIM, *argv], env, patience_s(made.rows * ROW_S))
     if done.status:
         raise ValueError(last_words(done))
     told = json.loads(done.stdout)
@@ -122,25 +144,23 @@ def same_to_three_digits(one_s: float, other_s: float) -> bool:
     return abs(one - other) <= 1
 
 
-def _row(made: RowFile, what: str, lab: Sequence[Reduction], by_hand: Sequence[Reduction]) -> Row:
-    unit: Unit = "rows/s"
-    first, second = ([made.rows / one.seconds for one in side] for side in (lab, by_hand))
-    return compared("analysis", f"{_title(made)}: {what}", unit, first, second)
+def _rows(made: RowFile, ran: Mapping[str, Sequence[Reduction]], by_hand: Sequence[str]) -> Iterator[Row]:
+    """Speed, then memory, of each way of the lab against each by hand; alone where none of these is left."""
+    pairs = list(product([way for way in ran if way not in by_hand], by_hand or [""]))
+    speeds = {way: [made.rows / one.seconds for one in found] for way, found in ran.items()}
+    peaks = {way: [float(one.peak_bytes) for one in found if one.peak_bytes] for way, found in ran.items()}
+    for way, hand in pairs:
+        yield _row(f"{_title(made)}: {way}", hand, "rows/s", speeds[way], speeds.get(hand, []))
+    for way, hand in pairs:
+        if peaks[way]:
+            yield _row(f"{_title(made)}: {way}", hand, "bytes", peaks[way], peaks.get(hand, []))
 
 
-def _memory(
-    made: RowFile, lab: Sequence[str], by_hand: Sequence[str], results: Mapping[str, Sequence[Reduction]]
-) -> list[Row]:
-    peaks = {way: [one.peak_bytes for one in found if one.peak_bytes] for way, found in results.items()}
-    rows: list[Row] = []
-    for way in lab:
-        for hand in by_hand:
-            what = f"{_title(made)}: {way}, against {hand}: peak memory"
-            if peaks[way] and len(peaks[way]) == len(peaks[hand]):
-                rows.append(compared("analysis", what, "bytes", peaks[way], peaks[hand]))
-            elif peaks[way]:
-                rows.append(alone("analysis", what, "bytes", peaks[way]))
-    return rows
+def _row(what: str, hand: str, unit: Unit, lab: Sequence[float], by_hand: Sequence[float]) -> Row:
+    what += f", against {hand}" * bool(hand) + ": peak memory" * (unit == "bytes")
+    if len(lab) != len(by_hand):
+        return alone("analysis", what, unit, lab)
+    return compared("analysis", what, unit, lab, by_hand)
 
 
 def _title(made: RowFile) -> str:

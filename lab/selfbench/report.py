@@ -46,6 +46,8 @@ class Report(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1] = 1
+    measured_at: str = ""
+    facts: dict[str, str] = Field(default={}, description="of the machine, as a run has them")
     rows: tuple[Row, ...] = ()
     notes: tuple[str, ...] = Field(default=(), description="what was left out here and why; counts against nothing")
     faults: tuple[str, ...] = Field(
@@ -99,6 +101,13 @@ def lines(report: Report) -> list[Text]:
         shown.append(line)
     shown += [Text("")] * bool(report.notes) + [Text(note, style="dim") for note in report.notes]
     return shown + [Text(f"failed: {fault}", style="bold red") for fault in report.faults]
+
+
+def as_markdown(report: Report) -> str:
+    """The table as it is printed, and where and when it was measured."""
+    table = "\n".join(line.plain for line in lines(report)).strip("\n")
+    cpu, cpus = (report.facts.get(name, "?") for name in ("cpu", "cpus"))
+    return f"```console\n{table}\n```\n\nMeasured on {report.measured_at[:10]}: {cpus} CPUs, {cpu}.\n"
 
 
 def shown_value(value: float | None, unit: Unit) -> str:

@@ -24,6 +24,8 @@ shown() {
   # the same load: at a rate both report that rate
   assert_equal "$(shown '[abs(row["ratio"] - 1) < 0.1 for row in told["rows"] if row["what"] == "rate-500: reported rate"]')" "[True]"
   assert_equal "$(shown '[row["by_hand"] > 0 for row in told["rows"] if row["what"] == "local"]')" "[True]"
+  # every target is measured, or named with what it needs
+  assert_equal "$(shown '"remote: not measured: it needs a context: just selfbench bring-up --context NAME" in told["notes"]')" True
   [[ ! -e $LAB_RUNS ]] || fail "it left runs: $(ls "$LAB_RUNS")"
 }
 

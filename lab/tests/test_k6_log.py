@@ -22,8 +22,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.generators import Load, OutputError, command, generator, generators
-from lab.generators._k6_log import requests_of
+from lab.generators import Load, OutputError, _k6_log, command, generator, generators
+from lab.generators._pieces import of_bytes
 from lab.generators.k6 import KINDS
 from lab.requests import REQUESTS_SCHEMA, good
 
@@ -44,6 +44,10 @@ def case(name: str) -> tuple[str, str, Load]:
 def log(*numbers: int) -> str:
     """Every 20 ms one, sent a quarter of a millisecond after it was due, of a run that began at 999.995 s."""
     return "\n".join(LINE.format(n, 1000000 + 20 * n, 5 + 20 * n, 5 + 20 * n) for n in numbers) + "\n"
+
+
+def requests_of(text: str, made: int, rate_rps: float) -> pl.DataFrame:
+    return _k6_log.requests_of(lambda: of_bytes(text.encode()), made, rate_rps)
 
 
 @pytest.mark.parametrize("name", ["logged", "logged-failing"])
@@ -93,17 +97,18 @@ def test_times_come_from_the_finer_clock() -> None:
 @pytest.mark.parametrize("cut", [1, 100, 2000])
 def test_a_truncated_log_is_refused(cut: int) -> None:
     stdout, stderr, load = case("logged")
-    with pytest.raises(OutputError, match=r"requests in the log|a line of the log"):
+    with pytest.raises(OutputError, match=r"requests in the log|a line of the log|the last one is cut"):
         K6.requests(stdout, stderr.rstrip("\n")[:-cut] if cut > 1 else "", load)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (log(0, 2), "expected 3 requests in the log, numbered from 0, got 2, the last of them 2"),
-        (log(0, 1, 1), "expected 3 requests in the log"),
-        (log(0, 1, 2, 3), "expected 3 requests in the log"),
-        ("", "got 0, the last of them none"),
+        (log(0, 2), "expected 3 requests in the log, numbered from 0: number 1 is missing"),
+        (log(0, 1, 1), "expected every request once in the log, one is there twice"),
+        (log(0, 1, 2, 3), "expected 3 requests in the log, numbered from 0: got 4"),
+        ("", "got 0"),
+        (log(0, 1, 10**20), "expected a line of the log of requests"),
         (log(0, 1, 2).replace("0.400 200 -", "0.400 -", 1), "expected a line of the log of requests, got 'request 0 "),
     ],
 )

@@ -1,23 +1,40 @@
 """`lab.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
 
-import io
+import json
 import tracemalloc
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.generators import Load, OutputError, generator
+from lab.disturbances.outage import Outage
+from lab.errors import UsageError
+from lab.frames import EVENTS_SCHEMA, USAGE_SCHEMA, FrameError, Stream, join_raw, pack_raw, raw_pieces
+from lab.generators import Load, OutputError, Result, generator
 from lab.generators._k6_log import requests_of
+from lab.generators._pieces import LONGEST_LINE, Pieces, of_bytes, of_file, whole_lines
 from lab.generators.oha import HEADER
 from lab.histogram import Histogram
-from lab.selfbench import worker
-from lab.selfbench.rows import FORMATS, Format, write_rows
-from lab.streaming import LONGEST_LINE, Reduced, reduce_k6_log, reduce_oha_rows, whole_lines
+from lab.measurement import load_of, reported
+from lab.reparse import from_raw
+from lab.samples import Sample
+from lab.selfbench import reducing, worker
+from lab.selfbench.rows import FORMATS, LOAD_S, Format, write_rows
+from lab.store import NOWHERE, RunStore
+from lab.streaming import Output, Reduced, reduce_k6_log, reduce_oha_rows
+from lab.tests import disturbed
+from lab.tests.committed import as_k6
+from lab.tests.factories import make_point, make_sample
+from lab.tests.fakes import bench
 
-TESTDATA = Path(__file__).parent / "testdata" / "generators" / "k6"
+TESTDATA = Path(__file__).parent / "testdata" / "generators"
+K6_CASES = [path.stem for path in sorted((TESTDATA / "k6").glob("logged*.err"))]
 LINE = "request {} 1000000 {} {:.3f} {:.3f} 0.400 {} {} backend-0 9003 17"
 RATE = 50.0
 
@@ -39,9 +56,13 @@ def logs(draw: st.DrawFn) -> str:
     return "\n".join(lines) + "\n"
 
 
+def cut_into(text: str, size: int = 2**21) -> Pieces:
+    return partial(of_bytes, text.encode(), size)
+
+
 def in_memory(log: str, made: int) -> tuple[int, int, int, list[int]]:
-    """Requests, answers, wrong statuses and the latency's counts, by the reader of whole logs."""
-    frame = requests_of(log, made, RATE)
+    """Requests, answers, wrong statuses and the latency's counts, by the reader of all rows."""
+    frame = requests_of(cut_into(log), made, RATE)
     answered = (frame["error"] == "").to_numpy()
     status = frame["status"].to_numpy()[answered]
     latency = Histogram.of_values((frame["done_s"] - frame["due_s"]).to_numpy()[answered])
@@ -56,21 +77,24 @@ def numbers(found: Reduced) -> tuple[int, int, int, list[int]]:
 @settings(max_examples=60)
 @given(log=logs(), cut=cuts)
 def test_a_log_cut_anywhere_is_the_whole_log(log: str, cut: int) -> None:
-    """Every chunking gives what the reader of whole logs gives, to the last bucket."""
+    """However it is cut, what the reader of all rows gives, to the last bucket; which does not depend on the cuts either."""
     made = log.count("request ")
-    found = reduce_k6_log(io.BytesIO(log.encode()), made, RATE, chunk_bytes=cut)
+    found = reduce_k6_log(cut_into(log, cut), made, RATE)
     assert numbers(found) == in_memory(log, made)
+    frame = requests_of(cut_into(log, cut), made, RATE)
+    assert frame.equals(requests_of(cut_into(log), made, RATE))
+    assert found.ended_s == pytest.approx((frame["done_s"] - frame["due_s"][0]).to_numpy().max(), abs=1e-6)
     due = np.arange(made) * 1000 / RATE / 100
     assert found.begun.tolist() == np.bincount(due.astype(int)).tolist() and found.size_bytes is None
 
 
-@pytest.mark.parametrize("name", ["logged", "logged-failing"])
+@pytest.mark.parametrize("name", K6_CASES)
 @pytest.mark.parametrize("cut", [97, 4096, 2**21])
 def test_a_real_log_is_reduced_to_what_its_reader_says(name: str, cut: int) -> None:
     """The recorded logs of k6, one of them of a server that fails."""
-    log = (TESTDATA / f"{name}.err").read_text()
+    log = (TESTDATA / "k6" / f"{name}.err").read_text()
     made = sum(line.startswith("request ") for line in log.splitlines())
-    assert numbers(reduce_k6_log(io.BytesIO(log.encode()), made, RATE, chunk_bytes=cut)) == in_memory(log, made)
+    assert numbers(reduce_k6_log(cut_into(log, cut), made, RATE)) == in_memory(log, made)
 
 
 @settings(max_examples=60)
@@ -83,13 +107,14 @@ def test_a_real_log_is_reduced_to_what_its_reader_says(name: str, cut: int) -> N
     cut=cuts,
 )
 def test_rows_cut_anywhere_are_the_whole_rows(rows: list[tuple[float, float, int, int]], cut: int) -> None:
-    """oha's CSV: every chunking gives what its parser gives."""
+    """oha's CSV: however it is cut, what its parser gives."""
     lines = [
         f"{start:.9f},0.000006527,0.000050832,0.1,{taken:.9f},{size},{status}" for start, taken, size, status in rows
     ]
     text = "\n".join([HEADER, *lines]) + "\n"
-    found = reduce_oha_rows(io.BytesIO(text.encode()), chunk_bytes=cut)
-    told = generator("oha").parse(text, "", 0, Load("http://h/", "", 1, 100.0, rate_rps=1.0))
+    load = Load("http://h/", "", 1, 0.001, rate_rps=1.0)
+    found, told = reduce_oha_rows(cut_into(text, cut)(), load), generator("oha").parse(text, "", 0, load)
+    assert max(found.ended_s, load.duration_s) == told.duration_s
     assert found.latency.counts.tolist() == told.latency.counts.tolist()
     assert (found.requests, found.not_2xx) == (told.requests, told.errors.get("status", 0))
     assert found.size_bytes == told.size_bytes
@@ -100,7 +125,7 @@ def test_rows_cut_anywhere_are_the_whole_rows(rows: list[tuple[float, float, int
 @given(content=st.binary(max_size=300), cut=cuts)
 def test_whole_lines_lose_nothing(content: bytes, cut: int) -> None:
     """Together they are the file, and each ends where a line does."""
-    pieces = list(whole_lines(io.BytesIO(content + b"\n"), cut))
+    pieces = list(whole_lines(of_bytes(content + b"\n", cut)))
     assert b"".join(pieces) == content + b"\n" and all(piece.endswith(b"\n") for piece in pieces)
 
 
@@ -127,31 +152,32 @@ LOG = [LINE.format(number, 1_000_000 + 20 * number, 5 + 20 * number, 6 + 20 * nu
 def test_a_faulty_log_is_refused(lines: list[str], made: int | None, says: str, cut: int) -> None:
     """A gap, a number twice, fewer than made, a line that is cut: whatever the chunks."""
     with pytest.raises(OutputError, match=says):
-        reduce_k6_log(io.BytesIO(("\n".join(lines) + "\n").encode()), made, RATE, chunk_bytes=cut)
+        reduce_k6_log(cut_into("\n".join(lines) + "\n", cut), made, RATE)
 
 
 def test_a_log_without_its_end_is_refused() -> None:
     with pytest.raises(OutputError, match="the last one is cut"):
-        reduce_k6_log(io.BytesIO("\n".join(LOG).encode()), 9, RATE)
+        reduce_k6_log(cut_into("\n".join(LOG)), 9, RATE)
 
 
 def test_a_file_without_lines_is_not_held() -> None:
     """What never ends a line is no log, however long it goes on."""
     with pytest.raises(OutputError, match="bytes without an end"):
-        list(whole_lines(io.BytesIO(b"x" * 4 * LONGEST_LINE), 4096))
+        list(whole_lines(of_bytes(b"x" * 4 * LONGEST_LINE, 4096)))
 
 
 def test_where_requests_were_dropped_all_counts_from_when_it_was_sent() -> None:
-    """As the reader of whole logs does: when the others were due cannot be told."""
-    found = reduce_k6_log(io.BytesIO(("\n".join(LOG) + "\n").encode()), 9, RATE, dropped=True)
+    """As the reader of all rows does: when the others were due cannot be told."""
+    found = reduce_k6_log(cut_into("\n".join(LOG) + "\n"), 9, RATE, dropped=True)
     assert found.latency.total == 9 and found.latency.maximum_s == pytest.approx(0.001, abs=2e-6)
 
 
 def test_an_empty_log_is_no_request() -> None:
     """Of a load that made none; a log that should have some is refused."""
-    assert reduce_k6_log(io.BytesIO(b"k6 said nothing\n"), 0, RATE).requests == 0
+    assert reduce_k6_log(cut_into("k6 said nothing\n"), 0, RATE).requests == 0
+    assert requests_of(cut_into("k6 said nothing\n"), 0, RATE).is_empty()
     with pytest.raises(OutputError, match="got 0"):
-        reduce_k6_log(io.BytesIO(b""), 1, RATE)
+        reduce_k6_log(cut_into(""), 1, RATE)
 
 
 ROW = "0.01,0.1,0.1,0.1,0.2,1024,200"
@@ -177,7 +203,7 @@ ROW = "0.01,0.1,0.1,0.1,0.2,1024,200"
 def test_what_is_no_csv_of_oha_is_refused(text: str, cut: int) -> None:
     """No header, no row, a row cut or too long, no number, an impossible time."""
     with pytest.raises(OutputError):
-        reduce_oha_rows(io.BytesIO(text.encode()), chunk_bytes=cut)
+        reduce_oha_rows(cut_into(text, cut)(), Load("http://h/", "", 1, 1.0, rate_rps=1.0))
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -195,12 +221,165 @@ def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> Non
     peaks: list[int] = []
     for rows in (20_000, 200_000):
         made = write_rows(kind, tmp_path / "rows", rows)
+        pieces = partial(of_file, made.path, 2**17)
         tracemalloc.start()
-        with open(made.path, "rb") as source:
-            if kind == "oha":
-                reduce_oha_rows(source, chunk_bytes=2**17)
-            else:
-                reduce_k6_log(source, None, made.rate_rps, chunk_bytes=2**17)
+        if kind == "oha":
+            reduce_oha_rows(pieces(), Load("http://h/", "", 1, LOAD_S, rate_rps=made.rate_rps))
+        else:
+            reduce_k6_log(pieces, None, made.rate_rps)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.3 * peaks[0]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_process_itself_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
+    """All that it holds, polars' own memory with it."""
+    peaks = [
+        reducing.reduced("streamed", write_rows(kind, tmp_path / "rows", rows)).peak_bytes for rows in (250_000, 10**6)
+    ]
+    if peaks[0] is None or peaks[1] is None:
+        pytest.skip("this kernel does not tell a process' peak memory")
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+# -- stored samples ------------------------------------------------------------------------------------
+
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+outputs = st.text(st.characters(codec="utf-8"), max_size=200)
+
+
+def stored(tmp_path: Path, raw: str) -> Path:
+    path = tmp_path / "raw.zst"
+    path.write_bytes(pack_raw(raw))
+    return path
+
+
+@settings(max_examples=60)
+@given(stdout=outputs, stderr=outputs, cut=st.integers(1, 60))
+def test_both_streams_come_back_however_they_are_unpacked(
+    stdout: str, stderr: str, cut: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The mark between them may lie across pieces."""
+    path = stored(tmp_path_factory.mktemp("raw"), join_raw(stdout + "\n#lab", stderr))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lab.frames._unpacked", lambda _: of_bytes(join_raw(stdout + "\n#lab", stderr).encode(), cut))
+        cut_up = [b"".join(raw_pieces(path, stream)).decode() for stream in STREAMS]
+    assert cut_up == [stdout + "\n#lab", stderr]
+    assert [b"".join(raw_pieces(path, stream)).decode() for stream in STREAMS] == cut_up
+
+
+@pytest.mark.parametrize("left", [0, 7, 1000, -1])
+def test_a_file_that_is_cut_short_is_damaged(left: int, tmp_path: Path) -> None:
+    """Nothing of it is taken for the whole: a CSV has no end mark."""
+    path = stored(tmp_path, "".join(f"{number * 7919 % 10007}\n" for number in range(50_000)))
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(FrameError):
+        list(raw_pieces(path, "stdout"))
+    path.write_bytes(b"no such thing")
+    with pytest.raises(FrameError):
+        list(raw_pieces(path, "stderr"))
+
+
+def cases() -> list[tuple[str, str]]:
+    """(generator, case) of recorded outputs that it parses."""
+    told = {path: json.loads(path.read_text()) for path in sorted(TESTDATA.glob("*/*.golden.json"))}
+    return [(path.parent.name, path.name.partition(".")[0]) for path, golden in told.items() if "error" not in golden]
+
+
+@pytest.mark.parametrize(("tool", "name"), cases())
+def test_a_stored_output_is_parsed_to_what_it_was_parsed_to(tool: str, name: str, tmp_path: Path) -> None:
+    """Of every generator, with rows or without: not one number is another."""
+    folder = TESTDATA / tool
+    told = json.loads((folder / f"{name}.json").read_text())
+    stderr = folder / f"{name}.err"
+    out, err = (folder / f"{name}.out").read_text(), stderr.read_text() if stderr.exists() else ""
+    load, path = Load(**told["load"]), stored(tmp_path, join_raw(out, err))
+    found = Output(generator(tool), load, partial(raw_pieces, path))
+    assert comparable(found.result()) == comparable(generator(tool).parse(out, err, 0, load))
+    if load.logged:
+        assert found.requests().equals(generator(tool).requests(out, err, load))
+
+
+EMPTY = Histogram.empty()
+
+
+def comparable(result: Result) -> tuple[Result, list[list[int]]]:
+    """Histograms apart: two arrays are not simply the same or not."""
+    counts = [each.counts.tolist() for each in (result.latency, result.service) if each]
+    return replace(result, latency=EMPTY, service=None), counts
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    return bench().store
+
+
+def kept(run: RunStore, raw: str, **fields: Any) -> Sample:
+    """A sample that printed that, stored as one is."""
+    sample = make_sample(**fields)
+    run.write_sample(sample, raw, {}, pl.DataFrame(schema=USAGE_SCHEMA), pl.DataFrame(schema=EVENTS_SCHEMA))
+    return sample
+
+
+def kept_rows(run: RunStore, tmp_path: Path, rows: int, block: int = 1) -> tuple[Sample, Result]:
+    """A sample of oha at a rate, and what its parser makes of the whole."""
+    written = write_rows("oha", tmp_path / "rows", rows)
+    text, point = written.path.read_text(), make_point(rate_rps=written.rate_rps, duration_s=LOAD_S)
+    sample = kept(
+        run, text, id=f"{block:04}", block=block, order=block, point=point, generator="oha", histogram="exact"
+    )
+    return sample, generator("oha").parse(text, "", 0, load_of(point, NOWHERE))
+
+
+def test_a_runs_stored_rows_are_reduced_and_added_up(run: RunStore, tmp_path: Path) -> None:
+    """By `--from-raw` and by notebooks: as the parser has them that reads them whole."""
+    both = [kept_rows(run, tmp_path, rows, block) for block, rows in ((1, 3000), (2, 5000))]
+    again = from_raw(run)
+    for sample, (_, told) in zip(again.samples(), both, strict=True):
+        histogram = again.histogram(sample)
+        assert histogram is not None and (histogram.counts == told.latency.counts).all()
+        assert {name: getattr(sample, name) for name in reported(told)} == reported(told)
+    (first, _), (second, _) = both
+    together = run.reduced(first).merge(run.reduced(second))
+    assert together.requests == together.begun.sum() == 8000
+    assert (together.latency.counts == both[0][1].latency.counts + both[1][1].latency.counts).all()
+
+
+def test_a_runs_rows_are_not_held_while_they_are_parsed_again(run: RunStore, tmp_path: Path) -> None:
+    """What `--from-raw` holds at most is the same for five times the rows."""
+    peaks: list[int] = []
+    for block, rows in enumerate((100_000, 500_000), 1):
+        sample, _ = kept_rows(run, tmp_path, rows, block)
+        tracemalloc.start()
+        run.result(sample)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+def test_a_runs_stored_log_is_read_in_pieces(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests, by the lab's clock, and their counts; no reader of a whole output is asked."""
+    made = disturbed.requests(50.0, 20.0, out=(5.0, 6.0))
+    point = make_point("outage", disturbance=Outage(), rate_rps=50.0, keepalive=False)
+    sample = kept(run, join_raw(*as_k6(made)), point=point, outcome={"failed": 0.0}, clock_offset_s=0.5)
+    monkeypatch.setattr("lab.frames.read_raw", lambda _: pytest.fail("read whole"))
+    found, counts = run.requests(sample), run.reduced(sample)
+    assert found["status"].equals(made["status"]) and found["answer"].equals(made["answer"])
+    assert found["due_s"][0] == pytest.approx(disturbed.ZERO_S - 0.5, abs=0.002)
+    assert (counts.requests, counts.answered, counts.begun.tolist()) == (1000, 950, [5] * 200)
+    assert from_raw(run).samples()[0].requests == 950
+
+
+def test_a_sample_without_rows_and_a_damaged_one_are_told(run: RunStore, tmp_path: Path) -> None:
+    none = kept(run, "said", generator="wrk")
+    with pytest.raises(
+        UsageError, match="(?s)raw.zst: holds no whole rows of requests: wrk prints no row.*oha at a rate"
+    ):
+        run.reduced(none)
+    sample, _ = kept_rows(run, tmp_path, 2000, 2)
+    path = run.folder / "samples" / sample.id / "raw.zst"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UsageError, match="(?s)raw.zst: cannot be read: .*restore it from a copy"):
+        run.reduced(sample)

@@ -1,0 +1,44 @@
+"""Output of any length in pieces, and the whole lines that lie in them. Held at once: a piece, and a line that is not over yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from lab.generators import OutputError
+
+PIECE_BYTES = 2 * 2**20
+"""Some thirty times as much is held while it is parsed; larger pieces are no faster."""
+LONGEST_LINE = 2**20
+"""Bytes: an answer's header may be long, and what has no line's end is no log."""
+
+Pieces = Callable[[], Iterator[bytes]]
+"""Opens an output at its beginning, in pieces of any size: a log is read twice."""
+
+
+def of_file(path: Path, size_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
+    """A file's content. An OSError is the caller's."""
+    with open(path, "rb") as file:
+        while piece := file.read(size_bytes):
+            yield piece
+
+
+def of_bytes(content: bytes, size_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
+    """What is in memory already."""
+    return (content[at : at + size_bytes] for at in range(0, len(content), size_bytes))
+
+
+def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in pieces that end with a line's end. OutputError where the last line has none."""
+    rest = b""
+    for piece in pieces:
+        head, newline, tail = piece.rpartition(b"\n")
+        if newline:
+            yield rest + head + newline
+            rest = tail
+        else:
+            rest += tail
+        if len(rest) > LONGEST_LINE:
+            raise OutputError(f"expected lines, got {len(rest)} bytes without an end, the first of them {rest[:60]!r}")
+    if rest:
+        raise OutputError(f"expected whole lines, the last one is cut: {rest[:120]!r}")
