@@ -1,8 +1,9 @@
 """What a request costs, at which utilisation, on how many cores → how many proxies of which size, with the interval.
 
-    cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation · eff(k) / c
+    cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation · eff(k) / (eff(m) · c)
 
-c: CPU seconds of the proxy per request (`capacity_costs`); eff: of the scalability law (`scalability`), else 1, which is said.
+c: CPU seconds of the proxy per request (`capacity_costs`), measured on m cores; eff: of the scalability law (`scalability`), else 1,
+which is said. What m cores lose against one is in c: the law is of ceilings, where X(k) = k / c(k), so that c(m) = c(1) / eff(m).
 This is the utilisation law (U = X·S, Denning & Buzen 1978) read backwards. Refuses to say anything of latency, memory, bandwidth or
 of other machines: those are assumptions, and stand in the answer.
 """
@@ -62,15 +63,20 @@ class Size:
 
 
 def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
-    """What a request of the kind wanted costs. The baseline's price where several arms have one and none is named: an arm that
-    has the very page goes before one that has it not. UsageError where no arm has it, or more than one kind is meant.
+    """What a request of the kind wanted costs. The baseline's price where several arms have one and none is named, of several
+    systems the `usual` one's: an arm that has the very page goes before one that has it not. UsageError where no arm has it, or
+    more than one kind is meant.
     """
     fitting = [load for load in loads if wanted.fits(load.kind) and load.arm.role != "again"]
     if wanted.variant is not None:
         fitting = [load for load in fitting if load.arm.variant == wanted.variant]
     arms = sorted(
         {load.arm.name: load.arm for load in fitting}.values(),
-        key=lambda arm: (wanted.page_bytes not in _pages(fitting, arm.name), arm.role != "baseline"),
+        key=lambda arm: (
+            wanted.page_bytes not in _pages(fitting, arm.name),
+            arm.role != "baseline",
+            arm.variant != usual(wanted),
+        ),
     )
     if not arms:
         have = (f"{load.arm.variant}: {load.kind}" for load in loads if load.arm.role != "again")
@@ -94,10 +100,12 @@ def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
 def size(cost: Cost, wanted: Wanted, cores: int, scaling: Scaling | None) -> Size:
     """How many proxies of `cores` cores. The interval is of both: each draw of the price with one of the law's."""
     efficiency = scaling.efficiency(cores) if scaling else 1.0
-    serves = cores * wanted.utilisation * efficiency / cost.value_s
+    measured_on = cost.loads[0].workers or 1
+    grown = efficiency / scaling.efficiency(measured_on) if scaling else 1.0
+    serves = cores * wanted.utilisation * grown / cost.value_s
     if cost.draws is None:
         return Size(cores, efficiency, serves, None, whole(wanted.rate_rps / serves), None)
-    found = cores * wanted.utilisation * _efficiencies(scaling, cores, cost.draws.size) / cost.draws
+    found = cores * wanted.utilisation * _growth(scaling, cores, measured_on, cost.draws.size) / cost.draws
     low, high = interval(found)
     low, high = min(low, serves), max(high, serves)  # rounding: one draw's quantile is no point estimate
     proxies = (whole(wanted.rate_rps / high), whole(wanted.rate_rps / low))
@@ -115,10 +123,12 @@ def whole(proxies: float) -> int:
     return max(1, ceil(proxies * (1 - 1e-12)))
 
 
-def _efficiencies(scaling: Scaling | None, cores: int, count: int) -> Floats:
+def _growth(scaling: Scaling | None, cores: int, measured_on: int, count: int) -> Floats:
+    """Draws of eff(cores) / eff(measured_on), each of one law."""
     if scaling is None:
         return np.ones(count)
-    return np.random.default_rng(cores).choice(scaling.efficiency_draws(cores), count)
+    ratios = scaling.efficiency_draws(cores) / scaling.efficiency_draws(measured_on)
+    return np.random.default_rng(cores).choice(ratios, count)
 
 
 def _pages(loads: Sequence[Load], arm: str) -> set[int]:
@@ -136,12 +146,14 @@ def missing(have: Sequence[str], wanted: Wanted) -> UsageError:
 
 def measure(wanted: Wanted) -> str:
     """The command that measures such a price."""
-    usual = (
-        "baseline"
-        if wanted.tls == "none" and wanted.keepalive
-        else "okd"
-        if wanted.tls == "none"
-        else f"okd-{wanted.tls}"
-    )
     sweep = "" if wanted.keepalive else " --sweep okd-quick"
-    return f"just bench {wanted.variant or usual}{sweep}"
+    return f"just bench {usual(wanted)}{sweep}"
+
+
+def usual(wanted: Wanted) -> str:
+    """The variant whose price it is, unless a run says otherwise."""
+    if wanted.variant is not None:
+        return wanted.variant
+    if wanted.tls != "none":
+        return f"okd-{wanted.tls}"
+    return "baseline" if wanted.keepalive else "okd"

@@ -1,13 +1,15 @@
 """Runs and what is asked → the whole answer: price, sizes, checks, assumptions, what to apply and what would narrow it.
 
-The run, where none is named: the latest of yours that has the very page with an interval, else a committed one; then those without
-an interval; then those that have other page sizes to go by. Runs are read until one fits; damaged ones are passed over, and said.
+The run, where none is named: the latest of yours that has the very page with an interval, else a committed one (of the variant that
+is usual for such a request, on CPUs of its own, if there is one; the latest of these); then those without an interval; then those
+that have other page sizes to go by. Runs are read until one fits; damaged ones are passed over, and said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lab import capacity, capacity_checks, capacity_scaling
 from lab.capacity import Size, Wanted
@@ -75,7 +77,7 @@ def answer(names: Sequence[str], wanted: Wanted, cores: int | None, scaling: str
     advised = next((each for each in sizes if each.cores == capacity.ADVISED), sizes[0])
     cpus = proxy_cpus(chosen.runs[0])
     arms = {load.arm.name for load in cost.loads}
-    own = [check for check in capacity_checks.checks(chosen.loads, cpus) if _about(check, arms, chosen.loads, cost)]
+    own = [check for check in capacity_checks.checks(chosen.loads) if _about(check, arms, chosen.loads, cost)]
     source = law_of.source if law_of else ""
     return Answer(
         wanted=wanted,
@@ -108,7 +110,7 @@ def latest(wanted: Wanted) -> Chosen:
     planned: dict[str, None] = {}
     refused: UsageError | None = None
     best: tuple[int, Chosen] | None = None
-    for run in _every(passed_over):
+    for run in _every(wanted, passed_over):
         try:
             kinds = dict(_planned(run))
             planned |= dict.fromkeys(f"{variant}: {kind}" for (variant, _), kind in kinds.items())
@@ -149,14 +151,20 @@ def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
     )
 
 
-def _every(passed_over: list[str]) -> Iterator[RunStore]:
-    """Yours, the latest first, then the committed ones."""
-    for folder in (runs_folder(), reference_folder()):
-        for name in reversed(run_names(folder)):
-            try:
-                yield RunStore.open(str(folder / name))
-            except LabError as error:
-                passed_over.append(f"{name}: {error.fault}")
+def _every(wanted: Wanted, passed_over: list[str]) -> Iterator[RunStore]:
+    """Yours, the latest first, then the committed ones, whose names are no times."""
+    yield from _opened(runs_folder(), passed_over)
+    committed = sorted(_opened(reference_folder(), passed_over), key=lambda run: run.record.created_at, reverse=True)
+    usual = capacity.usual(wanted)
+    yield from sorted(committed, key=lambda run: (usual not in run.record.variants, not proxy_cpus(run)))
+
+
+def _opened(folder: Path, passed_over: list[str]) -> Iterator[RunStore]:
+    for name in reversed(run_names(folder)):
+        try:
+            yield RunStore.open(str(folder / name))
+        except LabError as error:
+            passed_over.append(f"{name}: {error.fault}")
 
 
 def _planned(run: RunStore) -> Iterator[tuple[tuple[str, str], Kind]]:
@@ -201,8 +209,13 @@ def _assumptions(
         )
         if not source.startswith(tuple(run.record.id for run in chosen.runs)):
             yield "that law is of other measurements than the price"
-        if any(size.cores > largest for size in sizes):
+        if max(first.workers or 1, *(size.cores for size in sizes)) > largest:
             yield f"sizes beyond {largest:g} cores lie beyond what the law was fitted to"
+        if first.workers is None:
+            yield (
+                "on how many cores the price was measured is not known: it is taken for that of one, so that rather too many"
+                " proxies are advised"
+            )
     yield (
         "CPU is the limit: neither the network, memory, ports nor the backends are looked at, and nothing is said of latency"
         f" (just knee {first.arm.variant})"

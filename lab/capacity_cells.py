@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from lab import hosts
+from lab import hosts, workers
 from lab.errors import UsageError
 from lab.plan import Arm
 from lab.samples import Sample
@@ -37,8 +37,8 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One arm at one point. `costs_s`: block → CPU seconds of the proxy per good answer. `busy`: how full the least busy of
-    the proxy's own CPUs was, the blocks' median; None where the proxy has none of its own.
+    """One arm at one point. `costs_s`: block → CPU seconds of the proxy per good answer. `workers`: as of `workers_of`. `busy`: how
+    full so many of the proxy's own CPUs were on average, the blocks' median; None where the proxy has none of its own.
 
     `rates_rps`: block → good answers per second; `ceilings_rps`: those of a closed loop that the proxy limited in that block.
     """
@@ -48,6 +48,7 @@ class Load:
     kind: Kind
     page_bytes: int
     costs_s: Mapping[int, float]
+    workers: int | None
     busy: float | None
     rates_rps: Mapping[int, float]
     ceilings_rps: Mapping[int, float]
@@ -104,24 +105,33 @@ def kind_of(run: RunStore, variant: str, point: Point) -> Kind | None:
     return Kind(tls, point.keepalive, point.resumption if tls != "none" and not point.keepalive else None)
 
 
-def proxy_cpus(run: RunStore) -> int | None:
-    """How many CPUs the proxy had to itself; None where it had none (a cluster)."""
+def proxy_cpus(run: RunStore) -> frozenset[int]:
+    """The CPUs that the proxy had to itself; none on a cluster."""
     listed = run.record.facts.get("cpus_proxy", "")
     try:
         ends = [part.split("-") for part in listed.split(",") if part]
-        return sum(int(end[-1]) - int(end[0]) + 1 for end in ends) or None
+        return frozenset(cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1))
     except ValueError:
-        return None
+        return frozenset()
+
+
+def workers_of(run: RunStore, variant: str) -> int | None:
+    """How many CPUs a variant's proxy can fill: as many as it has workers or threads, by the manifests that were applied, at most
+    its own CPUs, which it fills where they leave it to the proxy. None where neither is known.
+    """
+    found = (workers.asked(run.manifests(variant)), len(proxy_cpus(run)))
+    return min((count for count in found if count), default=None)
 
 
 def _of(run: RunStore, block_offset: int) -> list[Load]:
     samples = run.samples()
     refuse_mixtures(run.record.plan(), samples)
+    own = proxy_cpus(run)
     cells: dict[tuple[str, str], list[Sample]] = {}
     for (_, arm, point), sample in sorted(counted_samples(samples).items()):
         if "proxy" in sample.usage and sample.cpu_per_request_s:
             cells.setdefault((arm, point), []).append(sample)
-    own = proxy_cpus(run) is not None
+    counts = {variant: workers_of(run, variant) for variant in {cell[0].variant for cell in cells.values()}}
     found: list[Load] = []
     for point in run.record.points:
         for arm in run.record.arms:
@@ -129,7 +139,8 @@ def _of(run: RunStore, block_offset: int) -> list[Load]:
             kind = kind_of(run, arm.variant, point) if cell and arm.role != "reference" else None
             if kind is None:
                 continue
-            busy = [sample.proxy_core for sample in cell if sample.proxy_core is not None] if own else []
+            count = counts[arm.variant]
+            busy = [_busy(sample, own, count) for sample in cell] if own and count else []
             found.append(
                 Load(
                     arm,
@@ -137,6 +148,7 @@ def _of(run: RunStore, block_offset: int) -> list[Load]:
                     kind,
                     PAGES[point.page],
                     {block_offset + sample.block: sample.cpu_per_request_s or 0.0 for sample in cell},
+                    count,
                     median(busy) if busy else None,
                     {block_offset + sample.block: sample.goodput_rps for sample in cell if sample.goodput_rps},
                     {
@@ -148,6 +160,16 @@ def _of(run: RunStore, block_offset: int) -> list[Load]:
                 )
             )
     return found
+
+
+def _busy(sample: Sample, own: frozenset[int], count: int) -> float:
+    """The mean, as U = X·S/k has it: workers that share a queue unequally leave the least busy CPU far below it.
+
+    Clock ticks miss short bursts of work, so what the scheduler counted for the proxy is the least.
+    """
+    ticked = sum(sample.busy.get(str(cpu), 0.0) for cpu in own)
+    used = sample.usage["proxy"].cpu_s / sample.duration_s if sample.duration_s else 0.0
+    return min(1.0, max(ticked, used) / count)
 
 
 def _merged(loads: Sequence[Load]) -> Load:

@@ -1,6 +1,6 @@
 """How well do the prices predict what was measured, but not used? Each load is held out, and its rate predicted from the others.
 
-    rate = CPUs · busy / c        CPUs and busy (how full they were) of the load held out, c from other loads alone
+    rate = CPUs · busy / c        CPUs (that its workers fill) and busy (how full) of the load held out, c from other loads alone
 
 Refuses to check where the proxy has no CPUs of its own: how busy it was is not known then.
 """
@@ -20,7 +20,8 @@ NONE = "no held-out point in this run"
 @dataclass(frozen=True, slots=True)
 class Check:
     """One load held out. Rates in req/s; `low` and `high`: the 95 % interval of the prediction, the held-out noise included; None
-    below six blocks. `bound`: the prediction is from less load alone, so that the rate can only be higher.
+    below six blocks. `bound`: the prediction is from less load alone, so that the rate can only be higher. `repeat`: it is from the
+    same load of the A/A twin, which shows how far two measurements of one thing differ, and nothing of the model.
     """
 
     arm: str
@@ -30,7 +31,8 @@ class Check:
     low_rps: float | None
     high_rps: float | None
     measured_rps: float
-    bound: bool
+    bound: bool = False
+    repeat: bool = False
 
     @property
     def error(self) -> float:
@@ -45,19 +47,17 @@ class Check:
         return self.low_rps <= self.measured_rps and (self.bound or self.measured_rps <= self.high_rps)
 
 
-def checks(loads: Sequence[Load], cpus: int | None) -> list[Check]:
-    """Of every load that others of its run predict; empty where `cpus`, the proxy's own, is None.
+def checks(loads: Sequence[Load]) -> list[Check]:
+    """Of every load that others of its run predict; empty where the proxy had no CPUs of its own.
 
     page     a ceiling of the proxy's, from its arm's closed loops at other page sizes
     again    a ceiling of the A/A arm, from the baseline's at the same point: other processes, other minutes
     load     any load, from its arm's other loads of the same page, if there are some on both sides; a ceiling also from less load
     """
-    if cpus is None:
-        return []
-    return [check for load in loads for check in _of(load, loads, cpus)]
+    return [check for load in loads for check in _of(load, loads)]
 
 
-def _of(held: Load, loads: Sequence[Load], cpus: int) -> Iterator[Check]:
+def _of(held: Load, loads: Sequence[Load]) -> Iterator[Check]:
     if held.busy is None:
         return
     siblings = [load for load in loads if load.arm == held.arm and load.kind == held.kind and load is not held]
@@ -69,11 +69,11 @@ def _of(held: Load, loads: Sequence[Load], cpus: int) -> Iterator[Check]:
         except OutOfRangeError:
             pass
         else:
-            yield _check(held, cost, f"from {len({load.page_bytes for load in pages})} other page sizes", cpus)
+            yield _check(held, cost, f"from {len({load.page_bytes for load in pages})} other page sizes")
     if ceiling and held.arm.role == "again":
         twin = [load for load in loads if load.arm.name == held.arm.baseline and load.point == held.point]
         if twin:
-            yield _check(held, cost_of(twin, held.page_bytes, held.busy), f"from {twin[0].arm.name}", cpus)
+            yield _check(held, cost_of(twin, held.page_bytes, held.busy), f"from {twin[0].arm.name}", repeat=True)
     same = [load for load in siblings if load.page_bytes == held.page_bytes and load.busy is not None]
     less = [load for load in same if (load.busy or 0) < held.busy - NEAR]
     between = bool(less) and any((load.busy or 0) > held.busy + NEAR for load in same)
@@ -81,14 +81,15 @@ def _of(held: Load, loads: Sequence[Load], cpus: int) -> Iterator[Check]:
     if same and (between or (ceiling and bool(less) and alone)):
         others = [load for load in same if abs((load.busy or 0) - held.busy) > NEAR]
         cost = cost_of(others, held.page_bytes, held.busy)
-        yield _check(held, cost, f"from {' and '.join(load.text for load in cost.loads)}", cpus, bound=not between)
+        yield _check(held, cost, f"from {' and '.join(load.text for load in cost.loads)}", bound=not between)
 
 
-def _check(held: Load, cost: Cost, source: str, cpus: int, bound: bool = False) -> Check:
-    busy = held.busy or 0.0
-    predicted = cpus * busy / cost.value_s
+def _check(held: Load, cost: Cost, source: str, bound: bool = False, repeat: bool = False) -> Check:
+    filled = (held.workers or 0) * (held.busy or 0.0)
+    predicted = filled / cost.value_s
     own = median_draws(list(held.costs_s.values()), seed=1)
     low = high = None
     if cost.draws is not None and own is not None:
-        low, high = interval(cpus * busy / cost.draws * own / median(held.costs_s.values()))
-    return Check(held.arm.name, held.point.name, source, predicted, low, high, median(held.rates_rps.values()), bound)
+        low, high = interval(filled / cost.draws * own / median(held.costs_s.values()))
+    measured = median(held.rates_rps.values())
+    return Check(held.arm.name, held.point.name, source, predicted, low, high, measured, bound, repeat)

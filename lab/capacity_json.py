@@ -84,6 +84,7 @@ def checks_json(found: Sequence[Check]) -> list[dict[str, Any]]:
             "measured_rps": check.measured_rps,
             "error": check.error,
             "lower_bound": check.bound,
+            "repeat": check.repeat,
             "inside": check.inside,
         }
         for check in found
@@ -123,6 +124,7 @@ def schema() -> dict[str, Any]:
         "measured_rps": NUMBER,
         "error": NUMBER | {"description": "predicted / measured - 1"},
         "lower_bound": FLAG | {"description": "predicted from less load alone: the rate can only be higher"},
+        "repeat": FLAG | {"description": "predicted from the same load of the A/A twin: nothing of the model is in it"},
         "inside": _or_null(FLAG),
     }
     checks = {"type": "array", "items": _object(check)}

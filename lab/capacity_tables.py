@@ -89,22 +89,29 @@ def check_markdown(found: Sequence[Check], unchecked: str = NONE) -> str:
 
 
 def tally(found: Sequence[Check]) -> str:
-    """How far to trust the model, in a sentence; bounds are counted by themselves."""
-    points, bounds = [c for c in found if not c.bound], [c for c in found if c.bound]
+    """How far to trust the model, in a sentence; repeats, which do not need it, and bounds are counted by themselves."""
+    bounds, repeats = [c for c in found if c.bound], [c for c in found if c.repeat]
+    points = [c for c in found if not c.bound and not c.repeat]
     parts: list[str] = []
     if points:
-        judged = [check for check in points if check.inside is not None]
-        worst = max(points, key=lambda check: abs(check.error))
-        inside = (
-            f"{sum(check.inside is True for check in judged)} of {len(judged)} inside their interval, "
-            if judged
-            else ""
-        )
-        parts.append(f"{inside}the largest error {_error(worst)}: allow for that much")
+        parts.append(f"{_inside(points)}the largest error {_largest(points)}: allow for that much")
+    if repeats:
+        model = "no load that needs the model was held out (a run at --sweep at-knee or page-sizes has some)"
+        only = "" if points else f": {model}"
+        parts.append(f"the same load again: {_inside(repeats)}the largest difference {_largest(repeats)}{only}")
     if bounds:
         held = sum(check.measured_rps >= (check.low_rps or check.predicted_rps) for check in bounds)
         parts.append(f"{held} of {len(bounds)} lower bounds held (the price of little load is no price of much)")
     return "; ".join(parts)
+
+
+def _inside(found: Sequence[Check]) -> str:
+    judged = [check for check in found if check.inside is not None]
+    return f"{sum(check.inside is True for check in judged)} of {len(judged)} inside their interval, " if judged else ""
+
+
+def _largest(found: Sequence[Check]) -> str:
+    return _error(max(found, key=lambda check: abs(check.error)))
 
 
 def _size_cells(size: Size) -> list[str]:

@@ -4,7 +4,7 @@ limit       a container was throttled by its CPU limit in a tenth of the periods
 link        the shaped link was full: 90 % of its rate or more, either way. The interfaces' counters see big sends
             with one frame's headers, at most 5 % less than goes over the wire
 errors      errors are the load's subject, and a hundredth of the requests or more failed
-proxy       its CPUs were full (95 %) and the generator's were not: a ceiling of the proxy
+proxy       as many of its CPUs as it has workers were full (95 %) and the generator's were not: a ceiling of the proxy
 waiting     neither's were: the generator's below the 80 % that it may use at a given rate, the proxy's not full. What
             they waited for was: a disk, a full queue, a retransmission, more connections
 generator   else: its own CPU time is part of every result
@@ -15,7 +15,7 @@ and generator share both are equally full: a full one is no ceiling of the proxy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from lab.generators import Result
@@ -53,6 +53,18 @@ def limited_by(
     if proxy_core >= FULL:
         return "proxy" if generator_core < FULL else "generator"
     return "waiting" if generator_core < BUSY else "generator"
+
+
+def fullness(shares: Sequence[float], workers: int | None, used: float) -> float | None:
+    """How full as many of the proxy's CPUs are as its workers can fill (None: all of them); None without CPUs. Fractions of one CPU.
+
+    The fullest ones are the workers', if they are bound. Where they are not, no CPU is one's alone: then by what they `used`.
+    """
+    if not shares:
+        return None
+    count = min(workers or len(shares), len(shares))
+    own = used / count if count < len(shares) else 0.0
+    return min(1.0, max(sorted(shares, reverse=True)[count - 1], own))
 
 
 def link_share(point: Point, result: Result, counters: Mapping[str, int]) -> float:

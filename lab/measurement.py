@@ -17,7 +17,7 @@ from lab.canary import Canary, canary
 from lab.frames import USAGE_SCHEMA, join_raw
 from lab.generators import Generator, Load, OutputError, Result, command
 from lab.histogram import Histogram
-from lab.limits import limited_by
+from lab.limits import fullness, limited_by
 from lab.plan import Slot
 from lab.process import GRACE_S, Ended, run_generator, scratch, taken
 from lab.readback import Reading
@@ -77,6 +77,8 @@ class Measuring:
     generation: int
     bring_up_s: float
     readings: Sequence[Reading]
+    workers: int | None = None
+    """Of the proxy, as the manifests ask; None: one for each of its CPUs."""
 
     def once(self, attempt: int) -> Measurement:
         """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number."""
@@ -191,18 +193,21 @@ class Measuring:
         )
 
     def _own_cpu_s(self, seen: Observation, generator_s: float) -> dict[int, float]:
-        """CPU → seconds of ours on it; a role on several CPUs is spread over them."""
+        """CPU → seconds of ours on it; a role on several CPUs is spread over them as they were busy: one worker fills one of many."""
         used = {role: usage.cpu_s for role, usage in seen.usage.items()} | {"generator": generator_s}
         own: dict[int, float] = {}
         for role, cpus in self.target.cpus().items():
+            busy = sum(seen.busy.get(cpu, 0.0) for cpu in cpus)
             for cpu in cpus:
-                own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) / len(cpus)
+                part = seen.busy.get(cpu, 0.0) / busy if busy else 1 / len(cpus)
+                own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) * part
         return own
 
     def cores(
         self, seen: Observation, own_cpu_s: Mapping[int, float], result: Result | None, ended: Ended
     ) -> dict[str, float | None]:
-        """How busy a role's CPUs were while the generator ran: the proxy's least busy one, the generator's busiest (None: not seen).
+        """How busy a role's CPUs were while the generator ran: the proxy's least busy one (of those that its workers can fill), the
+        generator's busiest (None: not seen).
 
         Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
         Where roles are not pinned, a role's CPUs are its node's, and a generator is no less busy than its busiest thread.
@@ -222,7 +227,8 @@ class Measuring:
         proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
         generator = [busy[cpu] for cpu in cpus.get("generator", ()) if cpu in busy]
         own = max(generator, default=None) if ended.cpu_s is not None else None
-        return {"proxy": min(proxy, default=None), "generator": own}
+        used = seen.usage["proxy"].cpu_s / span_s if "proxy" in seen.usage else 0.0
+        return {"proxy": fullness(proxy, self.workers, used), "generator": own}
 
 
 def _changes(before: Running, after: Running) -> str:

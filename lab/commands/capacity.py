@@ -20,17 +20,31 @@ TLS = ("none", "edge", "passthrough", "reencrypt")
 UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 BYTES = {"B": 1, "kB": 1024, "MB": 1024**2}
 RATE_MOST = 1e12
+PAGE_MOST_BYTES = 1024**4
+SHARE_LEAST = 0.01
 RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)")
 PAGE_FORM = re.compile(r"(\d+(?:\.\d+)?)(B|kB|MB)(?:\.(?:bin|txt))?")
 RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
-DEFAULT_UTILISATION = "70%"
+QUESTION = {
+    "rate": None,
+    "tls": "none",
+    "page": "1kB.bin",
+    "keepalive": False,
+    "close": False,
+    "handshakes": None,
+    "variant": None,
+    "cores": None,
+    "utilisation": "70%",
+    "scaling": "none",
+}
+"""What is asked, as it is meant where it is left out. A check asks nothing."""
 
 
 def add(adder: Adder) -> None:
     verb = adder("capacity", _capacity, "how many proxies of which size, from what requests cost in measured runs")
     verb.add_argument("--rate", metavar="RATE", help=f"{RATE_REMEDY}, of all proxies together")
-    verb.add_argument("--tls", default="none", metavar="MODE", help=f"{', '.join(TLS)} (default: none)")
-    verb.add_argument("--page", default="1kB.bin", help="what an answer holds: 8kB.bin, 20kB, 1MB (default: 1kB.bin)")
+    verb.add_argument("--tls", metavar="MODE", help=f"{', '.join(TLS)} (default: none)")
+    verb.add_argument("--page", help="what an answer holds: 8kB.bin, 20kB, 1MB (default: 1kB.bin)")
     ways = verb.add_mutually_exclusive_group()
     ways.add_argument("--keepalive", action="store_true", help="clients keep their connections (default)")
     ways.add_argument("--close", action="store_true", help="a new connection for every request")
@@ -39,20 +53,19 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("--variant", help="whose price (default: the run's baseline, where it has one)")
     verb.add_argument("--cores", type=number("--cores", 1, 1024), help="of each proxy (default: several sizes)")
-    verb.add_argument(
-        "--utilisation", default=DEFAULT_UTILISATION, metavar="SHARE", help="of the proxies' CPUs (default: 70%%)"
-    )
+    verb.add_argument("--utilisation", metavar="SHARE", help="of the proxies' CPUs (default: 70%%)")
     verb.add_argument(
         "--run", action="append", metavar="RUN", help="the run to go by; several, if made alike (default: the latest)"
     )
     verb.add_argument(
-        "--scaling", default="none", metavar="LAW", help="a RUN with four worker counts, published:qinng, or none"
+        "--scaling", metavar="LAW", help="a RUN with four worker counts, published:qinng, or none (default: none)"
     )
     verb.add_argument(
         "--check", action="store_true", help="only predict each ceiling from the other loads, and compare"
     )
     verb.add_argument("--json", action="store_true")
     verb.add_argument("--markdown", action="store_true")
+    verb.set_defaults(**QUESTION)
 
 
 def _capacity(options: argparse.Namespace, talk: Console) -> int:
@@ -85,13 +98,16 @@ def _check(options: argparse.Namespace) -> int:
     from lab.capacity_cells import proxy_cpus
     from lab.store import run_names
 
+    asked = [name for name, usual in QUESTION.items() if getattr(options, name) != usual]
+    if asked:
+        fault = "--check predicts every load of the run, and looks at nothing else"
+        raise UsageError(f"--{asked[0]}", fault, "leave it out, or leave --check out")
     names: list[str] = options.run or run_names()[-1:]
     if not names:
         raise UsageError("--run", "is missing, and there is no run of yours", "--run data/reference/quick-keepalive")
     chosen = named(names)
-    cpus = proxy_cpus(chosen.runs[0])
-    found = capacity_checks.checks(chosen.loads, cpus)
-    why = capacity_checks.NONE + ("" if cpus else ": the proxy had no CPUs of its own")
+    found = capacity_checks.checks(chosen.loads)
+    why = capacity_checks.NONE + ("" if proxy_cpus(chosen.runs[0]) else ": the proxy had no CPUs of its own")
     if options.json:
         runs = [run.record.id for run in chosen.runs]
         print(json.dumps(capacity_json.check_answer_json(runs, found, why), indent=1))
@@ -145,21 +161,19 @@ def rate(text: str) -> float:
 def page_bytes(text: str) -> int:
     """`8kB.bin`, `20kB`, `500B`, `1MB` → bytes (powers of 1024, as the pages'); UsageError."""
     found = PAGE_FORM.fullmatch(text)
-    size = round(float(found[1]) * BYTES[found[2]]) if found else 0
-    if size <= 0:
+    size = float(found[1]) * BYTES[found[2]] if found else 0.0
+    if not 1 <= size <= PAGE_MOST_BYTES:
         raise UsageError("--page", f'expected a page or a size, got "{text}"', "as 8kB.bin, 20kB, 500B or 1MB")
-    return size
+    return round(size)
 
 
 def share(text: str) -> float:
-    """`70%`, `0.7` → 0.7; UsageError for what is not above 0 and at most 1."""
+    """`70%`, `0.7` → 0.7; UsageError for what is not 1 % to 100 %."""
     bare = text.removesuffix("%").strip()
     try:
         value = float(bare) / (100 if text.endswith("%") else 1)
     except ValueError:
         value = float("nan")
-    if not 0 < value <= 1:
-        raise UsageError(
-            "--utilisation", f'expected a share of the CPU, got "{text}"', "as 70% or 0.7: above 0, at most 100%"
-        )
+    if not SHARE_LEAST <= value <= 1:
+        raise UsageError("--utilisation", f'expected a share of the CPU, got "{text}"', "as 70% or 0.7: 1% to 100%")
     return value

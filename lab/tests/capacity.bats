@@ -29,6 +29,8 @@ capacity() {
   capacity --rate 250k
   assert_success
   assert_line --partial ' serve 250,000 req/s '
+  assert_line '      worker-processes: "4"'
+  refute_output --partial 'oc -n openshift'
 }
 
 @test "twice the rate needs twice the cores" {
@@ -55,6 +57,19 @@ capacity() {
   capacity --check --run data/reference/quick-keepalive --json
   run python -c 'import json, sys; print(len(json.load(sys.stdin)["checks"]) > 0)' <<<"$output"
   assert_output True
+}
+
+@test "a load that was only measured again is no check of the model" {
+  capacity --check --run data/reference/quick-keepalive
+  assert_success
+  assert_line --partial 'no load that needs the model was held out'
+  refute_output --partial 'allow for that much'
+}
+
+@test "a check takes no question" {
+  capacity --check --tls edge --run data/reference/quick-keepalive
+  assert_equal "$status" 2
+  [[ $stderr == *'--tls: --check predicts every load of the run'*'leave it out'* ]] || fail "$stderr"
 }
 
 @test "Markdown is a table" {

@@ -24,6 +24,7 @@ from lab import (
     capacity_json,
     capacity_scaling,
     capacity_tables,
+    workers,
 )
 from lab.__main__ import main
 from lab.capacity import Wanted
@@ -31,6 +32,7 @@ from lab.capacity_cells import Kind, Load
 from lab.commands.capacity import page_bytes, rate, share
 from lab.errors import UsageError
 from lab.frames import USAGE_SCHEMA
+from lab.limits import fullness, limited_by
 from lab.plan import Arm, Slot, arms_for, plan
 from lab.records import RunRecord, VariantRecord
 from lab.samples import Usage
@@ -38,6 +40,7 @@ from lab.scalability import fit
 from lab.store import RunStore
 from lab.sweeps import PAGES, Point
 from lab.tests.factories import make_point, make_sample, of_slot
+from lab.tests.test_validity import GOOD
 
 FACTS = {"target": "local: directive-equivalent, not the controller", "cpu": "Fake", "kernel": "6.1", "cpus_proxy": "0"}
 CEILING = make_point("ceiling", generator="wrk", rate_rps=None, connections=64)
@@ -76,6 +79,7 @@ def stored(
     blocks: int = 6,
     facts: Mapping[str, str] = FACTS,
     manifests: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    created: str = "2026-11-22",
 ) -> RunStore:
     """A run in tmp_path/runs, which LAB_RUNS names; there are no committed ones."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
@@ -84,7 +88,7 @@ def stored(
     given = {arm.variant: (manifests or {}).get(arm.variant, nginx()) for arm in planned.arms}
     record = RunRecord(
         id=name,
-        created_at="2026-11-22T00:00:00.000+00:00",
+        created_at=f"{created}T00:00:00.000+00:00",
         command=("lab", "bench"),
         target="local",
         sweep="quick",
@@ -128,6 +132,13 @@ def nginx(workers: str | None = None) -> list[dict[str, Any]]:
     return [{"kind": "ConfigMap", "metadata": {"name": "ingress-nginx-controller"}, "data": data}]
 
 
+def router(threads: str | None, replicas: int = 1, role: str = "proxy") -> list[dict[str, Any]]:
+    env = [{"name": "A", "value": "1"}, *([{"name": "ROUTER_THREADS", "value": threads}] if threads else [])]
+    template = {"spec": {"containers": [{"name": role, "env": env}]}}
+    metadata = {"name": role, "labels": {"lab/role": role}}
+    return [{"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas, "template": template}}]
+
+
 def route(tls: str | None) -> list[dict[str, Any]]:
     spec: dict[str, Any] = {"host": "a.test"} | ({"tls": {"termination": tls}} if tls else {})
     return [{"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "a"}, "spec": spec}]
@@ -150,6 +161,7 @@ def load(cost_s: float | Sequence[float], page: str = "1kB.bin", busy: float | N
         "kind": Kind("none", True, None),
         "page_bytes": PAGES[page],
         "costs_s": dict(enumerate(costs, 1)),
+        "workers": 1,
         "busy": busy,
         "rates_rps": rates,
         "ceilings_rps": rates if (busy or 0) >= 0.95 else {},
@@ -180,7 +192,7 @@ def test_shares_are_percentages_or_fractions(text: str, value: float) -> None:
     assert share(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["70", "0", "0%", "-5%", "101%", "half", "nan", "%"])
+@pytest.mark.parametrize("text", ["70", "0", "0%", "0.9%", "1e-320", "-5%", "101%", "half", "nan", "%"])
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--utilisation"):
         share(text)
@@ -193,7 +205,7 @@ def test_pages_are_names_or_sizes(text: str, value: int) -> None:
     assert page_bytes(text) == value
 
 
-@pytest.mark.parametrize("text", ["8", "8kb", "0B", "big", "8kB.html", "-1kB"])
+@pytest.mark.parametrize("text", ["8", "8kb", "0B", "0.1B", "big", "8kB.html", "-1kB", f"{'9' * 310}MB", "2000000MB"])
 def test_what_is_no_page_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--page"):
         page_bytes(text)
@@ -333,6 +345,17 @@ def test_by_the_scalability_law_larger_proxies_serve_less_per_core_and_are_less_
     assert sixteen.serves_interval is not None
     assert one.serves_interval == pytest.approx((35_000, 35_000))
     assert sixteen.serves_interval[1] / sixteen.serves_interval[0] > 1.05
+
+
+def test_a_proxy_of_the_size_that_was_measured_serves_what_it_served() -> None:
+    """What eight cores lose against one is in the price that was measured on eight; a smaller proxy does not lose it."""
+    n = np.array([1, 2, 4, 8, 16.0])
+    law = fit(n, n / (1 + 0.05 * (n - 1)))
+    cost = capacity_costs.cost_of([load(20e-6, busy=0.7, workers=8)], 1024, 0.7)
+    one, eight = (capacity.size(cost, wanted(), cores, law) for cores in (1, 8))
+    assert eight.serves_rps == pytest.approx(8 * 0.7 / 20e-6)
+    assert eight.serves_interval == pytest.approx((8 * 0.7 / 20e-6,) * 2)
+    assert one.serves_rps == pytest.approx(0.7 / 20e-6 * 1.35)
 
 
 def test_the_number_of_cores_holds_the_truth_as_often_as_it_says_with_price_and_law_both_uncertain() -> None:
@@ -482,6 +505,26 @@ def test_committed_runs_serve_where_there_are_none_of_yours_and_damaged_ones_are
     assert "2026-a: " in found.passed_over[0]  # its record says so
 
 
+def test_of_the_committed_ones_the_usual_variants_serve_and_of_these_the_latest_on_cpus_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their names are no times: a new one with a later letter changes nothing."""
+    shared = {name: value for name, value in FACTS.items() if name != "cpus_proxy"}
+    stored(tmp_path, monkeypatch, "aa", created="2026-01-02")
+    stored(tmp_path, monkeypatch, "mine", created="2026-01-03")
+    stored(tmp_path, monkeypatch, "old", created="2026-01-01")
+    stored(tmp_path, monkeypatch, "routes", variants=[("okd", None)], created="2026-01-04")
+    stored(tmp_path, monkeypatch, "shared", facts=shared, created="2026-01-05")
+    shutil.move(tmp_path / "runs", tmp_path / "reference")
+    assert capacity_answer.answer([], wanted(), None, None).runs == ("mine",)
+    assert capacity_answer.answer([], wanted(variant="okd"), None, None).runs == ("routes",)
+
+
+def test_of_several_systems_the_usual_one_has_the_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(tmp_path, monkeypatch, variants=[("nginx", None), ("baseline", None)])
+    assert capacity_answer.answer([], wanted(), None, None).cost.loads[0].arm.variant == "baseline"
+
+
 def test_a_variant_that_is_named_is_the_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dear(slot: Slot) -> dict[str, Any]:
         return told(slot, 50e-6 if slot.arm.variant == "keepalive" else 20e-6, 0.98)
@@ -502,9 +545,10 @@ def test_a_ceiling_is_predicted_from_the_twin_and_bounded_by_little_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stored(tmp_path, monkeypatch)
-    found = capacity_checks.checks(capacity_cells.loads_of([run]), capacity_cells.proxy_cpus(run))
+    found = capacity_checks.checks(capacity_cells.loads_of([run]))
     twins = [check for check in found if check.source == "from baseline"]
     assert [(check.arm, check.point) for check in twins] == [("baseline-again", "ceiling")]
+    assert [check for check in found if check.repeat] == twins
     assert twins[0].inside
     assert abs(twins[0].error) < 0.02
     bounds = [check for check in found if check.bound]
@@ -514,11 +558,13 @@ def test_a_ceiling_is_predicted_from_the_twin_and_bounded_by_little_load(
 
 def test_a_load_between_two_others_is_predicted_by_the_idle_share() -> None:
     good = [load(S + W * (1 - busy), busy=busy) for busy in (0.05, 0.5, 0.98)]
-    middle = [check for check in capacity_checks.checks(good, 1) if not check.bound]
+    middle = [check for check in capacity_checks.checks(good) if not check.bound]
     assert len(middle) == 1
+    told = capacity_tables.tally(middle)
+    assert "allow for that much" in told and "the same load" not in told
     assert middle[0].error == pytest.approx(0, abs=1e-9)
     off = [good[0], load(2 * (S + W / 2), busy=0.5), good[2]]
-    [wrong] = [check for check in capacity_checks.checks(off, 1) if not check.bound]
+    [wrong] = [check for check in capacity_checks.checks(off) if not check.bound]
     assert wrong.inside is False
     assert wrong.error == pytest.approx(1)
 
@@ -527,17 +573,18 @@ def test_a_page_is_predicted_from_the_others_and_a_bend_is_found_out() -> None:
     pages = ("1kB.bin", "4kB.bin", "16kB.bin", "64kB.bin")
     rng = np.random.default_rng(2)
     straight = [load(list((10e-6 + 1e-9 * PAGES[page]) * np.exp(rng.normal(0, 0.01, 6))), page) for page in pages]
-    found = capacity_checks.checks(straight, 1)
+    found = capacity_checks.checks(straight)
     assert len(found) == 2  # 1 kB and 64 kB lie too far from the others
     assert all(check.inside and abs(check.error) < 0.1 for check in found)
     bent = [straight[0], straight[1], load(80e-6, "16kB.bin"), straight[3]]
-    wrong = next(check for check in capacity_checks.checks(bent, 1) if "16kB" in check.point)
+    wrong = next(check for check in capacity_checks.checks(bent) if "16kB" in check.point)
     assert wrong.inside is False
 
 
 def test_two_cpus_serve_twice_as_much_in_a_prediction() -> None:
-    twin = load(20e-6, arm=Arm("baseline-again", "baseline", "again", "baseline"))
-    [one], [two] = (capacity_checks.checks([load(20e-6), twin], cpus) for cpus in (1, 2))
+    arm = Arm("baseline-again", "baseline", "again", "baseline")
+    pairs = ([load(20e-6, workers=count), load(20e-6, workers=count, arm=arm)] for count in (1, 2))
+    [one], [two] = (capacity_checks.checks(pair) for pair in pairs)
     assert two.predicted_rps == pytest.approx(2 * one.predicted_rps)
 
 
@@ -557,25 +604,65 @@ def test_the_kernels_lists_of_cpus_are_counted(
     listed: str, count: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stored(tmp_path, monkeypatch, blocks=1, facts={**FACTS, "cpus_proxy": listed})
-    assert capacity_cells.proxy_cpus(run) == count
+    assert len(capacity_cells.proxy_cpus(run)) == (count or 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "busy", "mean"),
+    [
+        (None, [1.0, 1.0, 1.0, 0.6], 0.9),  # the least busy one is not how busy the proxy was
+        ("2", [0.9, 0.7, 0.0, 0.0], 0.8),
+        ("1", [0.3, 0.3, 0.2, 0.1], 0.9),  # not bound to a CPU
+        ("8", [0.5, 0.5, 0.5, 0.5], 0.5),
+    ],
+)
+def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
+    asked: str | None, busy: Sequence[float], mean: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the utilisation law gives back what was measured, whoever of them had more to do."""
+
+    def uneven(slot: Slot) -> dict[str, Any]:
+        shares = {str(cpu): share for cpu, share in enumerate(busy)}
+        return {**told(slot, 20e-6, sum(busy)), "proxy_core": min(busy), "busy": shares}
+
+    facts, manifests = {**FACTS, "cpus_proxy": "0-3"}, {"keepalive": nginx(asked), "baseline": nginx(asked)}
+    run = stored(tmp_path, monkeypatch, points=[CEILING], story=uneven, facts=facts, manifests=manifests)
+    loads = capacity_cells.loads_of([run])
+    assert [each.busy for each in loads] == [pytest.approx(mean)] * 3
+    assert all(check.error == pytest.approx(0) for check in capacity_checks.checks(loads))
+    assert capacity_answer.answer([], wanted(), 4, None).cores == pytest.approx(1e6 * 20e-6 / 0.7)
 
 
 # -- growth with cores ---------------------------------------------------------------------------------------
 
 
-def scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Sequence[int], limit: str = "proxy") -> RunStore:
+def scaled(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: Sequence[int],
+    generator: float = 0.5,
+    other: Mapping[int, Sequence[Mapping[str, Any]]] | None = None,
+) -> RunStore:
+    """n workers fill n of the proxy's eight CPUs, the others sleep; whose limit it was is told as a measurement tells it."""
+
     def grown(slot: Slot) -> dict[str, Any]:
         n = int(slot.arm.variant.removeprefix("w")) if slot.arm.variant.startswith("w") else 1
         achieved = 5000 * n / (1 + 0.02 * (n - 1)) * (1 + 0.005 * np.sin(7 * slot.block + n))
-        return told(slot, 20e-6, 0.98) | {"achieved_rps": achieved, "limited_by": limit}
+        shares = [0.98] * n + [0.01] * (8 - n)
+        full = fullness(shares, n, 0.98 * n)
+        limit = limited_by(slot.point, GOOD, {}, full, generator)
+        busy = {str(cpu): share for cpu, share in enumerate(shares)}
+        fields = told(slot, 0.98 * n / achieved, 0.98 * n)
+        return fields | {"proxy_core": full, "busy": busy, "limited_by": limit}
 
     return stored(
         tmp_path,
         monkeypatch,
-        variants=[(f"w{n}", None) for n in workers],
+        variants=[(f"w{n}", None) for n in counts],
         points=[CEILING],
         story=grown,
-        manifests={f"w{n}": nginx(str(n)) for n in workers},
+        facts={**FACTS, "cpus_proxy": "0-7"},
+        manifests={f"w{n}": (other or {}).get(n, nginx(str(n))) for n in counts},
     )
 
 
@@ -587,17 +674,39 @@ def test_a_run_with_four_worker_counts_gives_its_law(tmp_path: Path, monkeypatch
     assert any("growth with cores by the scalability law" in line for line in found.assumptions)
     assert not any("LINEAR" in line or "other measurements" in line for line in found.assumptions)
     assert found.sizes[0].efficiency == pytest.approx(law.efficiency(8))
+    assert found.sizes[0].serves_rps == pytest.approx(8 * 0.7 * law.efficiency(8) * 5000 / 0.98, rel=0.02), "w1's price"
+    same = capacity_answer.answer([], wanted(variant="w8", utilisation=0.98), 8, "20261122-000000-mine").sizes[0]
+    assert same.serves_rps == pytest.approx(8 * 5000 / 1.14, rel=0.02), "the very proxy that was measured"
 
 
-@pytest.mark.parametrize(
-    ("workers", "limit", "have"), [((1, 2, 4), "proxy", "1, 2, 4"), ((1, 2, 4, 8), "generator", "none")]
-)
+@pytest.mark.parametrize(("counts", "generator", "have"), [((1, 2, 4), 0.5, "1, 2, 4"), ((1, 2, 4, 8), 0.99, "none")])
 def test_three_sizes_or_a_generators_ceilings_are_no_law(
-    workers: Sequence[int], limit: str, have: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    counts: Sequence[int], generator: float, have: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UsageError, match="4 are needed") as error:
-        capacity_scaling.of_run(scaled(tmp_path, monkeypatch, workers, limit))
+        capacity_scaling.of_run(scaled(tmp_path, monkeypatch, counts, generator))
     assert f"({have})" in error.value.fault
+
+
+@pytest.mark.parametrize("knob", [{"keep-alive": "75"}, None])
+def test_proxies_that_differ_in_more_than_their_workers_have_no_law_together(
+    knob: Mapping[str, str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with another knob nor of another system."""
+    other = router("8") if knob is None else [{**nginx()[0], "data": {**knob, "worker-processes": "8"}}]
+    with pytest.raises(UsageError, match=r"3 sizes \(1, 2, 4\)"):
+        capacity_scaling.of_run(scaled(tmp_path, monkeypatch, (1, 2, 4, 8), other={8: other}))
+
+
+def test_workers_are_counted_over_all_the_proxys_pods_and_left_out() -> None:
+    """A backend's pods are none of the proxy's; where nothing is asked nothing is known."""
+    assert workers.asked(nginx("4")) == 4
+    assert [workers.asked(objects) for objects in (nginx(), nginx("auto"), [])] == [None] * 3
+    assert workers.asked(router("4", replicas=2)) == 8
+    assert workers.asked([*router("4"), *router(None, replicas=3, role="backend")]) == 4
+    assert workers.without(router("4")) == workers.without(router("8")) == workers.without(router(None))
+    assert workers.without(router("4")) != workers.without(router("4", replicas=2))
+    assert workers.without(nginx("2")) == workers.without(nginx())
 
 
 def test_a_published_law_is_named_as_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -634,7 +743,9 @@ def test_a_check_alone_exits_0_and_says_when_there_is_none(
 ) -> None:
     stored(tmp_path, monkeypatch, "2026-a")
     assert main(["capacity", "--check"]) == 0
-    assert "1 of 1 inside their interval" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1 of 1 inside their interval" in out
+    assert "allow for that much" not in out and "no load that needs the model was held out" in out
     stored(tmp_path, monkeypatch, "2026-b", points=[RATE])
     assert main(["capacity", "--check"]) == 0
     assert capacity_checks.NONE in capsys.readouterr().out
@@ -653,6 +764,9 @@ def test_a_check_alone_exits_0_and_says_when_there_is_none(
         (["--rate", "1M", "--scaling", "published:okd"], "no published scaling of 'okd'"),
         (["--rate", "1M", "--page", "100MB"], "only one size was measured"),
         (["--rate", "1M", "--close"], "measure it: just bench okd --sweep okd-quick"),
+        (["--check", "--rate", "1M"], "--rate: --check predicts every load of the run"),
+        (["--check", "--tls", "egde", "--cores", "8"], "--tls: --check predicts every load of the run"),
+        (["--check", "--close"], "--close: --check predicts every load of the run"),
     ],
 )
 def test_bad_input_exits_2_with_what_to_do(
@@ -671,7 +785,7 @@ def test_bad_input_exits_2_with_what_to_do(
 
 def test_the_checks_markdown_and_json_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = stored(tmp_path, monkeypatch)
-    found = capacity_checks.checks(capacity_cells.loads_of([run]), 1)
+    found = capacity_checks.checks(capacity_cells.loads_of([run]))
     assert capacity_tables.check_markdown(found).count("\n| ") == len(found) + 1
     assert [row["error"] for row in capacity_json.checks_json(found)] == [check.error for check in found]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from lab import validity
 from lab.generators import Result
 from lab.histogram import Histogram
-from lab.limits import limited_by, link_share
+from lab.limits import fullness, limited_by, link_share
 from lab.samples import Reason
 from lab.sweeps import Point
 from lab.tests.fakes import point
@@ -38,6 +38,27 @@ def test_a_ceiling_belongs_to_whose_cpu_was_full() -> None:
     assert limit(proxy=0.80, core=0.90) == "generator"
     assert limit(proxy=None) is None
     assert limit(point(rate_rps=1000.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("shares", "workers", "used", "full"),
+    [
+        ([0.01, 0.99, 0.98, 0.02], 1, 0.99, 0.99),
+        ([0.01, 0.99, 0.98, 0.02], 2, 1.96, 0.98),
+        ([0.01, 0.99, 0.98, 0.02], 3, 1.96, 1.96 / 3),
+        ([0.5, 0.3, 0.1, 0.1], 1, 0.97, 0.97),
+        ([0.5, 0.3, 0.1, 0.1], 1, 1.02, 1.0),
+        ([0.99, 0.99, 0.99, 0.6], None, 3.5, 0.6),
+        ([0.99, 0.99, 0.99, 0.6], 8, 3.5, 0.6),
+        ([], 2, 1.0, None),
+    ],
+)
+def test_a_proxy_is_full_when_its_workers_are(
+    shares: Sequence[float], workers: int | None, used: float, full: float | None
+) -> None:
+    """Two cannot fill four CPUs; bound ones fill their own, others are as full as their own time says."""
+    found = fullness(shares, workers, used)
+    assert found is None if full is None else found == pytest.approx(full)
 
 
 def test_where_no_cpu_was_full_something_was_waited_for() -> None:
