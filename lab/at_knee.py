@@ -1,13 +1,13 @@
 """Which knee a sweep's loads are placed at, and the loads at it. Reads earlier searches (`just knee`), measures nothing.
 
 All arms of a run are measured at the same absolute rates, those of their baseline's knee: the question is which of them answers
-faster at one load. Refuses a knee of another load or target, and to guess where there is none.
+faster at one load. Refuses a knee of another load or target, or, unless it is named, of other facts or manifests; and to guess where there is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lab import rerun
 from lab.errors import LabError, UsageError
@@ -27,6 +27,8 @@ class Place:
     baselines: tuple[str, ...]
     target: str
     facts: Mapping[str, str]
+    manifests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Baseline → the digest of its manifests, as run.json has it; one that is not here is not compared."""
 
 
 def placed(points: Sequence[Point], knee: str | None, place: Place) -> tuple[list[Point], AtKnee | None]:
@@ -78,7 +80,7 @@ def _of_run(name: str, place: Place, wanted: Sequence[Point]) -> AtKnee:
 
 
 def _latest(place: Place, wanted: Sequence[Point]) -> AtKnee:
-    """Of the baseline, here, under the same facts but for the boot, at the same load."""
+    """Of the baseline as it is now, here, under the same facts but for the boot, at the same load."""
     from lab.knees import report_of
 
     if len(place.baselines) > 1:
@@ -92,8 +94,11 @@ def _latest(place: Place, wanted: Sequence[Point]) -> AtKnee:
             record = run.record
             if record.knee is None or record.target != place.target or all(a.variant != baseline for a in record.arms):
                 continue
+            then = record.variants[baseline].manifests_sha256
             if lasting(record.facts) != lasting(place.facts):
                 others.append(f"{name}: under other facts")
+            elif then != place.manifests.get(baseline, then):
+                others.append(f"{name}: of other manifests of '{baseline}'")
             elif other := differs(record.points[0], wanted):
                 others.append(f"{name}: of another load: {other}")
             else:
@@ -126,4 +131,6 @@ def _search(place: Place, wanted: Sequence[Point]) -> str:
     options += [f" --connections {point.connections}"] if point.connections != 100 else []
     options += [f" --page {point.page}"] if point.page != "1kB.bin" else []
     options += [f" --tls {point.tls}"] if point.tls != "routed" else []
+    options += [f" --accept-encoding {point.accept_encoding}"] if point.accept_encoding != "identity" else []
+    options += [] if point.keepalive else [" --close"]
     return f"find it with `just knee {place.baselines[0]}{''.join(options)}`, or name a rate: --knee 2000"

@@ -14,7 +14,7 @@ from lab import power, roundtrip, stats, store
 from lab.errors import LabError
 from lab.facts import lasting
 from lab.judging import carrier
-from lab.noise import Noise, noises, null_arms
+from lab.noise import Noise, noises, null_arms, pairs
 from lab.plan import Plan
 from lab.records import RunRecord
 from lab.samples import Sample
@@ -62,11 +62,12 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What an earlier run teaches. `only_aa`: it compared nothing but a variant with itself (`just aa`)."""
+    """What an earlier run teaches. `manifests`: variant → their digest then. `only_aa`: it compared nothing but a variant with itself."""
 
     id: str
     bring_up_s: float | None
     noises: tuple[Noise, ...]
+    manifests: Mapping[str, str]
     only_aa: bool = False
 
     @property
@@ -77,9 +78,10 @@ class Past:
         """The noise of one variant, judged or not."""
         return [noise for noise in self.noises if noise.variant == baseline]
 
-    def covers(self, baselines: Sequence[str]) -> bool:
-        """Whether of each something is known."""
-        return all(any(not noise.why for noise in self.of(name)) for name in baselines)
+    def covers(self, baselines: Mapping[str, str]) -> bool:
+        """Whether of each something is known, and it had the manifests with this digest then."""
+        known = all(any(not noise.why for noise in self.of(name)) for name in baselines)
+        return known and all(self.manifests.get(name) == digest for name, digest in baselines.items())
 
 
 def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> Forecast:
@@ -133,7 +135,8 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
     taken = [sample.bring_up_s for sample in samples if sample.bring_up_s is not None]
     nulls, tried = null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
     only_aa = bool(nulls) and len(nulls) == len(tried)
-    return Past(record.id, median(taken) if taken else None, noises(summary), only_aa)
+    digests = {name: variant.manifests_sha256 for name, variant in record.variants.items()}
+    return Past(record.id, median(taken) if taken else None, noises(summary), digests, only_aa)
 
 
 def judged_at(noise: Sequence[Noise], points: Sequence[Point], metric: str | None, asked: bool = False) -> list[Noise]:
@@ -152,8 +155,8 @@ def judged_at(noise: Sequence[Noise], points: Sequence[Point], metric: str | Non
 
 
 def _best(record: RunRecord) -> Past | None:
-    """The newest that knows the noise of all that is compared with, else of anything; else the newest."""
-    baselines = [arm.variant for arm in record.arms if arm.role == "again"]
+    """The newest that knows the noise of all that is compared with, as it is now, else of anything; else the newest."""
+    baselines = {name: record.variants[name].manifests_sha256 for name in pairs(record.arms)}
     newest = other = None
     for past in past_runs(Conditions.of(record), record.id):
         if past.covers(baselines):
@@ -164,13 +167,13 @@ def _best(record: RunRecord) -> Past | None:
 
 
 def _resolved(record: RunRecord, past: Past) -> list[tuple[str, float | None]]:
-    """Label → the effect, in the metrics that the record's variants are judged by and in the one that it was planned for."""
+    """Label → the effect, in the metrics that the record's variants are judged by: the one that it was planned for, or their own."""
     asked = record.planned_for.asked if record.planned_for else None
     variant_of = {arm.name: arm.variant for arm in record.arms}
     judged = [
         (arm.baseline, record.variants[arm.variant].primary_metric) for arm in record.arms if arm.role == "variant"
     ]
-    wanted = [(base, metric, False) for base, metric in judged if base and metric in LABELS]
+    wanted = [(base, metric, False) for base, metric in judged if base and metric in LABELS and asked is None]
     bases = [arm.baseline for arm in record.arms if arm.role == "again" and arm.baseline]
     wanted += [(base, asked, asked is not None) for base in bases if asked or not wanted]
     found: dict[str, float | None] = {}

@@ -10,7 +10,7 @@ from rich.text import Text
 from lab import rerun
 from lab.at_knee import differs
 from lab.generators import generator, generators
-from lab.knees import Knee, KneeReport, Rate, between
+from lab.knees import CONTRADICT, Knee, KneeReport, Rate, between
 from lab.records import KneeSearch
 from lab.sweeps import load_sweep
 from lab.tables import aligned, load_text
@@ -173,20 +173,27 @@ def _remedy(report: KneeReport, knee: Knee) -> str:
     """What to do where none was found."""
     if "--resume" in knee.why:
         return ""
+    anew = f"just knee {knee.variant}{rerun.place(report.target)}"
+    if CONTRADICT in knee.why:
+        return f"\n  search anew, with longer trials (--duration) or a wider --precision: {anew}"
     if "not resolved" in knee.why:
-        return f"\n  try again when the machine is quiet: just knee --resume {report.run}"
+        return f"\n  try again when the machine is quiet: just knee{rerun.resumed(report.run, report.target)}"
     if knee.limited_by == "generator":
         return f"\n  the generator ({knee.generator}) was the limit: {'; or '.join(_others(knee))}"
-    return f"\n  mend that, or ask for less (--p99, --connections), then search anew: just knee {knee.variant}"
+    return f"\n  mend that, or ask for less (--p99, --connections), then search anew: {anew}"
 
 
 def at_knee(report: KneeReport, knee: Knee) -> str:
-    """The command that measures this variant below its knee; of another load than the sweep's it takes a sweep of one's own."""
+    """The command that measures this variant below its knee; of another load than the sweep's it takes a sweep of one's own.
+
+    A search of several is asked for its baseline's knee by its name, so that the others' are named by their rate.
+    """
     target = rerun.place(report.target)
     other = differs(report.load, load_sweep(AT_KNEE)[1].expanded())
     sweep = "YOURS.toml" if other else AT_KNEE
     how = f" (YOURS: lab/sweeps/{AT_KNEE}.toml with this load: it is {other})" if other else ""
-    return f"just bench {knee.variant} --sweep {sweep}{target} --knee {report.run}{how}"
+    named = report.run if len(report.knees) == 1 else f"{knee.rate_rps or 0:.0f}"
+    return f"just bench {knee.variant} --sweep {sweep}{target} --knee {named}{how}"
 
 
 def _others(knee: Knee) -> Sequence[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lab import rerun
 from lab.histogram import Histogram
 from lab.knee import Found, Search, Step, Stuck, Trial, Try, next_step
 from lab.records import KneeSearch, RunRecord
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SWEEP = "knee"
 """What a search is recorded as, where other runs have their sweep's name."""
+CONTRADICT = "contradict each other"
+"""Of a search that did not end: what it knows stays known, so that resuming it would tell nothing more."""
 Word = TypeVar("Word")
 
 
@@ -192,11 +195,11 @@ def _why_not(
     if isinstance(step, Tried):
         return step.why
     if isinstance(step, Try) or not trials:
-        return f"not finished: go on with `just knee --resume {record.id}`"
+        return f"not finished: go on with `{rerun.resume(record)}`"
     if isinstance(step, Stuck) and step.why == "nothing":
         return f"not even {format_rate(high)} req/s meets the conditions: {trials[-1].why}"
     if isinstance(step, Stuck) and step.why == "endless":
-        return f"{between(low, high)}: not resolved: {len(trials)} trials contradict each other"
+        return f"{between(low, high)}: not resolved: {len(trials)} trials {CONTRADICT}"
     reasons = [each.why for each in trials if each.outcome == "unclear"]
     return f"{between(low, high)}: not resolved: {_most(reasons[-3:])}"
 

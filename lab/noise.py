@@ -14,6 +14,7 @@ from math import sqrt
 from statistics import fmean, median, stdev
 
 import numpy as np
+from scipy import special
 
 from lab import stats
 from lab.plan import AGAIN, Arm
@@ -127,6 +128,11 @@ def _why(effect: Effect) -> str:
     if effect.floor is None:
         return f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
     return ""
+
+
+def suspicious(claimed: int, compared: int) -> bool:
+    """Whether so many claims of null arms, or more, have a chance below 2.5 % where each may be false in 5 %: of 40, six."""
+    return float(special.bdtrc(claimed - 1, compared, 0.05)) < 0.025
 
 
 def spread(sides: Sequence[Values]) -> tuple[float | None, int]:

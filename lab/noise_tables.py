@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import exp
 from typing import Any
@@ -13,7 +13,7 @@ from rich.text import Text
 from lab import power
 from lab.forecast import Past, duration_s
 from lab.judging import LIMITED
-from lab.noise import Noise, null_arms, pairs
+from lab.noise import Noise, null_arms, pairs, suspicious
 from lab.plan import arms_for, plan
 from lab.records import RunRecord
 from lab.tables import aligned
@@ -28,10 +28,9 @@ NOT_JUDGED = "†"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What somebody could measure next: a variant as `bench` takes it, by which metric, and the noise that counts for it."""
+    """What somebody could measure next: a variant as `bench` takes it, and the noise that counts for it."""
 
     command: str
-    metric: str
     noises: tuple[Noise, ...]
 
 
@@ -149,16 +148,25 @@ def notes(found: Report) -> list[str]:
 
 def nulls_line(found: Report) -> str:
     """How many of the null comparisons were claimed; empty without null arms."""
-    compared, claimed = _counted(found)
-    if not null_arms(found.record.arms):
-        return ""
+    return nulls_text(found.noises) if null_arms(found.record.arms) else ""
+
+
+def nulls_text(found: Sequence[Noise]) -> str:
+    """The same of any noise from null arms."""
+    compared, claimed = counted(found)
     if not compared:
         return "no null comparison was judged"
-    return f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
+    text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
+    return (
+        f"{text}; that is more: claim nothing here before the machine is quieter"
+        if suspicious(claimed, compared)
+        else text
+    )
 
 
-def _counted(found: Report) -> tuple[int, int]:
-    return sum(noise.compared for noise in found.noises), sum(noise.claimed for noise in found.noises)
+def counted(found: Sequence[Noise]) -> tuple[int, int]:
+    """(null comparisons that were judged, those that were claimed)."""
+    return sum(noise.compared for noise in found), sum(noise.claimed for noise in found)
 
 
 def advise(found: Report, example: Example, again: str) -> str:
@@ -166,7 +174,7 @@ def advise(found: Report, example: Example, again: str) -> str:
     if not found.judged:
         return f"nothing is known of the noise here yet: {again}"
     floors = ", ".join(f"{format_size(noise.floor or 0.0)} at {noise.point}" for noise in example.noises)
-    name = metric_name(example.metric)
+    name = " and ".join(dict.fromkeys(metric_name(noise.metric) for noise in example.noises))
     head = f"in {name}, differences below {floors} are noise in {format_blocks(found.record.blocks)} here"
     for effect in (0.05, 0.1, 0.2):
         counts = [found.needed(noise, effect) for noise in example.noises]
@@ -184,7 +192,7 @@ def as_json(found: Report, advice: str) -> dict[str, Any]:
      rows: [{variant, point, metric, level, cv, sd_log_ratio, pilot_blocks, floor_ratio, outliers, compared, claimed, why,
              resolve: [{effect, blocks (null = more than 1000, or not judged), duration_s}]}]}
     """
-    compared, claimed = _counted(found)
+    compared, claimed = counted(found.noises)
     return {
         "schema_version": 1,
         "run": found.record.id,

@@ -9,39 +9,58 @@ from __future__ import annotations
 
 import shlex
 
-from lab.records import RunRecord
+from lab.records import AtKnee, RunRecord
 from lab.targets import DEFAULT
 
 REMOTE = "remote"
+NO_LOAD = ("--", "--json", "--plan")
+"""Of a verb's arguments, what says how it is printed, and what ends the options."""
 
 
 def measure(record: RunRecord, arms: str) -> str:
-    """`just bench ARMS …`; of a search `just knee ARMS …`, with the conditions and the load that it was asked for."""
+    """`just bench ARMS …`; of a search `just knee ARMS …`, with the conditions and the load that it was asked for.
+
+    Variants that only the run's own manifests have (an ablation's) are asked for as they were.
+    """
+    if record.manifests is not None:
+        words = (word for word in record.command[1:] if word not in NO_LOAD and not word.startswith("--blocks="))
+        return f"just {shlex.join(words)}{_context(record.target)}"
     if record.knee is None:
-        return f"just bench {arms}{load(record)}"
-    valued = (word for word in record.command if word.startswith("--") and "=" in word)
-    asked = (f" {shlex.quote(word)}" for word in valued if not word.startswith("--target="))
+        kept = next(filter(None, map(record.k6_out, record.generators)), None)
+        return f"just bench {arms}{load(record)}{f' --k6-out {kept}' if kept else ''}"
+    load_words = (word for word in record.command if word.startswith("--") and word not in NO_LOAD)
+    asked = (f" {shlex.quote(word)}" for word in load_words if not word.startswith("--target="))
     return f"just knee {arms}{''.join(asked)}{place(record.target)}"
 
 
 def load(record: RunRecord) -> str:
-    """` --sweep S --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
+    """` --sweep S --knee R --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
     from lab.bench import DEFAULT_SWEEP  # not above: it plans by lab.resolving, which asks here
 
     asked = next((word.partition("=")[2] for word in record.command if word.startswith("--sweep=")), record.sweep)
-    return ("" if asked == DEFAULT_SWEEP else f" --sweep {shlex.quote(asked)}") + place(record.target)
+    sweep = "" if asked == DEFAULT_SWEEP else f" --sweep {shlex.quote(asked)}"
+    return sweep + knee(record.at_knee) + place(record.target)
 
 
-def place(target: str) -> str:
-    """` --target T`, empty for the default; a cluster of one's own needs its context named each time."""
-    return ("" if target == DEFAULT else f" --target {target}") + _context(target)
+def knee(at: AtKnee | None) -> str:
+    """` --knee R`, empty where no load was placed at one. By its rate: who found it may be gone, or know better by now."""
+    return "" if at is None else f" --knee {at.rate_rps!r}".removesuffix(".0")
+
+
+def place(target: str | None) -> str:
+    """` --target T`, empty for the default and where it is not known; a cluster of one's own needs its context named each time."""
+    return ("" if target in (None, DEFAULT) else f" --target {target}") + _context(target)
 
 
 def resume(record: RunRecord) -> str:
     """What goes on with a run that is not all measured."""
-    verb = "bench" if record.knee is None else "knee"
-    return f"just {verb} --resume {record.id}{_context(record.target)}"
+    return f"just {'bench' if record.knee is None else 'knee'}{resumed(record.id, record.target)}"
 
 
-def _context(target: str) -> str:
+def resumed(run: str, target: str) -> str:
+    """` --resume RUN` of that target."""
+    return f" --resume {run}{_context(target)}"
+
+
+def _context(target: str | None) -> str:
     return " --context NAME" if target == REMOTE else ""

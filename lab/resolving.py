@@ -6,6 +6,7 @@ Refuses to guess: without an earlier run under the same conditions there is no n
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from lab import power, rerun, stats
 from lab.errors import UsageError, did_you_mean
 from lab.forecast import Conditions, Past, judged_at, past_runs
 from lab.noise import BASELINE, Noise
-from lab.records import PlannedFor
+from lab.records import AtKnee, PlannedFor
 from lab.summary import LABELS
 from lab.units import format_blocks, metric_name
 
@@ -47,12 +48,13 @@ def parse(text: str) -> Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A variant that is to be judged against `baseline` (itself, where it is compared with nothing)."""
+    """A variant that is to be judged against `baseline` (itself, where it is compared with nothing), whose manifests have that digest."""
 
     variant: str
     baseline: str
     primary: str | None
-    needs: str = ""
+    needs: str
+    baseline_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,13 @@ class Choice:
     past: Past
 
 
-def choose_blocks(wanted: Resolve, subjects: Sequence[Subject], conditions: Conditions, sweep: str) -> Choice:
-    """UsageError where nothing can be promised: a disturbed sweep, no metric, no earlier run, nothing judged, too many blocks."""
+def choose_blocks(
+    wanted: Resolve, subjects: Sequence[Subject], conditions: Conditions, sweep: str, at: AtKnee | None = None
+) -> Choice:
+    """UsageError where nothing can be promised: a disturbed sweep, no metric, no earlier run, nothing judged, too many blocks.
+
+    `at`: the knee at which the sweep's loads were placed.
+    """
     if any(point.disturbance is not None for point in conditions.points):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
         raise UsageError(PLACE, fault, "name the number by --blocks: its own A/A pairs show what it resolved")
@@ -73,7 +80,7 @@ def choose_blocks(wanted: Resolve, subjects: Sequence[Subject], conditions: Cond
     choices: list[Choice] = []
     for subject, metric in _judged(wanted, subjects):
         if subject.baseline not in pasts:
-            pasts[subject.baseline] = _past_of(subject, conditions, sweep)
+            pasts[subject.baseline] = _past_of(subject, conditions, f"--sweep {shlex.quote(sweep)}{rerun.knee(at)}")
         past = pasts[subject.baseline]
         noises = judged_at(past.of(subject.baseline), conditions.points, metric, wanted.metric is not None)
         if not noises:
@@ -99,16 +106,16 @@ def _judged(wanted: Resolve, subjects: Sequence[Subject]) -> list[tuple[Subject,
     return found
 
 
-def _past_of(subject: Subject, conditions: Conditions, sweep: str) -> Past:
+def _past_of(subject: Subject, conditions: Conditions, load: str) -> Past:
     for past in past_runs(conditions):
-        if past.covers([subject.baseline]):
+        if past.covers({subject.baseline: subject.baseline_sha256}):
             return past
     fault = (
-        f"how noisy '{subject.baseline}' is here in sweep '{sweep}' is not known: no earlier run on this machine has an"
-        f" A/A pair of it with {stats.MIN_BLOCKS} valid blocks, the same target, facts, loads and generators"
+        f"how noisy '{subject.baseline}' is here with {load} is not known: no earlier run on this machine has an"
+        f" A/A pair of it with {stats.MIN_BLOCKS} valid blocks, the same manifests, target, facts, loads and generators"
     )
     name = "" if subject.baseline == BASELINE else f"{subject.baseline} "
-    raise UsageError(PLACE, fault, f"measure it: just aa {name}--sweep {sweep}{rerun.place(conditions.target)}")
+    raise UsageError(PLACE, fault, f"measure it: just aa {name}{load}{rerun.place(conditions.target)}")
 
 
 def _not_judged(subject: Subject, metric: str, past: Past) -> UsageError:

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lab import bench, generators, store
+from lab import bench, generators, rerun, store, workers
 from lab.errors import LabError, LostError, UsageError
+from lab.facts import lasting
 from lab.files import StoreError, check_writable
 from lab.forecast import SAMPLE_OVERHEAD_S, Forecast
 from lab.knee import LEAST_RPS, Try, sought
@@ -56,6 +57,8 @@ class Request:
     precision: float = 0.05
     page: str = "1kB.bin"
     tls: Tls | Literal["routed"] = "routed"
+    accept_encoding: Literal["identity", "gzip"] = "identity"
+    keepalive: bool = True
 
 
 def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.Prepared:
@@ -100,6 +103,8 @@ def _load(request: Request, target: Target) -> tuple[Point, Chosen]:
         threads=1,
         page=request.page,
         tls=request.tls,
+        accept_encoding=request.accept_encoding,
+        keepalive=request.keepalive,
     )
     wanted = generators.generator(request.generator)
     if "open" not in wanted.models:
@@ -129,8 +134,15 @@ def point_name(rate_rps: int) -> str:
 
 
 def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
-    """A search ready to go on, or UsageError."""
-    return bench.resume(name, target, choose)
+    """A search ready to go on, or UsageError: also under other facts than those of its trials, but for the boot's, as nothing pairs trials."""
+    prepared, run = bench.resume(name, target, choose)
+    record = run.record
+    began, here = lasting(record.facts), lasting(bench.facts_of(target))
+    if changed := sorted(fact for fact in began.keys() | here.keys() if began.get(fact) != here.get(fact)):
+        fault = f"it began under other facts ({', '.join(changed)}), and a knee is of one place"
+        anew = rerun.measure(record, " ".join(arm.variant for arm in record.arms))
+        raise UsageError(record.id, fault, f"search anew: {anew}")
+    return prepared, run
 
 
 def _duration_s(search: KneeSearch, point: Point, target: Target) -> float:
@@ -236,7 +248,8 @@ class Seeker:
                 self._keep(slot, not_measured(blank, error))
 
     def _measuring(self, system: System, slot: Slot, took_s: float, readings: Sequence[Reading]) -> Measuring:
-        return Measuring(self.target, system, slot, self.chosen, self._generation(slot), took_s, readings)
+        asked = workers.asked(self.variants[slot.arm.variant].manifests)
+        return Measuring(self.target, system, slot, self.chosen, self._generation(slot), took_s, readings, asked)
 
     def _until_settled(self, measuring: Measuring) -> None:
         slot = measuring.slot

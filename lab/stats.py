@@ -90,7 +90,10 @@ def difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: floa
     """As `paired`, of the blocks' differences variant − baseline in their own unit: for counts and times that may be 0.
 
     ValueError for n = 0, unequal shapes and values that are not finite. The interval is that of the mean difference; where
-    every block has the same difference it has no width, and says so in its notes.
+    every block has the same difference it has no width, and says so in its notes. Where one side alone waits, so that the
+    differences are skewed, Student's t covers less than it says: for an exponential wait 89 times in 100 from six to ten blocks, 93 from
+    30 on, and nearly all that it misses is larger than it says. It is of the mean all the same: the median of what happens in
+    fewer than half of the blocks is 0, however many there are; and two arms of the same have no skew, so that no claim is false by it.
     """
     first, second = _sides(variant, baseline, confidence)
     if not bool(np.all(np.isfinite(first) & np.isfinite(second))):
@@ -147,18 +150,28 @@ def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
 
 
 def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """The blocks' median and its distribution-free interval; shape (n,), n ≥ 1, finite, else ValueError.
+    """The blocks' median and its interval by order statistics; shape (n,), n ≥ 1, finite, else ValueError.
 
     (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤ (1-confidence)/2 for B ~ Bin(n, ½)
-    (Thompson 1936; Hollander & Wolfe, §3.6): of six blocks the smallest and the largest, which cover with 96.9 %. It
-    assumes nothing of the noise, so that it holds for counts, for what is 0 in most blocks, and for times that cluster.
+    covers with `confidence` or more whatever the noise (Thompson 1936; Hollander & Wolfe, §3.6), but with 99.2 % of eight blocks.
+    So each end lies a part of the way to the next value inwards, which comes within a hundredth of 95 %, however skewed or
+    heavy-tailed the noise (Hettmansperger & Sheather 1986, Statistics & Probability Letters 4:75; Nyblom 1992, ibid. 14:129); of values
+    in two clusters, as many in each, it may be 88 %. Between values that tie, as those do that are 0 in most blocks, and between
+    counts nothing lies: there the ends are the whole order statistics, and cover with 95 % or more.
     """
     x = np.sort(np.asarray(values, dtype=np.float64))
     if x.ndim != 1 or x.size == 0 or not bool(np.all(np.isfinite(x))):
         raise ValueError("middle: expected finite values, shape (n,), n >= 1")
-    n, median = int(x.size), float(np.median(x))
-    k = int(np.count_nonzero(special.bdtr(np.arange(n, dtype=np.float64), n, 0.5) <= (1 - confidence) / 2 + 1e-12))
-    return Level(median, float(x[k - 1]), float(x[n - k]), n) if n >= MIN_BLOCKS and k else Level(median, None, None, n)
+    n, median, tail = int(x.size), float(np.median(x)), (1 - confidence) / 2
+    tails = special.bdtr(np.arange(n, dtype=np.float64), n, 0.5)
+    k = int(np.count_nonzero(tails <= tail + 1e-12))
+    if n < MIN_BLOCKS or not k:
+        return Level(median, None, None, n)
+    surplus, lack = (n - k) * max(0.0, tail - float(tails[k - 1])), k * (float(tails[k]) - tail)
+    smooth = bool(np.all(np.diff(x) > 0) and np.any(x % 1))
+    inward = surplus / (surplus + lack) if smooth else 0.0
+    low, high = ((1 - inward) * x[outer] + inward * x[inner] for outer, inner in ((k - 1, k), (n - k, n - k - 1)))
+    return Level(median, float(low), float(high), n)
 
 
 def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float | None, float | None]:

@@ -20,7 +20,6 @@ from lab.calibrating.records import Measured, Reported, Truth
 from lab.calibrating.scenarios import PAGE, Cell, true_share_over
 from lab.errors import MeasuringError
 from lab.facts import ROOT
-from lab.files import writing
 from lab.frames import join_raw
 from lab.generators import Generator, Installed, Load, OutputError, Result, command
 from lab.histogram import Histogram
@@ -111,6 +110,8 @@ class Calibrating:
             yield f"{address}:{ready.read_text()}", record
             server.terminate()
             server.wait(ENDS_WITHIN_S)
+            if not record.exists():
+                raise MeasuringError("known server", f"ended with status {server.returncode} and left no record")
         except subprocess.TimeoutExpired:
             raise MeasuringError("known server", f"did not end within {ENDS_WITHIN_S:g} s") from None
         finally:
@@ -142,9 +143,8 @@ def _await(server: subprocess.Popen[bytes], ready: Path) -> None:
 
 def _record(path: Path) -> truth.ServerRecord:
     try:
-        with writing(path, "TMPDIR"):
-            return truth.read(path.read_bytes())
-    except truth.RecordError as error:
+        return truth.read(path.read_bytes())
+    except (OSError, truth.RecordError) as error:
         raise MeasuringError("known server", str(error)) from None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.commands import Adder
+from lab.commands.answers import answer
 from lab.commands.arguments import add_measuring, known_target, number, rebuilt, target_of
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
 from lab.errors import UsageError
@@ -31,6 +32,9 @@ def add(adder: Adder) -> None:
     verb.add_argument("--sweep", help="the loads (default: quick)")
     nulls = number("--nulls", 0, NULLS_MOST)
     verb.add_argument("--nulls", type=nulls, help=f"arms that are judged though they are the same (default: {NULLS})")
+    verb.add_argument(
+        "--knee", metavar="RUN|RATE", help="of a sweep placed at a knee (at-knee): which; default: the latest here"
+    )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
     verb.add_argument("--run", metavar="RUN", help="print what a stored run with an A/A pair says, and measure nothing")
     add_measuring(verb)
@@ -40,7 +44,7 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     from lab.store import RunStore
 
     stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
-    measuring = [name for name in ("sweep", "blocks", "nulls", "seed") if getattr(options, name) is not None]
+    measuring = [name for name in ("sweep", "blocks", "nulls", "seed", "knee") if getattr(options, name) is not None]
     if stored or options.resume:
         others = [
             *measuring,
@@ -52,12 +56,12 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError("aa", f"one run is named: it {verb} what that one has", "leave everything else out")
     if stored:
         return _print(options, RunStore.open(stored))
-    if options.sweep:
+    if options.sweep is not None:
         _refuse_disturbed(options.sweep)
     if options.resume:
         _refuse_without_pair(RunStore.open(options.resume).record)
     target = known_target(target_of(options), options.context)
-    valued = ("target", "sweep", "blocks", "nulls", "seed", "resume")
+    valued = ("target", "sweep", "blocks", "nulls", "seed", "resume", "knee")
     arguments = rebuilt(options, valued, ("json", "plan"), [options.subject] if options.subject else [])
     inside = target.enter(["aa", *arguments])
     return _measure(options, talk, target, arguments) if inside is None else inside
@@ -87,11 +91,11 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target, argumen
     if options.resume:
         prepared, run = bench.resume(options.resume, target)
     else:
-        variant, sweep = options.subject or BASELINE, options.sweep or bench.DEFAULT_SWEEP
-        nulls = NULLS if options.nulls is None else options.nulls
-        request = bench.Request(
-            (variant,), sweep, options.blocks or BLOCKS, options.seed, label=f"{variant}-aa", nulls=nulls
-        )
+        variant = options.subject or BASELINE
+        sweep = bench.DEFAULT_SWEEP if options.sweep is None else options.sweep
+        nulls, blocks = NULLS if options.nulls is None else options.nulls, options.blocks or BLOCKS
+        label = f"{variant}-aa"
+        request = bench.Request((variant,), sweep, blocks, options.seed, label=label, nulls=nulls, knee=options.knee)
         prepared, run = bench.prepare(request, target, ("lab", "aa", *arguments)), None
     print_plan(talk, prepared, done_samples(run))
     if options.plan:
@@ -119,10 +123,11 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
     advice = noise_tables.advise(report, _example(report), _again(record))
-    if options.json:
-        print(json.dumps(noise_tables.as_json(report, advice), indent=1))
-    else:
-        noise_tables.print_report(Console(soft_wrap=False), report, advice)
+    with answer() as out:
+        if options.json:
+            print(json.dumps(noise_tables.as_json(report, advice), indent=1))
+        else:
+            noise_tables.print_report(out, report, advice)
     return 0 if report.complete else 1
 
 
@@ -155,8 +160,8 @@ def _example(report: Report) -> Example:
         metric = overlay.primary_metric or knob.primary_metric
         found = judged_at(own, points, metric)
         if knob.sweep == report.record.sweep and not knob.needs and found:
-            return Example(f"just bench {overlay.name}{rest} --resolve {{}}", metric, tuple(found))
+            return Example(f"just bench {overlay.name}{rest} --resolve {{}}", tuple(found))
     metric = next((each.metric for each in own if not each.why and each.metric == "cpu_per_request"), None)
     metric = metric or next((each.metric for each in own if not each.why), "cpu_per_request")
     command = f"just bench {base}+KNOB{rest} --resolve {{}},{metric}"
-    return Example(command, metric, tuple(judged_at(own, points, metric, asked=True)))
+    return Example(command, tuple(judged_at(own, points, metric, asked=True)))

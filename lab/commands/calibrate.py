@@ -13,7 +13,7 @@ from rich.console import Console
 from lab.commands import Adder
 from lab.commands.arguments import number, rebuilt
 from lab.commands.measuring import say, settle
-from lab.errors import UsageError, did_you_mean
+from lab.errors import LabError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from lab.calibrating.folder import CalibrationFolder
@@ -93,7 +93,7 @@ def _measure(
 ) -> int:
     from lab import store
     from lab.calibrating import folder, prepared
-    from lab.files import check_writable
+    from lab.files import StoreError, check_writable
 
     target.check()
     asked = prepared.Asked(
@@ -116,13 +116,15 @@ def _measure(
     calibration = folder.CalibrationFolder.create(record)
     try:
         _measure_all(talk, target, calibration, ready)
-    except KeyboardInterrupt:
-        talk.print(
-            f"\ninterrupted; what was measured is kept:\n  just calibrate --show {record.id}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        return 1
+    except (KeyboardInterrupt, LabError) as error:
+        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+        said = f"\n{how}; what was measured is kept:\n  just calibrate --show {record.id}"
+        talk.print(said, highlight=False, soft_wrap=True)
+        if isinstance(error, KeyboardInterrupt):
+            return 1
+        if isinstance(error, StoreError):  # its own remedy is a run's, which can be resumed
+            raise StoreError(error.place, error.fault, "mend it, then measure anew: just calibrate") from None
+        raise
     return _print(options, calibration)
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.commands import Adder
+from lab.commands.answers import answer
 from lab.commands.arguments import add_target, known_target, number, rebuilt, target_of
 from lab.commands.measuring import resume_command, say, settle
 from lab.errors import LabError, UsageError, did_you_mean
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
-LOAD = ("generator", "connections", "duration", "start", "p99", "precision", "page", "tls")
+ENCODINGS = ("identity", "gzip")
+LOAD = ("generator", "connections", "duration", "start", "p99", "precision", "page", "tls", "accept_encoding")
 """Options that make another search: a resumed one has its own."""
 
 
@@ -52,6 +54,8 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--tls", help="the routes the load goes to, by where TLS ends (default: whatever the variant routes)"
     )
+    verb.add_argument("--accept-encoding", help="identity (the default), or gzip: answers may be compressed")
+    verb.add_argument("--close", action="store_true", help="a new connection for every request")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted search")
     add_target(verb)
     verb.add_argument("--plan", action="store_true", help="print the plan and stop")
@@ -97,7 +101,8 @@ def fraction(text: str) -> float:
 
 
 def _knee(options: argparse.Namespace, talk: Console) -> int:
-    if options.resume and (options.variants or any(getattr(options, name) is not None for name in LOAD)):
+    given = options.close or any(getattr(options, name) is not None for name in LOAD)
+    if options.resume and (options.variants or given):
         raise UsageError(
             "knee", "--resume goes on with the search's own variants, load and conditions", "leave them out"
         )
@@ -105,7 +110,7 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee baseline`")
     _check(options)
     target = known_target(target_of(options), options.context)
-    arguments = rebuilt(options, ("target", *LOAD, "resume"), ("json", "plan"), options.variants)
+    arguments = rebuilt(options, ("target", *LOAD, "resume"), ("close", "json", "plan"), options.variants)
     inside = target.enter(["knee", *arguments])
     return _knee_here(options, talk, target, arguments) if inside is None else inside
 
@@ -118,6 +123,9 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))
     if options.tls is not None and options.tls not in TLS:
         raise UsageError("--tls", f"unknown mode '{options.tls}'", did_you_mean(options.tls, TLS))
+    if options.accept_encoding not in (None, *ENCODINGS):
+        remedy = did_you_mean(options.accept_encoding, ENCODINGS)
+        raise UsageError("--accept-encoding", f"unknown encoding '{options.accept_encoding}'", remedy)
     if options.generator is not None:
         generator(options.generator)
 
@@ -150,6 +158,8 @@ def _request(options: argparse.Namespace) -> seeking.Request:
         "precision": fraction(options.precision) if options.precision else None,
         "page": options.page,
         "tls": options.tls,
+        "accept_encoding": options.accept_encoding,
+        "keepalive": False if options.close else None,
     }
     return seeking.Request(
         tuple(options.variants), **{name: value for name, value in given.items() if value is not None}
@@ -249,12 +259,12 @@ def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool
     report = report_of(run)
     if keep and isinstance(run, RunStore):
         run.write_knee(report)
-    if options.json:
-        print(report.model_dump_json(indent=1))
-    elif getattr(options, "markdown", False):
-        print(as_markdown(report), end="")
-    else:
-        out = Console(soft_wrap=False)
-        print_report(out, report)
-        out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
+    with answer() as out:
+        if options.json:
+            print(report.model_dump_json(indent=1))
+        elif getattr(options, "markdown", False):
+            print(as_markdown(report), end="")
+        else:
+            print_report(out, report)
+            out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
     return 0 if report.complete else 1

@@ -71,9 +71,16 @@ PYTHON
 @test "study --resolve with --blocks" { refused "leave one of them out" study okd --resolve 5% --blocks 6; }
 @test "aa of an unknown variant" { refused "did you mean 'baseline'?" aa baselin; }
 @test "aa of a disturbed sweep" { refused "varies in its own unit" aa --sweep kill-quick; }
+@test "aa of an empty sweep" { refused "unknown sweep ''" aa --sweep ""; }
 @test "aa of an unknown run" { refused "unknown run" aa --run nothing; }
 @test "aa with too many null arms" { refused "--nulls: expected 0 to 20, got 21" aa --nulls 21; }
 @test "aa --resume with a variant" { refused "leave everything else out" aa baseline --resume nothing; }
+@test "aa at a knee that was named, as --resolve there asks for it" {
+  refused "just aa --sweep at-knee --knee 2000" bench keepalive --sweep at-knee --knee 2000 --resolve 5%
+  lab aa --sweep at-knee --knee 2000 --plan
+  assert_success
+  [[ $stderr == *"1,600 req/s"* ]] || fail "$stderr"
+}
 @test "aa --plan measures nothing" {
   lab aa keepalive --sweep "$sweep" --nulls 3 --plan
   assert_success

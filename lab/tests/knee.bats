@@ -28,6 +28,7 @@ told() {
   refused "--duration: expected seconds" knee baseline --duration 0.5
   refused "unknown page" knee baseline --page 3kB.bin
   refused "did you mean 'passthrough'?" knee baseline --tls passthru
+  refused "did you mean 'gzip'?" knee baseline --accept-encoding gz
   refused "unknown target" knee baseline --target moon
   refused "unknown run" knee --resume none
   refused "leave them out" knee baseline --resume none
@@ -40,6 +41,9 @@ told() {
   [[ $stderr == *"p99 at most 20.0 ms"*"below 80 % of its CPU"* ]] || fail "$stderr"
   [[ $stderr == *"x2 from 200 req/s"*"within 10 %"* ]] || fail "$stderr"
   [[ $stderr =~ duration\ +about\ [0-9]+ ]] || fail "$stderr"
+  lab knee gzip-9 --plan --generator k6 --page 64kB.txt --accept-encoding gzip --close
+  assert_success
+  [[ $stderr == *"64kB.txt"*"new connection per request"*"accepts gzip"* ]] || fail "$stderr"
   nothing_recorded
 }
 

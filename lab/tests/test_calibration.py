@@ -2,6 +2,7 @@
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from rich.console import Console
 
 from lab import readme
 from lab.calibrating import folder, tables
@@ -18,7 +20,9 @@ from lab.calibrating.measuring import Calibrating, Taken
 from lab.calibrating.records import CalibrationRecord, Known, Latencies, Measured, Reported, Truth, latencies
 from lab.calibrating.rows import rows_of, spread
 from lab.calibrating.scenarios import SCENARIOS, cell, planned, scenario, takes_s, true_share_over
+from lab.commands import calibrate
 from lab.errors import MeasuringError, UsageError
+from lab.files import StoreError
 from lab.frames import read_histogram, read_raw
 from lab.generators import Installed, Load, OutputError, Result, generators
 from lab.histogram import Histogram
@@ -191,6 +195,35 @@ def test_a_server_that_does_not_start_is_an_error_with_its_status(monkeypatch: p
     monkeypatch.setattr("lab.calibrating.measuring.SERVER", (sys.executable, "-c", "raise SystemExit(5)"))
     with pytest.raises(MeasuringError, match="status 5 before it listened"):
         measured_here(Client(), "floor")
+
+
+def test_a_server_that_dies_meanwhile_is_an_error_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was to be written, and there is nothing to resume."""
+    dies = "import pathlib, sys; pathlib.Path(sys.argv[1].partition('=')[2] + '.ready').write_text('1'); raise SystemExit(5)"
+    monkeypatch.setattr("lab.calibrating.measuring.SERVER", (sys.executable, "-c", dies))
+    monkeypatch.setattr("lab.calibrating.measuring._await", lambda server, ready: server.wait())
+    with pytest.raises(MeasuringError, match="status 5 and left no record"):
+        measured_here(Client(script="raise SystemExit(3)"), "floor")
+
+
+def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+
+    def full(*_: object) -> None:
+        raise StoreError("disk", "cannot be written: full", "free some disk space, then go on with --resume")
+
+    class Pinned(FakeTarget):
+        def facts(self) -> dict[str, str]:
+            return {"cpus_backend": "1", "cpus_generator": "1"}
+
+    monkeypatch.setattr(calibrate, "_measure_all", full)
+    options = Namespace(duration=4, repeats=1, seed=1, plan=False)
+    with pytest.raises(StoreError) as caught:
+        calibrate._measure(options, Console(stderr=True), Pinned(), ["k6"], ["fixed"], ("lab",))  # pyright: ignore[reportPrivateUsage]
+    assert "--resume" not in str(caught.value) and "just calibrate" in caught.value.remedy
+    assert f"just calibrate --show {folder.names()[0]}" in capsys.readouterr().err
 
 
 # -- records and rows ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab import bench, sampler, seeking, sweeps
+from lab import bench, knee, rerun, sampler, seeking, sweeps
 from lab.at_knee import Place, placed
 from lab.errors import LabError, MeasuringError, UsageError
 from lab.generators import Load, Result
@@ -24,11 +24,13 @@ from lab.knees import KneeReport, report_of
 from lab.measurement import Chosen
 from lab.plan import Arm
 from lab.records import KneeSearch, RunRecord, VariantRecord, now
+from lab.resolving import Resolve
 from lab.samples import Reason, Sample
 from lab.store import KNEE, RunStore
 from lab.sweeps import Point, load_sweep
 from lab.tests.factories import made_invalid, make_point, make_sample
 from lab.tests.fakes import FakeGenerator, FakeTarget, Silent, point, variant
+from lab.tests.test_run import Pinned, Working
 from lab.trials import limiter_of, tried
 
 QUIET = {0: sampler.CpuTimes(1.0, 0.0, 10.0)}
@@ -118,6 +120,15 @@ def reopened(search: seeking.Seeker, **changed: Any) -> seeking.Seeker:
 
 def rates(run: RunStore) -> list[float | None]:
     return [sample.point.rate_rps for sample in run.samples()]
+
+
+def test_the_proxy_of_one_worker_was_the_limit_when_that_was_full() -> None:
+    """However many CPUs it may use."""
+    search = seeker(target=Pinned(system=Working([0.01, 0.99, 0.01, 0.01])))
+    one = variant().model_copy(update={"manifests": ({"kind": "ConfigMap", "data": {"worker-processes": "1"}},)})
+    replace(search, variants={one.name: one}).seek()
+    (knee,) = report_of(RunStore.open(search.store.record.id)).knees
+    assert (knee.limited_by, knee.proxy_core) == ("proxy", pytest.approx(0.99))
 
 
 def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() -> None:
@@ -441,6 +452,38 @@ def test_the_output_names_knee_limit_conditions_and_rates() -> None:
         assert "rate-not-achieved" in text and "1,600" in text and "just bench baseline --sweep" in text
 
 
+def test_of_several_knees_the_advice_names_each_ones_own_rate() -> None:
+    """The run's name would stand for the baseline's knee, or, where it has none, be refused."""
+    search = seeker(Paced(capacity_rps=1e9, slow_rps=700), names=("keepalive", "log-off"))
+    search.seek()
+    report = report_of(search.store)
+    assert len(report.knees) == 2
+    for found in report.knees:
+        named = sentence(report, found).partition("--knee ")[2].split()[0]
+        _, used = placed(at_knee(), named, HERE)
+        assert used is not None and used.rate_rps == found.rate_rps
+
+
+def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its trials are kept, so that a resumed search would know no more."""
+    monkeypatch.setattr(knee, "TRIALS_MOST", 7)
+    search = seeker(target=FakeTarget(name="remote"))
+    search.seek()
+    report = report_of(search.store)
+    text = sentence(report, report.knees[0])
+    assert "7 trials contradict each other" in text and "--resume" not in text
+    assert text.endswith("wider --precision: just knee baseline --target remote --context NAME")
+
+
+def test_a_search_on_a_cluster_of_ones_own_goes_on_at_its_context() -> None:
+    store = seeker(target=FakeTarget(name="remote")).store
+    (unfinished,) = report_of(store).knees
+    assert unfinished.why == f"not finished: go on with `just knee --resume {store.record.id} --context NAME`"
+    report = report_of(store)
+    busy = unfinished.model_copy(update={"why": "above 800: not resolved: other-processes"})
+    assert sentence(report, busy).endswith(f"just knee --resume {store.record.id} --context NAME")
+
+
 # -- preparing --------------------------------------------------------------------------------------------
 
 
@@ -448,12 +491,16 @@ class Only(FakeTarget):
     """A target on which only these generators are installed."""
 
     names: frozenset[str] = frozenset({"k6"})
+    kernel: str = "1"
+
+    def facts(self) -> dict[str, str]:
+        return {"kernel": self.kernel}
 
     def installed(self, generator: Any) -> Any:
         return super().installed(generator) if generator.name in self.names else None
 
 
-def with_generators(*names: str) -> FakeTarget:
+def with_generators(*names: str) -> Only:
     target = Only()
     target.names = frozenset(names)
     return target
@@ -507,6 +554,19 @@ def test_a_search_is_not_resumed_as_a_bench_nor_a_bench_as_a_search() -> None:
         bench.resume(store.record.id, FakeTarget())
 
 
+def test_a_search_is_not_resumed_under_other_facts() -> None:
+    """Its trials are no pairs: of two places they make no knee. The boot is no place."""
+    target = with_generators("k6")
+    words = ("lab", "knee", "--p99=20ms", "--json", "--", "baseline")
+    made = seeking.prepare(seeking.Request(("baseline",), p99_s=0.02), target, words)
+    record = made.record.model_copy(update={"facts": made.record.facts | {"boot_id": "another"}})
+    RunStore.create(record, {})
+    assert seeking.resume(record.id, target)[1].record == record
+    target.kernel = "2"
+    with pytest.raises(UsageError, match=r"other facts \(kernel\).*\n.*just knee baseline --p99=20ms --target fake"):
+        seeking.resume(record.id, target)
+
+
 # -- loads at the knee ------------------------------------------------------------------------------------
 
 HERE = Place(("baseline",), "fake", {"fake": "yes", "boot_id": "2"})
@@ -544,9 +604,12 @@ def test_loads_are_placed_at_the_latest_knee_of_the_baseline() -> None:
     [
         (replace(HERE, target="kind"), {}, "nobody has found the knee of 'baseline' here"),
         (replace(HERE, facts={"fake": "no"}), {}, "under other facts"),
+        (replace(HERE, manifests={"baseline": "changed"}), {}, "of other manifests of 'baseline'"),
         (replace(HERE, baselines=("nginx",)), {}, "just knee nginx"),
         (HERE, {"connections": 50}, "connections 1, the sweep's 50"),
         (HERE, {"page": "8kB.bin"}, "--page 8kB.bin"),
+        (HERE, {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
+        (HERE, {"keepalive": False}, "--close"),
         (replace(HERE, baselines=("baseline", "nginx")), {}, "several baselines (baseline, nginx)"),
     ],
 )
@@ -571,9 +634,9 @@ def test_a_search_that_found_nothing_is_passed_over() -> None:
 
 
 def test_a_knee_can_be_named_by_run_or_by_rate() -> None:
-    """A named run may have been made under other facts; a rate stands for itself."""
+    """A named run may have been made under other facts, or of other manifests; a rate stands for itself."""
     run, rate = found()
-    _, used = placed(at_knee(), run.record.id, replace(HERE, facts={"fake": "no"}))
+    _, used = placed(at_knee(), run.record.id, replace(HERE, facts={"fake": "no"}, manifests={"baseline": "changed"}))
     assert used is not None and used.rate_rps == rate
     points, used = placed(at_knee(), "2,001", HERE)
     assert [p.rate_rps for p in points] == [1000, 1601]
@@ -657,3 +720,39 @@ def test_a_bench_at_the_knee_records_plain_rates_and_where_they_come_from() -> N
     assert RunRecord.model_validate_json(prepared.record.model_dump_json()) == prepared.record
     loads = {(slot.arm.name, slot.point.rate_rps) for slot in prepared.plan.slots}
     assert loads == {(arm.name, rate) for arm in prepared.plan.arms for rate in (1000.0, 1400.0, 1600.0)}
+
+
+def test_a_run_at_a_knee_is_repeated_at_its_own() -> None:
+    """Though another was found since; by its rate, as whoever found it may be gone."""
+    target = with_generators("k6", "wrk2")
+    words = ("lab", "bench", "--sweep=at-knee", "--knee=2001.5", "--", "keepalive")
+    made = bench.prepare(bench.Request(("keepalive",), "at-knee", blocks=1, knee="2001.5"), target, words)
+    told = rerun.measure(made.record, "keepalive")
+    assert told == "just bench keepalive --sweep at-knee --knee 2001.5 --target fake"
+    again = bench.prepare(bench.Request(("keepalive",), "at-knee", blocks=1, knee=told.split()[6]), target, ())
+    assert again.record.points == made.record.points
+
+
+def test_a_variant_against_itself_is_placed_at_its_own_knee() -> None:
+    with pytest.raises(UsageError, match="the knee of 'keepalive'"):
+        bench.prepare(bench.Request(("keepalive",), "at-knee", nulls=1), with_generators("k6", "wrk2"), ())
+
+
+def test_what_resolve_wants_at_a_knee_can_be_asked_for() -> None:
+    request = bench.Request(("keepalive",), "at-knee", knee="2000", resolve=Resolve(0.05, "p99"))
+    with pytest.raises(UsageError, match="just aa --sweep at-knee --knee 2000 "):
+        bench.prepare(request, with_generators("k6", "wrk2"), ())
+
+
+def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its manifests have changed since, and with them its knee, maybe."""
+    target = with_generators("k6")
+    search = seeking.prepare(seeking.Request(("baseline",), connections=100), target, ())
+    run = RunStore.create(search.record, {})
+    seeking.Seeker(target, search.variants, Chosen(Paced(), "true", "1", None), run, Silent()).seek()
+    request = bench.Request(("keepalive",), "at-knee", blocks=1)
+    made = bench.prepare(request, target, ())
+    assert made.record.at_knee is not None and made.record.at_knee.run == run.record.id
+    monkeypatch.setattr(bench, "_digest", lambda _variant: "another")
+    with pytest.raises(UsageError, match="of other manifests of 'baseline'"):
+        bench.prepare(request, target, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from math import exp, log, sqrt
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ from lab import noise_tables, power, schema, stats
 from lab.bench import Request, prepare, resume
 from lab.commands import aa
 from lab.errors import UsageError
-from lab.forecast import past_of
+from lab.evidence import Evidence
+from lab.forecast import judged_at, past_of
 from lab.frames import USAGE_SCHEMA
-from lab.noise import Noise, aa_arms, noises, null_arms, spread
+from lab.noise import Noise, aa_arms, noises, null_arms, spread, suspicious
 from lab.noise_tables import Example, Report
 from lab.plan import Plan, Slot, plan
+from lab.readme import REFERENCE
+from lab.report.methods import methods
 from lab.samples import Sample, Usage
 from lab.store import RunStore
 from lab.summary import Summary, summarise, summarise_run
@@ -257,8 +261,43 @@ def test_what_nobody_can_resolve_is_said_to_be_beyond_the_limit(capsys: pytest.C
     noise_tables.print_report(Console(width=200), found, "")
     out = capsys.readouterr().out
     assert "> 1000" in out and "null comparison" not in out and "of the A/A pair (5 degrees" in out
-    example = Example("just bench x --resolve {}", "rate", (one(found.noises, "rate"),))
+    example = Example("just bench x --resolve {}", (one(found.noises, "rate"),))
     assert noise_tables.advise(found, example, "just aa").endswith("quieten this machine, then just aa")
+
+
+def test_the_advice_names_the_metric_whose_noise_it_tells() -> None:
+    """A rate that the generator limited is carried by CPU per request."""
+    found = report_of(stored(change=limited))
+    example = Example("just bench x --resolve {}", tuple(judged_at(found.noises, POINTS, "rate")))
+    assert noise_tables.advise(found, example, "just aa").startswith("in CPU per request, differences below ")
+
+
+def test_more_false_claims_than_chance_makes_are_called_so() -> None:
+    """Where each may be false in 5 %: of 40 six (P(X ≥ 6) = 1.4 %, P(X ≥ 5) = 4.8 %), of 12 three."""
+    assert [suspicious(claimed, 40) for claimed in (0, 5, 6, 40)] == [False, False, True, True]
+    assert [suspicious(claimed, 12) for claimed in (2, 3)] == [False, True]
+    (cpu,) = (
+        each for each in report_of(stored()).judged if (each.metric, each.point) == ("cpu_per_request", "ceiling")
+    )
+    told = [noise_tables.nulls_text([replace(cpu, compared=40, claimed=claimed)]) for claimed in (5, 6)]
+    assert "claimed 5 of 40" in told[0] and told[0].endswith("may be)")
+    assert "claimed 6 of 40" in told[1] and told[1].endswith("claim nothing here before the machine is quieter")
+
+
+def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
+    """Beside the floors; nothing where no run has any."""
+    run = stored()
+    found = methods([Evidence(run.record.id, run, tuple(run.samples()), {})])
+    assert found.nulls == noise_tables.nulls_line(report_of(run)) and found.nulls.startswith("claimed ")
+    assert {floor.run for floor in found.floors} == {run.record.id} and found.untold == ()
+    assert methods([]).nulls == ""
+
+
+def test_of_the_committed_null_comparisons_at_most_5_in_40_are_claimed() -> None:
+    """Measured, not simulated."""
+    run = RunStore.open(str(REFERENCE / "aa-quick"))
+    compared, claimed = noise_tables.counted(noises(summarise_run(run.record, run.samples(), run.histogram)))
+    assert compared and claimed <= 5 * compared / 40
 
 
 def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, str]:
@@ -271,7 +310,7 @@ def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: 
         "run": None,
         "resume": None,
     }
-    fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed"))
+    fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee"))
     status = aa._aa(argparse.Namespace(**{**fields, **options}), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
     return status, capsys.readouterr().out
 
@@ -318,7 +357,15 @@ def test_too_few_blocks_say_what_to_run(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(
     "options",
-    [{"blocks": 3}, {"nulls": 0}, {"sweep": "quick"}, {"target": "local"}, {"plan": True}, {"resume": "run-aa"}],
+    [
+        {"blocks": 3},
+        {"nulls": 0},
+        {"sweep": "quick"},
+        {"knee": "2000"},
+        {"target": "local"},
+        {"plan": True},
+        {"resume": "run-aa"},
+    ],
 )
 def test_a_stored_run_is_asked_nothing_else(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     stored(blocks=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from lab.forecast import Conditions, past_runs
 from lab.frames import USAGE_SCHEMA
 from lab.noise import Noise
 from lab.plan import Slot
-from lab.resolving import Resolve, parse
+from lab.records import AtKnee
+from lab.resolving import Resolve, Subject, choose_blocks, parse
 from lab.samples import Sample
 from lab.store import RunStore
+from lab.summary import summarise_run
 from lab.tests.factories import make_run
 from lab.tests.fakes import FakeTarget
 
@@ -192,6 +195,35 @@ def test_another_baselines_noise_is_not_this_ones(sweep: str) -> None:
     self_compared(sweep)
     with pytest.raises(UsageError, match="just aa okd --sweep"):
         resolved(sweep, "5%,rate", "okd")
+
+
+def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str) -> None:
+    """Its manifests have changed since: it is another system of the same name."""
+    run = self_compared(sweep)
+    conditions = Conditions.of(run.record)
+    then = run.record.variants["baseline"].manifests_sha256
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", then)
+    assert choose_blocks(parse("20%"), [subject], conditions, sweep).past.id == run.record.id
+    with pytest.raises(UsageError, match="the same manifests.*\n.*just aa"):
+        choose_blocks(parse("20%"), [replace(subject, baseline_sha256="changed")], conditions, sweep)
+
+
+def test_at_a_knee_the_pilot_is_asked_for_at_that_knee(sweep: str) -> None:
+    """Else it would be measured at other rates, and be no guide."""
+    conditions = Conditions.of(self_compared(sweep, "keepalive").record)
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", "")
+    at = AtKnee(rate_rps=2000, run=None, variant=None)
+    with pytest.raises(UsageError, match="just aa --sweep at-knee --knee 2000 --target fake$"):
+        choose_blocks(parse("5%"), [subject], conditions, "at-knee", at)
+
+
+def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
+    """As promised: log-off's own would be CPU per request."""
+    self_compared(sweep)
+    run = measured(resolved(sweep, "9%,rate"), effects={"log-off": 1.3})
+    summary = summarise_run(run.record, run.samples(), run.histogram)
+    (row,) = (row for row in summary.rows if (row.arm.name, row.point.name) == ("log-off", "ceiling"))
+    assert [(effect.metric, effect.judgement) for effect in row.shown] == [("rate", "claimed")]
 
 
 def test_too_few_valid_blocks_are_no_guide(sweep: str) -> None:
