@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lab import stats
 from lab.histogram import BEYOND
-from lab.judging import ruling
+from lab.judging import failures, ruling
 from lab.meeting import Meeting
 from lab.outcome_summary import ALONE
 from lab.outcomes import METRICS
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Outcome = Literal["better", "worse", "unresolved", "no-interval", "not-compared"]
 UNITS = {"rate": "req/s", "cpu_per_request": "µs"} | dict.fromkeys(QUANTILES, "ms")
+LONELY = "no block in which both are valid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,18 @@ class Compared:
     @property
     def pair(self) -> tuple[str, str]:
         return self.base.arm, self.other.arm
+
+    @property
+    def fell(self) -> str:
+        """How `other` did not do its work in more samples than `base`: `6 of 10 blocks, proxy-died 4`; empty: it did.
+
+        What is left of it is no fair sample then: the blocks that are missing may have been its worst.
+        """
+        failed, before = failures(self.other.invalid), failures(self.base.invalid)
+        if sum(failed.values()) <= sum(before.values()):
+            return ""
+        reasons = (f"{reason} {count}" for reason, count in failed.items())
+        return ", ".join([f"{self.counted[1]} of {format_blocks(self.begun[1])}", *reasons])
 
     @property
     def beyond_baseline(self) -> bool:
@@ -155,7 +168,7 @@ def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Comp
         counted=(len(base.counted), len(other.counted)),
         begun=(base.tried, other.tried),
     )
-    lonely = "" if why or row.estimate else "no block in which both are valid"
+    lonely = "" if why or row.estimate else LONELY
     said = [*meeting.remarks(base, other), why, note, lonely, *_estimate_notes(row)]
     if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
         said.append(f"the baseline itself, the same in both runs, moved by {change_text(row, move)}")

@@ -92,6 +92,19 @@ def judged(rows: Sequence[Compared]) -> tuple[Compared, ...]:
     return tuple(_judged(row, adjusted.get(number)) for number, row in enumerate(rows))
 
 
+def blocks_wanted(rows: Sequence[Compared]) -> int:
+    """Across runs: how many blocks on both sides so many comparisons need to be resolved at all; 0: these have them.
+
+    No rank sum is surer than two of the C(m+n, m) orders, the extremes, and Holm multiplies that by the number of comparisons.
+    """
+    family = [row for row in rows if row.tested]
+    sizes = [(len(row.other.values), len(row.base.values)) for row in family]
+    least = min((2 / comb(m + n, m) for m, n in sizes), default=0.0)
+    if least * len(family) <= MARK_P:
+        return 0
+    return next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= MARK_P)
+
+
 def _judged(row: Compared, holm_p: float | None) -> Compared:
     kept = tuple(note for note in row.notes if not note.startswith(JUDGED))
     if row.estimate is None:
@@ -192,13 +205,8 @@ def _points(run: Measurements) -> list[Point]:
 
 
 def _too_few(rows: Sequence[Compared]) -> Iterator[str]:
-    """Whether rank sums of so few blocks can be sure enough for so many comparisons: two of the C(m+n, m) orders are the extremes."""
-    family = [row for row in rows if row.tested]
-    sizes = [(len(row.other.values), len(row.base.values)) for row in family]
-    least = min((2 / comb(m + n, m) for m, n in sizes), default=0.0)
-    if least * len(family) > MARK_P:
-        needed = next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= MARK_P)
+    if needed := blocks_wanted(rows):
         yield (
-            f"{len(family)} {TOO_FEW}: not even sides without any overlap would be resolved;"
+            f"{sum(row.tested for row in rows)} {TOO_FEW}: not even sides without any overlap would be resolved;"
             f" compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs"
         )

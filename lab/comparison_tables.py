@@ -10,6 +10,7 @@ Milliseconds and microseconds only here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from rich.cells import cell_len
@@ -208,11 +209,15 @@ def n_text(row: Compared, paired: bool) -> str:
     return str(len(mine & theirs)) if paired else f"{len(mine)}+{len(theirs)}"
 
 
-def as_markdown(comparison: Comparison) -> str:
-    """One table per point with an arm's name in each row, then the same notes and sentences."""
-    numbers = _numbered(comparison)
+def as_markdown(comparison: Comparison, shown: Sequence[Compared] | None = None) -> str:
+    """One table per point with an arm's name in each row, then the same notes and sentences.
+
+    `shown`: those of its rows that are printed. Their p-values, and what is advised of their arms, are of the whole comparison.
+    """
+    part = comparison if shown is None else replace(comparison, rows=tuple(shown))
+    numbers, pairs = _numbered(part), {row.pair for row in part.rows}
     lines = [f"- {line}" for line in runs_text(comparison)]
-    for point, rows in _by_point(comparison):
+    for point, rows in _by_point(part):
         lines += ["", f"**{_heading(point, rows).plain.replace('  ', '**: ', 1)}", ""]
         lines += [
             "| arm | metric | base | other | effect | floor | p | n |",
@@ -222,9 +227,9 @@ def as_markdown(comparison: Comparison) -> str:
             title, unit, base, other, effect, p_value, n = (text for text, _ in _cells(row, numbers, comparison.paired))
             metric = f"{title} ({unit})" if unit else title
             floor = size_text(row, row.floor) if row.floor is not None else "–"
-            shown = f"**{effect}**" if row.judgement in ("better", "worse") else effect
-            lines.append(f"| {' | '.join((_pair_text(*row.pair), metric, base, other, shown, floor, p_value, n))} |")
+            told = f"**{effect}**" if row.judgement in ("better", "worse") else effect
+            lines.append(f"| {' | '.join((_pair_text(*row.pair), metric, base, other, told, floor, p_value, n))} |")
     lines += ["", *(f"- {note}" for note, _ in _notes(comparison, numbers))]
-    for advice in advices(comparison):
+    for advice in (each for each in advices(comparison) if (each.base_arm, each.other_arm) in pairs):
         lines += ["", advice.text, *(["", "```", advice.snippet.rstrip(), "```"] if advice.snippet else [])]
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from lab import rerun, stats
 from lab.compared import Compared, change_text, size_text
-from lab.comparison import TOO_FEW, Comparison
+from lab.comparison import NO_FLOOR, TOO_FEW, Comparison
 from lab.meeting import TWO_MACHINES
 from lab.outcome_summary import CARRIED
 from lab.outcomes import METRICS
@@ -17,6 +17,7 @@ from lab.plan import Arm
 from lab.records import RunRecord, VariantRecord
 from lab.summary import QUANTILES
 from lab.units import format_blocks, metric_name
+from lab.verdicts import remedy
 
 MOST_NAMED = 3
 """Findings of an arm that its sentence names; the others are counted."""
@@ -33,7 +34,7 @@ class Advice:
 
     apply       better, never worse: `snippet` is what to apply (of another system: nothing, the text says so)
     keep        worse, never better: stay with the base
-    mixed       better in some, worse in others: `snippet` as of apply, and the text says when
+    mixed       better in some, worse in others, or better and in some blocks not working: `snippet` as of apply, and the text says when
     moved       two runs differ though the manifests are the same, or by no more than their common baseline
     unresolved  no difference resolved; the text has the bound
     nothing     no row could be judged; the text says what would help
@@ -110,7 +111,11 @@ class _Pair:
             better, worse = (next(row for row in resolved if row.judgement == each) for each in ("better", "worse"))
             said += f": better in {_where(better)}, worse in {_where(worse)}"
             return self._apply(said, "mixed", " only if the first matters more to you")
-        return self._apply(said) if judgements == {"better"} else self._told("keep", f"{said}: {self._stay}")
+        if judgements == {"worse"}:
+            return self._told("keep", f"{said}: {self._stay}")
+        if fell := next((row.fell for row in self.rows if row.fell), ""):
+            return self._apply(f"{said}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
+        return self._apply(said)
 
     @property
     def _anchored(self) -> bool:
@@ -167,15 +172,22 @@ class _Pair:
 
     def _unresolved(self, rows: Sequence[Compared]) -> Advice:
         """The bound is what the interval and the floor together leave possible; the primary metric's, and the widest of all."""
-        own = [row for row in rows if row.metric == self._primary]
-        bounded = [row for row in rows if row.floor is not None] or rows
+        bounded = [row for row in rows if row.floor is not None]
+        lacking = ""
+        if len(bounded) < len(rows):
+            blocks = 2 * max(side.planned_blocks for row in rows for side in (row.base, row.other))
+            lacking = self._more(NO_FLOOR, blocks)
+        if not bounded:
+            return self._told("nothing", f"{self.name}: {lacking}{self._short}")
+        own = [row for row in bounded if row.metric == self._primary]
         shown = dict.fromkeys(_widest(part).metric for part in (own, bounded) if part)
-        widest = [_widest([row for row in rows if row.metric == metric]) for metric in shown]
+        widest = [_widest([row for row in bounded if row.metric == metric]) for metric in shown]
         bounds = " or ".join(_amount(row) for row in widest)
-        comparisons = "1 comparison" if len(rows) == 1 else f"{len(rows)} comparisons"
+        comparisons = "1 comparison" if len(bounded) == 1 else f"{len(bounded)} comparisons"
         wide = any(row.relative and expm1(_bound(row)) > WIDE for row in widest)
         text = f"{self.name}: no difference resolved in {comparisons}: don't bother unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{self._short}"
+        text += f"; of {len(rows) - len(bounded)} more {lacking}" if lacking else ""
         if any(TOO_FEW in note for note in self.comparison.notes):
             text += (
                 "; so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
@@ -193,12 +205,8 @@ class _Pair:
     def _nothing(self) -> Advice:
         short = [row for row in self.rows if row.judgement == "no-interval"]
         if short:
-            command = self._again(self._arms)
-            if self.comparison.other.knee is not None:
-                why = "a search tries each rate too seldom for an interval; what it finds is the knee"
-                return self._told("nothing", f"{self.name}: {why}: {command}")
-            blocks = max(stats.MIN_BLOCKS + _lost(row) for row in short)
-            return self._told("nothing", f"{self.name}: {_few(short)}: {command} --blocks {blocks}, or more")
+            blocks = stats.MIN_BLOCKS + max(map(self._lost, short))
+            return self._told("nothing", f"{self.name}: {self._more(_few(short), blocks)}")
         reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
         why = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
         return self._told("nothing", f"{self.name}: nothing to judge: {why}: {self._remedy(why)}")
@@ -211,8 +219,14 @@ class _Pair:
                 return rerun.resume(record)
         if why.startswith(FIRST_REASONS):
             return f"measure again: {self._again(self._arms)}"
-        place = rerun.place(self.comparison.other.target)
-        return f"measure a load that can show it: just bench {self._arms} --sweep S{place}"
+        sweep, record = self.variants[1].hypothesis_sweep, self.comparison.other
+        return remedy(why, self._arms, sweep if sweep != record.sweep else None, record.target)
+
+    def _lost(self, row: Compared) -> int:
+        """Blocks that were planned and do not count, inside a run for want of either side: as many may be lost again."""
+        if self.comparison.paired and row.estimate is not None:
+            return row.base.planned_blocks - row.estimate.n
+        return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
     @property
     def _arms(self) -> str:
@@ -225,15 +239,17 @@ class _Pair:
         """The command that measures these as the run was."""
         return rerun.measure(self.comparison.other, arms)
 
+    def _more(self, why: str, blocks: int) -> str:
+        """Why it takes more blocks, and the command that measures so many; a search has none to choose."""
+        command = self._again(self._arms)
+        if self.comparison.other.knee is not None:
+            return f"a search tries each rate too seldom for an interval; what it finds is the knee: {command}"
+        return f"{why}: {command} --blocks {blocks}, or more"
+
 
 def _few(rows: Sequence[Compared]) -> str:
     least = min((row.estimate.n for row in rows if row.estimate), default=0)
     return f"no interval ({format_blocks(least)}, {stats.MIN_BLOCKS} are needed), so nothing is resolved"
-
-
-def _lost(row: Compared) -> int:
-    """Blocks that were planned and are missing on a side: as many may be again."""
-    return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
 
 def _finding(row: Compared) -> str:

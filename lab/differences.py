@@ -49,7 +49,10 @@ def unified(before: Iterable[Object], after: Iterable[Object], names: tuple[str,
 
 
 def patches(before: Iterable[Object], after: Iterable[Object]) -> list[dict[str, Any]]:
-    """Strategic merge patches (whole objects for new ones) that turn `before` into `after`; removals cannot be said so."""
+    """Strategic merge patches (whole objects for new ones) that turn `before` into `after`. A key that is gone is null in them.
+
+    That whole objects and elements of lists are gone cannot be said so.
+    """
     old = {label(obj): obj for obj in before}
     found: list[dict[str, Any]] = []
     for obj in after:
@@ -126,9 +129,10 @@ def _merge_patch(old: Any, new: Any) -> Any:
         ]
     if isinstance(old, dict) and isinstance(new, dict):
         before, after = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
-        return {
+        changed = {
             key: _merge_patch(before[key], value) if key in before else value
             for key, value in after.items()
             if key not in before or before[key] != value
         }
+        return changed | dict.fromkeys(key for key in before if key not in after)
     return new

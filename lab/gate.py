@@ -2,43 +2,29 @@
 
 A regression is resolved (Holm over the gated rows alone) and its estimate is beyond the bound, or the candidate does not work where
 the base does. Passed is only what an interval shows to be within the bound: a row whose interval reaches beyond it is not called good
-because nothing was resolved. Refuses to pass on nothing.
+because nothing was resolved, nor what is left of a candidate that failed in some blocks. Refuses to pass on nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, expm1
 from typing import Literal
 
 from lab import stats
 from lab.compared import Compared, change_text
-from lab.comparison import Comparison, judged
+from lab.comparison import JUDGED, TOO_FEW, Comparison, judged
 from lab.errors import UsageError, did_you_mean
-from lab.gate_advice import after_broken, after_nothing, after_open, after_regression
-from lab.judging import ERRORS_MIX, LIMITED, carrier
+from lab.gate_advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
+from lab.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
 from lab.outcomes import METRICS
-from lab.samples import Reason
 from lab.summary import LABELS, UNBOUNDED
 from lab.sweeps import Point
 from lab.units import format_blocks, metric_name
 
 CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
 """What is gated unless metrics are named: at a closed loop, and at a given rate."""
-
-BROKEN = frozenset(
-    {
-        Reason.BRING_UP_FAILED,
-        Reason.KNOB_NOT_APPLIED,
-        Reason.WRONG_BACKEND,
-        Reason.PROXY_DIED,
-        Reason.NON_2XX,
-        Reason.ERRORS,
-        Reason.WRONG_SIZE,
-    }
-)
-"""The system did not do its work. No doing of the machine's or the generator's, and not that it was too slow for a rate."""
 
 Verdict = Literal["regression", "passed", "cannot-tell"]
 
@@ -99,8 +85,8 @@ class Gated:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`left_out`: rows that may not be judged here and the row that stands for each, in words. `missing`: arms and points that the
-    candidate's run lacks, `arm keepalive`: nobody can tell of these.
+    """`comparison`: of the gated rows alone. `left_out`: rows that are not judged here and the row that stands for each, in words.
+    `missing`: arms and points that the candidate's run lacks, `arm keepalive`: nobody can tell of these.
     """
 
     comparison: Comparison
@@ -119,6 +105,19 @@ class Gate:
             return "regression"
         return "cannot-tell" if self.of("cannot-tell") or self.missing else "passed"
 
+    @property
+    def footnotes(self) -> list[str]:
+        """What differs between the runs, first; what is left out; and of the rows what their verdicts leave unsaid: blocks that do
+        not count, requests that failed, how the baseline moved.
+        """
+        named: dict[str, list[str]] = {}
+        for one in self.rows:
+            for note in one.row.notes:
+                if one.row.estimate is not None and note not in one.said:
+                    named.setdefault(note, []).append(one.name)
+        of_rows = (f"{', '.join(names)}: {note}" for note, names in named.items())
+        return [*self.comparison.notes, *self.left_out, *of_rows]
+
     def exit_status(self, strict: bool) -> int:
         """1: a regression. 2: it cannot tell of everything, and was asked to (`strict`). 0 else."""
         return {"regression": 1, "cannot-tell": 2 if strict else 0, "passed": 0}[self.verdict]
@@ -136,8 +135,11 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
     rows = [row for row in comparison.rows if not arms or row.other.arm in arms]
     chosen, left_out = _chosen(comparison, rows, bounds)
     if not chosen:
-        raise UsageError("gate", f"nothing to gate: {_why_nothing(rows, bounds)}", _what_instead(rows))
-    gated = tuple(_gated(comparison, row, bounds) for row in judged(chosen))
+        why = "; ".join(left_out) or _why_nothing(rows, bounds)
+        raise UsageError("gate", f"nothing to gate: {why}", _what_instead(rows))
+    notes = tuple(note for note in comparison.notes if TOO_FEW not in note)  # that one is of all rows
+    comparison = replace(comparison, rows=judged(chosen), notes=notes)
+    gated = tuple(_gated(comparison, row, bounds) for row in comparison.rows)
     absent = [metric for metric in bounds.more if all(one.row.metric != metric for one in gated)]
     left_out += [f"{metric}: nothing that was done here has this outcome: not gated" for metric in absent]
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
@@ -158,17 +160,22 @@ def _rate_counts(row: Compared) -> bool:
 
 
 def _chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> tuple[list[Compared], list[str]]:
-    """(rows to gate, what is left out). Unless metrics were named, a row that may not be judged is replaced by what carries its effect."""
+    """(rows to gate, what is left out): a row of a load that never shows its metric, however often it is measured; and, unless metrics
+    were named, one that may not be judged, which is replaced by what carries its effect.
+    """
     chosen: list[Compared] = []
     left_out: list[str] = []
     for row in rows:
         if bounds.of(row) is None:
             continue
+        base, arm = row.pair
+        where = f"{arm if arm == base else f'{arm} against {base}'} at {row.point.name}"
+        if why := next((why for why in (GIVEN_RATE, FOLLOWS) if why in row.notes), ""):
+            left_out.append(f"{where}: {row.title}: {why}")
+            continue
         other = None if bounds.metrics else _carrying(comparison, row)
         if other is not None:
-            base, arm = row.pair
             why = UNBOUNDED if row.bound else LIMITED if LIMITED in row.notes else ERRORS_MIX
-            where = f"{arm if arm == base else f'{arm} against {base}'} at {row.point.name}"
             stands = "" if why == LIMITED else f"; {metric_name(other.metric)} stands for it"
             left_out.append(f"{where}: {row.title}: {why}{stands}")
         if (found := other or row) not in chosen:
@@ -197,15 +204,25 @@ def _gated(comparison: Comparison, row: Compared, bounds: Bounds) -> Gated:
         return Gated(row, limit, "regression", said, after_broken(comparison, row))
     if row.estimate is None or row.estimate.interval is None or row.judgement == "not-compared":
         said = "; ".join(row.notes) or "nothing to compare"
-        return Gated(row, limit, "cannot-tell", said, after_nothing(comparison, row))
+        do = after_broken(comparison, row) if row.fell else after_nothing(comparison, row)
+        return Gated(row, limit, "cannot-tell", said, do)
     change, text = change_text(row, row.estimate), limit_text(row, limit)
     if row.judgement == "worse" and worse_by(row, row.estimate.effect) > limit:
         said = f"{change}, worse than the bound of {text} and resolved ({_p_text(row.holm_p or 0.0)})"
         return Gated(row, limit, "regression", said, after_regression(comparison, row))
-    if max(worse_by(row, end) for end in row.estimate.interval) > limit:
-        resolved = "resolved, but not how large it is" if row.judgement == "worse" else "not resolved"
+    if row.fell:
+        said = f"{change} in the blocks that worked: {row.fell}"
+        return Gated(row, limit, "cannot-tell", said, after_broken(comparison, row))
+    if row.judgement == "worse" and row.bound:
+        said = f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}"
+        return Gated(row, limit, "cannot-tell", said, AFTER_LEAST)
+    ends = [worse_by(row, end) for end in row.estimate.interval]
+    if max(ends) > limit:
+        why = "".join(f" ({note})" for note in row.notes if note.startswith(JUDGED))
+        resolved = "resolved, but not how large it is" if row.judgement == "worse" else f"not resolved{why}"
         said = f"{change}: {resolved}, and its interval allows more than {text}"
-        return Gated(row, limit, "cannot-tell", said, after_open(row, row.estimate, limit, text))
+        do = after_open(comparison, row, limit, text, beyond=min(ends) > limit)
+        return Gated(row, limit, "cannot-tell", said, do)
     small = "worse, resolved, but within the bound" if row.judgement == "worse" else "within the bound"
     return Gated(row, limit, "passed", f"{change}: {small} of {text}", "nothing to do")
 
@@ -215,7 +232,7 @@ def _broken(row: Compared) -> str:
     base, other = row.counted
     if other or base < stats.MIN_BLOCKS:
         return ""
-    return ", ".join(f"{reason} {count}" for reason, count in row.other.invalid.items() if reason in BROKEN)
+    return ", ".join(f"{reason} {count}" for reason, count in failures(row.other.invalid).items())
 
 
 def _p_text(p_value: float) -> str:

@@ -30,7 +30,7 @@ def print_table(console: Console, gate: Gate, strict: bool) -> None:
             Text.assemble((f"{WORDS['cannot-tell']}: ", STYLES["cannot-tell"]), missing_text(gate)),
             Text(f"  → {MEASURE_MISSING}"),
         ]
-    lines += [Text(note, style="dim") for note in (*gate.left_out, *gate.comparison.notes)]
+    lines += [Text(note, style="dim") for note in gate.footnotes]
     lines.append(Text(conclusion(gate, strict), style="bold"))
     for line in lines:
         line.rstrip()
@@ -86,7 +86,7 @@ def as_markdown(gate: Gate, strict: bool) -> str:
     ]
     if gate.missing:
         lines.append(f"- **{WORDS['cannot-tell']}**: {missing_text(gate)}. {_sentence(MEASURE_MISSING)}")
-    lines += [f"- {note}" for note in (*gate.left_out, *gate.comparison.notes)]
+    lines += [f"- {note}" for note in gate.footnotes]
     return "\n".join([*lines, "", conclusion(gate, strict), ""])
 
 

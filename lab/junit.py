@@ -35,8 +35,7 @@ def xml(gate: Gate, strict: bool) -> bytes:
         _case(suite, (f"{place}.{one.row.point.name}", one.name), one.verdict, (one.said, one.do), strict)
     for what in gate.missing:
         _case(suite, (place, what), "cannot-tell", (f"not in {other.id}", MEASURE_MISSING), strict)
-    notes = [*gate.left_out, *gate.comparison.notes]
-    if notes:
+    if notes := gate.footnotes:
         ET.SubElement(suite, "system-out").text = _printable("\n".join(notes))
     ET.indent(suites, " ")
     return ET.tostring(suites, "utf-8", xml_declaration=True) + b"\n"

@@ -97,7 +97,7 @@ def refuse_apart(first: Measurements, second: Measurements) -> None:
         raise UsageError(one.id, fault, "results of different targets are never pooled: measure both on one target")
     if not common_points(first, second):
         apart = "; ".join(_points_apart(first, second)) or "no load but of control runs"
-        remedy = "measure both with the same sweep: just bench VARIANT --sweep S"
+        remedy = f"measure both with the same load: {rerun.measure(one, 'VARIANT')}"
         raise UsageError(one.id, f"and {two.id} have no load in common: {apart}", remedy)
 
 

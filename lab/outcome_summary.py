@@ -15,7 +15,7 @@ from lab.outcomes import METRICS
 from lab.plan import Arm, Plan
 from lab.records import NotMeasured, RunRecord
 from lab.samples import Reason, Sample
-from lab.summary import MARK_P, Effect, changed_facts, counted_samples, ordered, refuse_mixtures, with_marks
+from lab.summary import MARK_P, Effect, changed_facts, counted_samples, left_out, ordered, refuse_mixtures, with_marks
 from lab.sweeps import Point, control_of
 from lab.units import format_blocks
 
@@ -91,6 +91,8 @@ class OutcomeSummary:
     elsewhere: Mapping[str, str]
     systems: frozenset[str]
     not_measurable: tuple[NotMeasured, ...]
+    resume: str
+    """As `lab.summary.Summary` has it."""
 
     @property
     def complete(self) -> bool:
@@ -136,6 +138,7 @@ def summarise_outcomes(record: RunRecord, samples: Sequence[Sample]) -> OutcomeS
         },
         systems=frozenset(name for name, own in variants.items() if not own.own_knobs and not own.snippet),
         not_measurable=record.not_measurable,
+        resume=left_out(record, samples),
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from lab import stats
 from lab.outcome_summary import OutcomeRow, OutcomeSummary
 from lab.outcomes import METRICS
-from lab.summary import Effect
+from lab.summary import Effect, more_blocks
 from lab.units import format_blocks
-from lab.verdicts import Verdict
+from lab.verdicts import NO_BLOCK, Verdict, another_load, concluded, no_floor, remedy, unmeasured
 
 Found = tuple[OutcomeRow, Effect]
 
@@ -22,7 +21,7 @@ def verdicts(summary: OutcomeSummary) -> tuple[Verdict, ...]:
         if row.arm.role == "variant" and not row.point.control:
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
     found = (_verdict(summary, arm, effects) for arm, effects in by_arm.items())
-    return (*found, *(Verdict(item.variant, "not-measurable", str(item)) for item in summary.not_measurable))
+    return (*found, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
 
 
 def floor_line(summary: OutcomeSummary) -> str:
@@ -45,38 +44,34 @@ def _verdict(summary: OutcomeSummary, arm: str, found: Sequence[Found]) -> Verdi
     if not judged:
         return _nothing(summary, arm, found)
     claims = [(row, effect) for row, effect in judged if effect.judgement == "claimed"]
+    if not claims and any(effect.floor is None for _, effect in judged):
+        return Verdict(arm, "no-interval", f"{arm}: {no_floor(summary)}")
     if not claims:
-        own = summary.elsewhere.get(arm)
-        advice = f"\n  its hypothesis is about another load: just bench {arm} --sweep {own}" if own else ""
-        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{advice}")
+        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{another_load(summary, arm)}")
     parts = [_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and beyond it at {len(claims) - 3} more points")
     rest = f", not resolved at {len(judged) - len(claims)} of {len(judged)} points" if len(claims) < len(judged) else ""
-    said, better = f"{arm}: {'; '.join(parts)}{rest}", {effect.better for _, effect in claims}
-    if len(better) > 1:
-        return Verdict(arm, "mixed", f"{said}: better under some, worse under others: decide by what happens to you")
-    if arm in summary.systems:
-        return Verdict(arm, "differs", f"{said}: another system, no setting to apply")
-    kind: Literal["apply", "worse"] = "apply" if better == {True} else "worse"
-    snippet = summary.snippets.get(arm, "") if kind == "apply" else ""
-    return Verdict(arm, kind, f"{said}: {'apply:' if kind == 'apply' else 'do not apply it'}", snippet)
+    where = [(f"{METRICS[effect.metric].title} at {row.point.name}", effect) for row, effect in claims]
+    return concluded(summary, arm, f"{arm}: {'; '.join(parts)}{rest}", where)
 
 
 def _nothing(summary: OutcomeSummary, arm: str, found: Sequence[Found]) -> Verdict:
     short = [effect.estimate.n for _, effect in found if effect.judgement == "no-interval" and effect.estimate]
     if short:
         text = f"no interval ({format_blocks(min(short))}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
-        return Verdict(arm, "no-interval", f"{arm}: {text}; measure with --blocks {stats.MIN_BLOCKS} or more")
-    why = next((f"{METRICS[effect.metric].title}: {effect.note}" for _, effect in found if effect.note), "")
+        more = more_blocks(summary.resume, summary.blocks, min(short))
+        return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
+    why, do = NO_BLOCK, unmeasured(summary)
     if arm not in summary.primary:
-        own = summary.elsewhere.get(arm)
-        why = "its primary metric is of steady loads" + (f": just bench {arm} --sweep {own}" if own else "")
-    elif not why and any(row.valid_blocks for row, _ in found):
+        why = "its primary metric is of steady loads"
+        do = remedy(why, arm, summary.elsewhere.get(arm), summary.target)
+    elif untold := next((f"{METRICS[effect.metric].title}: {effect.note}" for _, effect in found if effect.note), ""):
+        why, do = untold, "measure it again"
+    elif any(row.valid_blocks for row, _ in found):
         why = f"nothing told of its primary metric, {METRICS[summary.primary[arm]].title}"
-    return Verdict(
-        arm, "not-measurable", f"{arm}: nothing to judge: {why or 'no valid block of it and its baseline together'}"
-    )
+        do = remedy(why, arm, summary.elsewhere.get(arm), summary.target)
+    return Verdict(arm, "not-measurable", f"{arm}: nothing to judge: {why}: {do}")
 
 
 def _finding(summary: OutcomeSummary, row: OutcomeRow, effect: Effect) -> str:
@@ -102,8 +97,8 @@ def _unresolved(judged: Sequence[Found]) -> str:
     row, effect = max(judged, key=lambda item: bound(item[1]))
     about, others = METRICS[effect.metric], len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
-    floor = f"floor {about.with_unit(effect.floor)}" if effect.floor is not None else "no floor"
-    found = f"{about.title} at {row.point.name} ({difference_text(effect)}, {floor}){points}"
+    floor = about.with_unit(effect.floor)
+    found = f"{about.title} at {row.point.name} ({difference_text(effect)}, floor {floor}){points}"
     if bound(effect) == 0:
         return f"no difference in {found}: every block was the same; don't bother"
     level = row.levels[effect.metric].value

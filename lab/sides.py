@@ -41,21 +41,25 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """The generator that made a load. `version` None: it did not tell."""
+    """The generator that made a load. `version` None: it did not tell. `rows`: what k6 wrote of every request beside, which
+    cost it CPU (csv, json); None = nothing.
+    """
 
     name: str
     version: str | None
     stand_in_for: str | None
+    rows: str | None
 
     def __str__(self) -> str:
-        """`k6 1.8.1 (for wrk2)`."""
-        name = f"{self.name} {self.version}" if self.version else self.name
+        """`k6 1.8.1 --out csv (for wrk2)`."""
+        name = " ".join(filter(None, [self.name, self.version, f"--out {self.rows}" if self.rows else ""]))
         return f"{name} (for {self.stand_in_for})" if self.stand_in_for else name
 
     def differs(self, other: Tool) -> bool:
         """Whether their numbers may not stand side by side. A version that nobody told is no other version."""
         versions = {self.version, other.version} - {None}
-        return (self.name, self.stand_in_for) != (other.name, other.stand_in_for) or len(versions) > 1
+        mine, theirs = (self.name, self.stand_in_for, self.rows), (other.name, other.stand_in_for, other.rows)
+        return mine != theirs or len(versions) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +223,12 @@ def _disturbed(record: RunRecord, samples: Sequence[Sample]) -> Iterator[Measure
 def _tool(record: RunRecord, point: Point, samples: Sequence[Sample]) -> Tool:
     """What the samples say; where there is none, what the run was going to use."""
     used = sorted((sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED), key=_untold)
+    kept = record.k6_out(point.name)
+    rows = kept if kept != "summary" else None  # the summary costs nothing
     if used:
-        return Tool(used[0].generator, used[0].generator_version, used[0].stand_in_for)
+        return Tool(used[0].generator, used[0].generator_version, used[0].stand_in_for, rows)
     planned = record.generators.get(point.name, {})
-    return Tool(planned.get("name") or point.generator, planned.get("version"), planned.get("stand_in_for"))
+    return Tool(planned.get("name") or point.generator, planned.get("version"), planned.get("stand_in_for"), rows)
 
 
 def _untold(sample: Sample) -> bool:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import expm1
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from lab import stats
-from lab.summary import LABELS, Effect, Row, Summary
+from lab import rerun, stats
+from lab.judging import FOLLOWS, GIVEN_RATE, failures
+from lab.summary import LABELS, Effect, Row, Summary, more_blocks
 from lab.units import format_blocks, format_interval, format_percent, format_size, metric_name
+
+if TYPE_CHECKING:
+    from lab.outcome_summary import OutcomeSummary
+
+NEEDS = "needs "
+"""How the note begins of an effect that needs what no sweep does."""
+NO_BLOCK = "no valid block of it and its baseline together"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One variant's sentence. Kind `apply` ends in a colon, and `snippet` is what to apply; else it is empty.
+    """One variant's sentence, which ends in what to do. Of kinds `apply` and `mixed` `snippet` is what to apply; else it is empty.
 
-    `differs`: another system than what it is compared with, so that there is nothing to apply. `false`: the same variant
-    under another name (`just aa`), so that the claim is noise.
+    `mixed`: better at some loads and worse at others, or better and in some blocks not working; the text says when to apply it. `differs`: another system than what it is
+    compared with, so that there is nothing to apply. `false`: the same variant under another name (`just aa`), so that the claim is
+    noise. `no-interval`: fewer than six blocks, its own or the A/A pair's.
     """
 
     arm: str
@@ -32,19 +41,65 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     for row in summary.rows:
         if row.arm.role == "variant":
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
-    found = [_completed(summary, _verdict(summary, arm, effects)) for arm, effects in by_arm.items()]
-    return (*found, *(Verdict(item.variant, "not-measurable", str(item)) for item in summary.not_measurable))
+    found = [_verdict(summary, arm, effects) for arm, effects in by_arm.items()]
+    return (*found, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
 
 
-def _completed(summary: Summary, verdict: Verdict) -> Verdict:
-    """With what to apply, or with the load to try where this one may not be able to show the effect."""
-    own = summary.elsewhere.get(verdict.arm)
-    if verdict.kind == "apply":
-        return replace(verdict, snippet=summary.snippets.get(verdict.arm, ""))
-    if verdict.kind == "unresolved" and own:
-        advice = f"its hypothesis is about another load: just bench {verdict.arm} --sweep {own}"
-        return replace(verdict, text=f"{verdict.text}\n  {advice}")
-    return verdict
+def another_load(summary: Summary | OutcomeSummary, arm: str) -> str:
+    """The line of an arm that showed nothing: the command for its hypothesis' load; empty where that was this run's."""
+    sweep = summary.elsewhere.get(arm)
+    if sweep is None:
+        return ""
+    return f"\n  its hypothesis is about another load: just bench {arm} --sweep {sweep}{rerun.place(summary.target)}"
+
+
+def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
+    """What to do where the load cannot show the effect, and `why` it cannot. `sweep`: the one that might; None: nobody named one."""
+    if why.startswith(NEEDS):
+        return "don't bother to measure it, no load of the lab has that"
+    return f"measure a load that can show it: just bench {arms} --sweep {sweep or 'S'}{rerun.place(target)}"
+
+
+def unmeasured(summary: Summary | OutcomeSummary) -> str:
+    """What to do about an arm without a block that counts."""
+    return f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
+
+
+def no_floor(summary: Summary | OutcomeSummary) -> str:
+    """Of an effect whose A/A pair lost blocks."""
+    more = f"go on with: {summary.resume}" if summary.resume else f"measure with --blocks {2 * summary.blocks} or more"
+    return f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks; {more}"
+
+
+def concluded(summary: Summary | OutcomeSummary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
+    """What to do about what is claimed. `said`: that; `claims`: of each where ("p99 at ceiling") and the effect."""
+    better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
+    system = arm in summary.systems
+    if len(better) > 1:
+        good, bad = (next(where for where, effect in claims if effect.better is each) for each in (True, False))
+        do = f"{f'choose {arm}' if system else 'apply'} only if the first matters more to you"
+        text = f"{said}: better in {good}, worse in {bad}: {do}{':' if snippet else ''}"
+        return Verdict(arm, "mixed", text, snippet)
+    if system:
+        choice = f"choose {arm}" if True in better else f"stay with {claims[0][1].against}"
+        return Verdict(arm, "differs", f"{said}: another system, no setting to apply: {choice}")
+    if better == {False}:
+        return Verdict(arm, "worse", f"{said}: do not apply it")
+    if fell := _fell(summary, arm, claims[0][1].against):
+        text = f"{said}, in the blocks that worked ({fell}): apply only once all of them do:"
+        return Verdict(arm, "mixed", text, snippet)
+    return Verdict(arm, "apply", f"{said}: apply:", snippet)
+
+
+def _fell(summary: Summary | OutcomeSummary, arm: str, against: str) -> str:
+    """Where the arm did not do its work in more samples than its baseline: `6 of 10 blocks at ceiling, proxy-died 4`; empty: nowhere."""
+    rows = {(row.arm.name, row.point.name): row for row in summary.rows if not row.point.control}
+    for (name, point), row in rows.items():
+        failed, base = failures(row.invalid), rows.get((against, point))
+        if name == arm and sum(failed.values()) > sum(failures(base.invalid).values() if base else ()):
+            reasons = (f"{reason} {count}" for reason, count in failed.items())
+            return ", ".join([f"{row.valid_blocks} of {format_blocks(row.planned_blocks)} at {point}", *reasons])
+    return ""
 
 
 def floor_line(summary: Summary) -> str:
@@ -64,17 +119,17 @@ def _verdict(summary: Summary, arm: str, found: Sequence[tuple[Row, Effect]]) ->
         short = [effect.estimate.n for _, effect in found if effect.judgement == "no-interval" and effect.estimate]
         if short:
             text = f"no interval ({format_blocks(min(short))}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
-            return Verdict(arm, "no-interval", f"{arm}: {text}; measure with --blocks {stats.MIN_BLOCKS} or more")
-        why = next((effect.note for _, effect in found if effect.note), "" if found else "it has no primary metric")
-        return Verdict(
-            arm, "not-measurable", f"{arm}: nothing to judge: {why or 'no valid block of it and its baseline together'}"
-        )
+            more = more_blocks(summary.resume, summary.blocks, min(short))
+            return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
+        return Verdict(arm, "not-measurable", f"{arm}: nothing to judge: {_nothing(summary, arm, found)}")
     claims = sorted(
         ((row, effect) for row, effect in judged if effect.judgement == "claimed"),
         key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0,
     )
+    if not claims and any(effect.floor is None for _, effect in judged):
+        return Verdict(arm, "no-interval", f"{arm}: {no_floor(summary)}")
     if not claims:
-        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}")
+        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{another_load(summary, arm)}")
     parts = [_finding(row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and beyond it at {len(claims) - 3} more points")
@@ -82,17 +137,18 @@ def _verdict(summary: Summary, arm: str, found: Sequence[tuple[Row, Effect]]) ->
     if arm in summary.nulls:
         text = f"{arm}: {'; '.join(parts)}{rest}: a false claim, as it is the same variant: `just aa` counts them"
         return Verdict(arm, "false", text)
-    signs = {effect.better for _, effect in claims}
-    if len(signs) > 1:
-        return Verdict(
-            arm,
-            "mixed",
-            f"{arm}: {'; '.join(parts)}{rest}: better at some loads, worse at others: decide by the load you have",
-        )
-    if arm in summary.systems:
-        return Verdict(arm, "differs", f"{arm}: {'; '.join(parts)}{rest}: another system, no setting to apply")
-    kind: Literal["apply", "worse"] = "apply" if signs == {True} else "worse"
-    return Verdict(arm, kind, f"{arm}: {'; '.join(parts)}{rest}: {'apply:' if kind == 'apply' else 'do not apply it'}")
+    said = f"{arm}: {'; '.join(parts)}{rest}"
+    return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
+
+
+def _nothing(summary: Summary, arm: str, found: Sequence[tuple[Row, Effect]]) -> str:
+    """Why there is nothing to judge, and what to do about it."""
+    if not found:
+        return "it has no primary metric: ↑ and ↓ mark what differs, and lab/primary-metric in its overlay says what is to be judged"
+    elsewhere = ("", FOLLOWS, GIVEN_RATE)  # of a load beside the one that would show it
+    if why := next((effect.note for _, effect in found if effect.note not in elsewhere), ""):
+        return f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
+    return f"{NO_BLOCK}: {unmeasured(summary)}"
 
 
 def _finding(row: Row, effect: Effect) -> str:
@@ -116,8 +172,8 @@ def _unresolved(judged: Sequence[tuple[Row, Effect]]) -> str:
     assert estimate is not None
     others = len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
-    floor = f"floor {format_size(effect.floor)}" if effect.floor is not None else "no floor"
-    found = f"{format_percent(estimate.effect)} %{format_interval(estimate.low, estimate.high)}, {floor}"
+    assert effect.floor is not None, "what has none is told before"
+    found = f"{format_percent(estimate.effect)} %{format_interval(estimate.low, estimate.high)}, floor {format_size(effect.floor)}"
     more = "; more blocks would narrow it" if expm1(bounds[worst]) > 0.1 else ""
     advice = f"don't bother unless {format_size(bounds[worst])} matters to you{more}"
     return f"no difference resolved in {_where(row, effect)} ({found}){points}: {advice}"

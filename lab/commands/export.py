@@ -8,7 +8,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -89,7 +89,7 @@ def _export(options: argparse.Namespace, talk: Console) -> int:
         return 0
     _write(output, _writer(run, samples, options.what, form))
     if output is not None:
-        talk.print(f"{options.what} of {len(samples)} samples: {escape(str(output))}", highlight=False, soft_wrap=True)
+        talk.print(f"{options.what}: {escape(str(output))}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -154,7 +154,12 @@ def _unpacked(content: bytes) -> bytes:
     try:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error):
+        pass
+    try:
         return zlib.decompressobj(wbits=31).decompress(content)
+    except zlib.error as error:
+        remedy = "restore it from a copy; `--what raw` prints what k6 said"
+        raise UsageError("--what", f"k6's own output cannot be read: {error}", remedy) from None
 
 
 def _all(out: IO[bytes], content: bytes) -> None:
@@ -173,12 +178,13 @@ def _write(output: Path | None, write: Callable[[IO[bytes]], None]) -> None:
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears whole or not at all; what is no file (a pipe, /dev/stdout) is written as it is. UsageError."""
-    plain = path.is_file() or not path.exists()
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial") if plain else path
+    partial: Path | None = None
     try:
-        with open(partial, "wb") as out:
+        if path.is_file() or not path.exists():
+            partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        with open(partial or path, "wb") as out:
             yield out
-        if plain:
+        if partial:
             partial.replace(path)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -187,5 +193,6 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
             "--output", f"{path} cannot be written: {error.strerror}", "name a file in a folder that can"
         ) from None
     finally:
-        if plain:
-            partial.unlink(missing_ok=True)
+        if partial:
+            with suppress(OSError):
+                partial.unlink()

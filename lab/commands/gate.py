@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
-from contextlib import suppress
+import sys
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.commands import Adder
+from lab.commands.answers import answer
 from lab.commands.compare import run_and_arm
-from lab.errors import MeasuringError, UsageError, did_you_mean
+from lab.errors import LabError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from lab.gate import Bounds, Gate
@@ -95,21 +97,18 @@ def own_unit(text: str) -> tuple[str, float]:
     return name, value
 
 
-class _Piped(Console):
-    """Leaves a reader that has gone (`| head`) to us: rich would exit with 1, which is a regression's."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 def _gate(options: argparse.Namespace, talk: Console) -> int:
-    """The gate's status. 1 is a regression's alone: 2 where a run cannot be judged, and whether its answer was read does not matter."""
+    """The gate's status. 1 is a regression's alone: 2 for whatever else goes wrong, and whether its answer was read does not matter."""
     try:
         found = _found(options)
-    except MeasuringError as error:
-        raise UsageError(error.place, error.fault, error.remedy) from None
-    with suppress(BrokenPipeError):
         _say(options, found)
+    except LabError as error:
+        raise UsageError(error.place, error.fault, error.remedy) from None
+    except Exception as error:
+        if os.environ.get("LAB_DEBUG"):
+            raise
+        fault = f"{type(error).__name__}: {error}"
+        raise UsageError("gate", fault, "this is a defect of the lab: LAB_DEBUG=1 shows where") from None
     return found.exit_status(options.strict)
 
 
@@ -128,8 +127,8 @@ def _found(options: argparse.Namespace) -> Gate:
 
     bounds = _bounds(options)
     base, base_arm = run_and_arm(options.base)
-    other, other_arm = run_and_arm(options.other) if options.other else (None, None)
-    stores = RunStore.open(base), RunStore.open(other) if other else None
+    other, other_arm = run_and_arm(options.other) if options.other is not None else (None, None)
+    stores = RunStore.open(base), RunStore.open(other) if other is not None else None
     return gate(compare_runs(*stores, base_arm, other_arm, asked=bounds.more), bounds, options.arm)
 
 
@@ -138,12 +137,20 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
 
     if options.junit:
         _write(Path(options.junit), junit.xml(found, options.strict))
-    if options.json:
-        print(json.dumps(gate_json.as_json(found, options.strict), indent=1))
-    elif options.markdown:
-        print(gate_tables.as_markdown(found, options.strict), end="")
-    else:
-        gate_tables.print_table(_Piped(soft_wrap=False), found, options.strict)
+    try:
+        with answer() as out:
+            if options.json:
+                print(json.dumps(gate_json.as_json(found, options.strict), indent=1))
+            elif options.markdown:
+                print(gate_tables.as_markdown(found, options.strict), end="")
+            else:
+                gate_tables.print_table(out, found, options.strict)
+            sys.stdout.flush()
+    except OSError as error:
+        # What the buffer still holds would fail once more where the lab ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        fault = f"its answer cannot be written: {error.strerror}"
+        raise UsageError("gate", fault, "free some space, and ask again") from None
 
 
 def _bounds(options: argparse.Namespace) -> Bounds:

@@ -145,4 +145,16 @@ PY
   refused "nothing to gate: the loads are steady" "$run_folder" --max-more failed=0
   refused "no arm 'keepalve' is compared" "$run_folder" --max-regression 5% --arm keepalve
   refused "unknown run 'nowhere'" nowhere --max-regression 5%
+  mkdir -p "$LAB_RUNS"
+  refused "has no run.json" "$run_folder" "" --max-regression 50%
+}
+
+@test "an answer that cannot be written is no regression" {
+  [[ -e /dev/full ]] || skip "no /dev/full here"
+  for form in "" --json --markdown; do
+    run --separate-stderr bash -c "python -m lab gate $run_folder --max-regression 50% $form >/dev/full"
+    assert_equal "$status" 2
+    [[ $stderr == *"cannot be written"* ]] || fail "$stderr"
+    [[ $stderr != *defect* ]] || fail "$stderr"
+  done
 }

@@ -15,6 +15,7 @@ from lab.errors import UsageError
 from lab.judging import AT_LEAST, LIMITED
 from lab.meeting import TWO_MACHINES
 from lab.plan import Arm, Slot
+from lab.records import AtKnee
 from lab.samples import Reason, Sample
 from lab.summary import LABELS
 from lab.sweeps import Point
@@ -289,6 +290,17 @@ def test_other_generators_are_shown_and_not_compared(changed: dict[str, str | No
     assert row_of(found, "cpu_per_request", "ceiling").estimate is not None, "the other point is compared"
 
 
+@pytest.mark.parametrize(("out", "compared"), [("csv", False), ("json", False), ("summary", True)])
+def test_a_run_with_k6s_rows_is_not_compared_with_one_without(out: str, compared: bool) -> None:
+    """Writing them costs k6 CPU; its summary costs nothing, and two with the same rows paid the same."""
+    used = {point: {**told, "out": out} for point, told in made().record.generators.items()}
+    row = row_of(compare_runs(made(), made("run-2", seed=2, generators=used)), "p99")
+    assert (row.estimate is not None) == compared
+    assert compared or any(f"k6 1.8.1 --out {out}" in note for note in row.notes)
+    both = compare_runs(made(generators=used), made("run-2", seed=2, generators=used))
+    assert row_of(both, "p99").estimate is not None
+
+
 def test_a_version_that_was_not_told_is_no_other_version() -> None:
     second = made("run-2", seed=2, change=lambda _slot, sample: sample.model_copy(update={"generator_version": None}))
     assert row_of(compare_runs(made(), second), "p99").estimate is not None
@@ -362,7 +374,7 @@ def test_so_few_blocks_cannot_resolve_so_many_comparisons_and_it_says_so() -> No
         (
             lambda: made("run-2", planned=make_plan(points=[make_point("ceiling", connections=7)])),
             (None, None),
-            "(?s)have no load in common: ceiling is another load: connections 100 / 7, rate_rps None / 1000.*same sweep",
+            "(?s)have no load in common: ceiling is another load: connections 100 / 7, rate_rps None / 1000.*same load",
         ),
     ],
 )  # fmt: skip
@@ -372,6 +384,19 @@ def test_what_is_refused(
     with pytest.raises(UsageError, match=fault) as caught:
         compare_runs(made(), second(), *arms)
     assert caught.value.exit_status == 2 and caught.value.remedy
+
+
+def test_runs_at_two_knees_are_sent_to_one_of_them() -> None:
+    """Both had the same sweep: the rate is what has to be the same."""
+
+    def placed(name: str, rate_rps: float) -> MadeStore:
+        points = [make_point("knee-50", rate_rps=rate_rps / 2)]
+        at = AtKnee(rate_rps=rate_rps, run=None, variant=None)
+        return made(name, planned=make_plan(points=points), sweep="at-knee", at_knee=at)
+
+    with pytest.raises(UsageError, match="knee-50 is another load: rate_rps 1000.0 / 1500.0") as caught:
+        compare_runs(placed("run-1", 2000.0), placed("run-2", 3000.0))
+    assert caught.value.remedy.endswith(": just bench VARIANT --sweep at-knee --knee 2000")
 
 
 def test_a_run_without_a_variant_has_nothing_to_compare() -> None:

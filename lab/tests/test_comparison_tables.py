@@ -20,7 +20,7 @@ from lab.comparison import Comparison, compare_runs
 from lab.comparison_tables import as_markdown, print_table
 from lab.comparison_verdicts import Advice, advices
 from lab.plan import Arm, Slot
-from lab.records import KneeSearch
+from lab.records import AtKnee, KneeSearch
 from lab.samples import Reason, Sample
 from lab.sweeps import Point
 from lab.tests.factories import made_invalid, make_plan
@@ -30,6 +30,10 @@ GOLDEN = Path(__file__).parent / "testdata" / "comparisons"
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 SEARCH = KneeSearch(p99_s=0.02, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
 ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%")
+WITH_ROWS = {
+    point: {"name": "k6", "version": "1.8.1", "stand_in_for": "wrk2", "out": "csv"}
+    for point in ("ceiling", "rate-1000")
+}
 KILL = [point for point in sweeps.load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
 
 
@@ -159,6 +163,37 @@ def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     assert advice.text.endswith("apply manifests/keepalive.yaml of run-2 only if the first matters more to you")
 
 
+def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
+    """However fast it was where it worked."""
+
+    def dying(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.PROXY_DIED) if slot.arm.role == "variant" and slot.block > 6 else sample
+
+    planned = make_plan(blocks=10)
+    advice = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 0.8}, change=dying), None))
+    assert advice.kind == "mixed" and advice.snippet
+    assert ", in the blocks that worked (6 of 10 blocks, proxy-died 4): apply only once all of them do:" in advice.text
+    worse = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 1.5}, change=dying), None))
+    assert worse.kind == "keep"
+
+
+def test_without_a_floor_it_is_blocks_that_are_wanted() -> None:
+    """Of all loads, or of one: no "don't bother" where nobody knows what the noise is."""
+
+    def lost(*points: str) -> Advice:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            gone = slot.arm.role == "again" and slot.block == 2 and slot.point.name in points
+            return made_invalid(sample, Reason.STEAL) if gone else sample
+
+        return advice_of(compare_runs(made(effects={"keepalive": 1.0}, change=change), None))
+
+    why = "nothing is resolved without a floor: fewer than 6 valid A/A blocks"
+    do, everywhere, some = "just bench keepalive --blocks 12, or more", lost("ceiling", "rate-1000"), lost("ceiling")
+    assert (everywhere.kind, everywhere.text) == ("nothing", f"keepalive: {why}: {do}")
+    assert some.kind == "unresolved" and f"; of 2 more {why}: {do}" in some.text
+    assert "no difference resolved in 4 comparisons: don't bother unless" in some.text
+
+
 def test_what_is_not_resolved_ends_in_a_bound() -> None:
     """The largest of the interval's ends and the floor, of the primary metric."""
     found = compare_runs(made(), None)
@@ -197,13 +232,29 @@ def test_few_blocks_end_in_how_many() -> None:
             "just bench keepalive --sweep 'my loads/tiny.toml' --blocks 6, or more",
         ),
         (
-            {"knee": SEARCH, "sweep": "knee", "target": "kind", "command": (*ASKED, "--json", "--", "keepalive")},
-            "just knee keepalive --p99=20ms --precision=10% --target kind",
+            {
+                "knee": SEARCH,
+                "sweep": "knee",
+                "target": "kind",
+                "command": (*ASKED, "--close", "--json", "--", "keepalive"),
+            },
+            "just knee keepalive --p99=20ms --precision=10% --close --target kind",
+        ),
+        (
+            {"sweep": "at-knee", "at_knee": AtKnee(rate_rps=2001.5, run="gone", variant="baseline")},
+            "just bench keepalive --sweep at-knee --knee 2001.5 --blocks 6, or more",
+        ),
+        ({"generators": WITH_ROWS}, "just bench keepalive --k6-out csv --blocks 6, or more"),
+        (
+            {"manifests": "mine/manifests", "command": ("lab", "ablate", "--blocks=3", "--json", "--", "keepalive")},
+            "just ablate keepalive --blocks 6, or more",
         ),
     ],
 )
 def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], command: str) -> None:
-    """A sweep of one's own by its path, a remote cluster with a context, a search by its own verb, which takes no blocks."""
+    """A sweep of one's own by its path, a remote cluster with a context, a search by its own verb, which takes no blocks;
+    the same rates and the same output of k6; what only an ablation has, by that one.
+    """
     advice = advice_of(compare_runs(made(planned=make_plan(blocks=3), **record), None))
     assert advice.kind == "nothing" and advice.text.endswith(f": {command}")
 
@@ -330,3 +381,10 @@ def test_arms_that_lost_blocks_are_measured_with_as_many_more() -> None:
 
     advice = advice_of(compare_runs(made(change=change, target="kind"), None))
     assert advice.text.endswith("just bench keepalive --target kind --blocks 8, or more")
+
+    def apart(slot: Slot, sample: Sample) -> Sample:
+        gone = {"baseline": (1, 2), "variant": (7, 8)}.get(slot.arm.role, ())
+        return made_invalid(sample, Reason.STEAL) if slot.block in gone else sample
+
+    advice = advice_of(compare_runs(made(planned=make_plan(blocks=8), change=apart), None))
+    assert advice.text.endswith("just bench keepalive --blocks 10, or more"), "only four pairs"

@@ -318,8 +318,10 @@ def test_output_replaces_a_file_only_when_all_is_there(
     assert main(["export", "run-1", "--what", "events", "--output", str(path)]) == 0
     assert pl.read_parquet(path)["kind"].to_list() == ["Begin"]
     assert not list(tmp_path.glob(".*.partial"))
-    assert main(["export", "run-1", "--output", str(tmp_path / "none" / "x.csv")]) == 2
-    assert "--output: " in capfd.readouterr().err
+    for place in (tmp_path / "none" / "x.csv", path / "x.csv", tmp_path / ("x" * 250), tmp_path / ("x" * 300)):
+        assert main(["export", "run-1", "--output", str(place)]) == 2
+        err = capfd.readouterr().err
+        assert "--output: " in err and "defect" not in err
 
 
 @pytest.mark.parametrize(
@@ -420,6 +422,9 @@ def test_k6s_own_output_is_printed(run: RunStore, tmp_path: Path, capfdbinary: p
     cut = capfdbinary.readouterr().out
     assert cut and gzip.decompress(rows).startswith(cut)
     assert len(run.samples()) == 3, "the store takes samples with and without it"
+    (folder / "k6.csv.gz").write_bytes(b"no gzip")
+    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a"]) == 2
+    assert b"k6's own output cannot be read" in capfdbinary.readouterr().err
 
 
 def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

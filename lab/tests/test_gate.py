@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,20 +15,24 @@ from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
+import yaml
+from rich.console import Console
 
 from lab import gate_json, gate_tables, junit, stats, sweeps
 from lab.__main__ import main, parser
 from lab.commands.gate import fraction, own_unit
-from lab.comparison import compare_runs
+from lab.comparison import TOO_FEW, compare_runs
 from lab.errors import UsageError
-from lab.gate import BROKEN, Bounds, Gate, Gated, gate, worse_by
+from lab.gate import Bounds, Gate, Gated, gate, worse_by
+from lab.judging import BROKEN
+from lab.meeting import TWO_MACHINES
 from lab.plan import Arm, Slot
 from lab.power import blocks_for
 from lab.samples import Reason, Sample
 from lab.store import RunStore
 from lab.sweeps import Point
 from lab.tests.factories import made_invalid, make_plan, make_point
-from lab.tests.made_runs import MadeStore, made, made_disturbed
+from lab.tests.made_runs import FACTS, MadeStore, made, made_disturbed
 
 ROOT = Path(__file__).parent.parent.parent
 FIVE, TEN, HALF = Bounds(0.05), Bounds(0.1), Bounds(0.5)
@@ -182,6 +189,24 @@ def test_a_candidate_that_does_not_work_is_a_regression(reason: Reason) -> None:
     assert ET.fromstring(junit.xml(found, strict=False))[0].get("failures") == str(len(found.of("regression")))
 
 
+def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
+    """Six of ten blocks survive, as fast as ever: told in every form, and refused where it is asked to be sure."""
+    planned = make_plan(blocks=10)
+    base, fresh = made("base", planned=planned, noise=0.01), made("candidate", planned=planned, noise=0.01, seed=2)
+    found = gated(base, HALF, broken(another(fresh), Reason.PROXY_DIED, first=7), ["keepalive"])
+    assert {one.verdict for one in found.rows} == {"cannot-tell"} and found.exit_status(strict=True) == 2
+    assert found.rows[0].said.endswith("in the blocks that worked: 6 of 10 blocks, proxy-died 4")
+    assert found.rows[0].do == "keep keepalive as it was; `just table candidate` shows what happened"
+    for text in (gate_tables.as_markdown(found, strict=False), junit.xml(found, strict=False).decode()):
+        assert "proxy-died 4" in text
+    few = gated(base, HALF, broken(another(fresh), Reason.PROXY_DIED, first=5), ["keepalive"])
+    assert {one.do for one in few.rows} == {"keep keepalive as it was; `just table candidate` shows what happened"}
+    slow = broken(made("candidate", {"keepalive": 2.0}, planned, noise=0.01, seed=2), Reason.PROXY_DIED, first=7)
+    assert only(gated(base, HALF, slow, ["keepalive"]), "p50").verdict == "regression"
+    mended = gated(broken(another(fresh), Reason.PROXY_DIED, first=7), HALF, base, ["keepalive"])
+    assert set(verdicts(mended).values()) == {"passed"}, "the base was the one that died"
+
+
 def test_the_same_settings_that_do_not_work_any_more_are_not_to_blame() -> None:
     found = gated(made("base"), FIVE, broken(made("candidate", seed=2), Reason.NON_2XX))
     assert found.exit_status(strict=False) == 1
@@ -237,6 +262,23 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
         assert list(cases) == list(found.missing)
         assert suite.get("tests") == str(len(found.rows) + 2)
         assert suite.get("skipped" if kind == "skipped" else "errors") == "2"
+
+
+def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
+    """How the baseline moved, and blocks that do not count; what two machines are compared stands first."""
+
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "variant" and slot.block == 8 else sample
+
+    planned, effects = make_plan(blocks=8), {"keepalive": 1.3, "baseline": 1.3}
+    moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"cpu": "EPYC"}))
+    found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
+    out = io.StringIO()
+    gate_tables.print_table(Console(file=out, width=80), found, strict=False)
+    for text in (out.getvalue(), gate_tables.as_markdown(found, False), junit.xml(found, False).decode()):
+        assert "keepalive at rate-1000: p99: the baseline itself, the same in both runs, moved by +" in text
+        assert "other: 7 of 8 blocks: 1 invalid (steal)" in text
+    assert found.footnotes[0].startswith(TWO_MACHINES)
 
 
 def test_what_nobody_asked_to_gate_is_not_missing() -> None:
@@ -301,6 +343,113 @@ def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
     assert "rate: generator-limited" in found.left_out[0]
     named = gated(store, Bounds(0.05, metrics=("rate",)))
     assert only(named, "rate", "ceiling").verdict == "cannot-tell" and named.exit_status(strict=True) == 2
+
+
+def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
+    """The base was as fast as its generator: how much faster it is nobody knows."""
+
+    def base_limited(slot: Slot, sample: Sample) -> Sample:
+        closed = slot.point.rate_rps is None and slot.arm.role != "variant"
+        return sample.model_copy(update={"limited_by": "generator"}) if closed else sample
+
+    one = only(gated(made(effects={"keepalive": 1.03}, noise=0.002, change=base_limited), FIVE), "rate", "ceiling")
+    assert one.row.bound and one.row.judgement == "worse" and one.verdict == "cannot-tell"
+    assert "or more" in one.said and "--metric cpu_per_request" in one.do
+    beyond = gated(made(effects={"keepalive": 1.1}, noise=0.002, change=base_limited), FIVE)
+    assert only(beyond, "rate", "ceiling").verdict == "regression"
+
+
+def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
+    """24 rows of six and six blocks: with what would do; four of them can fail, and nothing is said."""
+    planned = make_plan([(f"v{n}", "baseline") for n in range(5)])
+    slow = dict.fromkeys(("baseline", *(f"v{n}" for n in range(5))), 2.0)
+    base, other = made("base", planned=planned, noise=0.002), made("candidate", slow, planned, noise=0.002, seed=2)
+    found = gated(base, FIVE, other)
+    assert len(found.rows) == 24 and {one.verdict for one in found.rows} == {"cannot-tell"}
+    advice = (
+        "gate fewer rows at once (--arm, --metric), or measure both with --blocks 7 or more:"
+        " 24 comparisons of so few blocks are never resolved"
+    )
+    assert {one.do for one in found.rows} == {advice}
+    alone = gated(base, FIVE, other, ["v1"])
+    assert alone.exit_status(strict=False) == 1 and not any(TOO_FEW in note for note in alone.footnotes)
+
+
+def test_without_a_floor_the_reason_is_told_and_not_that_the_effect_is_near() -> None:
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 2 else sample
+
+    one = only(gated(made(effects={"keepalive": 2.0}, noise=0.002, change=lost), FIVE), "p50")
+    assert one.verdict == "cannot-tell" and "without a floor: fewer than 6 valid A/A blocks" in one.said
+    assert one.do == "measure with --blocks 12 or more, so that 6 A/A blocks count"
+
+
+def test_what_the_floor_hides_is_told_so() -> None:
+    """The baseline's twin is twice as slow: 20 % is nothing then, though all of the interval is beyond 5 %."""
+
+    def slow(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.role != "again":
+            return sample
+        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / 2})
+
+    one = only(gated(made(effects={"keepalive": 1.2}, noise=0.002, change=slow), FIVE), "rate", "ceiling")
+    assert one.verdict == "cannot-tell" and "surer than chance, but within the A/A floor of" in one.said
+    assert one.do.startswith("measure again with --blocks 12, or on a quieter machine: the A/A pair leaves ")
+
+
+@pytest.mark.parametrize(("metric", "point"), [("p99", "rate-1000"), ("rate", "ceiling")])
+def test_a_named_metric_is_gated_where_it_is_judged(metric: str, point: str) -> None:
+    """The other load never shows it, however often it is measured: named, and no reason to refuse."""
+    found = gated(made(noise=0.01), Bounds(0.5, metrics=(metric,)))
+    assert list(verdicts(found)) == [(point, metric)] and found.exit_status(strict=True) == 0
+    assert len(found.left_out) == 1
+    given = made(planned=make_plan(points=[make_point()]))
+    with pytest.raises(
+        UsageError, match="nothing to gate: keepalive against baseline at rate-1000: rate: the rate is given"
+    ):
+        gated(given, Bounds(0.5, metrics=("rate",)))
+
+
+def test_a_bound_of_nothing_is_not_answered_with_more_blocks() -> None:
+    """Where what failed varies about nothing more; but where there is more for sure, blocks help."""
+    store = killed({"baseline": 1, "again": 1, "variant": 1})
+    samples = [
+        sample.model_copy(update={"outcome": {**sample.outcome, "failed": 100 + (-1) ** sample.block * 5}})
+        if sample.role == "variant"
+        else sample.model_copy(update={"outcome": {**sample.outcome, "failed": 100.0}})
+        for sample in store.samples()
+    ]
+    one = only(gated(MadeStore(store.record, samples, {}), Bounds(None, {"failed": 0.0})), "failed", "delete")
+    assert one.verdict == "cannot-tell"
+    assert one.do == "what varies is never shown to be no more at all: allow some, as --max-more failed=N"
+
+
+def test_pairs_are_what_counts() -> None:
+    """Each side has six of eight blocks, and only four in common; or three of six, and none."""
+
+    def apart(blocks: int, base: Sequence[int], other: Sequence[int]) -> str:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            gone = {"baseline": base, "variant": other}.get(slot.arm.role, ())
+            return made_invalid(sample, Reason.STEAL) if slot.block in gone else sample
+
+        return only(gated(made(planned=make_plan(blocks=blocks), change=change), FIVE), "p50").do
+
+    assert apart(8, (1, 2), (7, 8)) == "measure with --blocks 12 or more (4 of 8 counted here, 6 must)"
+    assert apart(6, (1, 2, 3), (4, 5, 6)) == "measure with --blocks 12 or more (0 of 6 counted here, 6 must)"
+
+
+def test_a_sample_that_was_measured_again_is_not_what_is_lacking() -> None:
+    """Six blocks are valid; p99 needs more requests in each."""
+
+    def more(store: MadeStore) -> MadeStore:
+        first = next(sample for sample in store.samples() if sample.role == "variant")
+        again = made_invalid(first, Reason.STEAL).model_copy(update={"id": "again", "attempt": 0})
+        found = {sample.id: each for sample in store.samples() if (each := store.histogram(sample))}
+        return MadeStore(store.record, [*store.samples(), again], found)
+
+    point = make_point(rate_rps=150.0)
+    one = only(gated(more(made(planned=make_plan(points=[point]))), Bounds(0.05, metrics=("p99",))), "p99")
+    assert "p99 needs 10 requests beyond it" in one.said and one.do == "gate another metric by --metric"
 
 
 def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
@@ -446,6 +595,19 @@ def test_a_run_that_cannot_be_judged_is_no_regression(
     assert "measured with different generators: k6 1.8.1, oha 1.8.1" in err and not out
 
 
+def test_a_defect_is_no_regression(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Whatever goes wrong in the gate: 1 is a regression's alone."""
+
+    def damaged(_store: RunStore) -> Any:
+        raise ZeroDivisionError("nobody foresaw it")
+
+    monkeypatch.delenv("LAB_DEBUG", raising=False)
+    monkeypatch.setattr(MadeStore, "samples", damaged)
+    assert command(monkeypatch, {"run": made()}, "run", "--max-regression", "5%") == 2
+    out, err = capfd.readouterr()
+    assert "gate: ZeroDivisionError: nobody foresaw it" in err and "a defect of the lab" in err and not out
+
+
 # -- what CI reads ----------------------------------------------------------------------------------------------------
 
 
@@ -520,6 +682,29 @@ def workflow_commands(text: str) -> list[list[str]]:
                 lexed = shlex.split(line[start.end() :].partition(words[ends[0]])[0] if ends else line[start.end() :])
                 found.append(lexed)
     return found
+
+
+def test_a_workflow_without_both_runs_is_not_gated(tmp_path: Path) -> None:
+    """README's step, with a lab that would pass anything: bench ends with 1 also where it fell over before it began."""
+    (block,) = (
+        text
+        for text in re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+        if "just gate" in text
+    )
+    (step,) = (step["run"] for step in yaml.safe_load(block)["jobs"]["gate"]["steps"] if step.get("name") == "Gate")
+    stub, runs = tmp_path / "scripts" / "shell", tmp_path / "runs"
+    stub.parent.mkdir()
+    stub.write_text('#!/bin/sh\necho "$@"\n')
+    stub.chmod(0o755)
+    env = {"PATH": os.environ["PATH"], "LAB_RUNS": str(runs), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    statuses: list[int] = []
+    for name in ("1-base", "2-candidate"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "run.json").touch()
+        done = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, env=env, capture_output=True, check=False)
+        statuses.append(done.returncode)
+    assert statuses == [2, 0]
+    assert f"just gate {runs}/1-base {runs}/2-candidate " in (tmp_path / "summary").read_text()
 
 
 def test_commands_of_a_workflow_are_found() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab import outcome_tables, schema, tables
+from lab import outcome_tables, schema, stats, tables
 from lab.disturbances.outage import Outage
 from lab.errors import MeasuringError
 from lab.outcome_summary import OutcomeRow, OutcomeSummary, summarise_outcomes
@@ -154,8 +155,7 @@ def test_medians_and_effects_are_of_the_blocks() -> None:
     summary = summary_of()
     spare, base = row_of(summary, "proxy-replicas-2"), row_of(summary, "baseline")
     values = [value for value in base.values["gap_s"].values() if value is not None]
-    assert base.levels["gap_s"].value == pytest.approx(np.median(values))
-    assert (base.levels["gap_s"].low, base.levels["gap_s"].high) == (min(values), max(values))
+    assert base.levels["gap_s"] == stats.middle(values)
     effect = effect_of(summary, "proxy-replicas-2")
     assert effect.estimate is not None
     assert effect.estimate.effect == pytest.approx(-np.mean(values))
@@ -214,6 +214,30 @@ def test_worse_is_not_to_be_applied() -> None:
     _, sleep = verdicts(summary_of(made=worse))
     assert (sleep.kind, sleep.snippet) == ("worse", "")
     assert sleep.text.endswith("do not apply it")
+    (_, system) = verdicts(replace(summary_of(made=worse), systems=frozenset({"pre-stop-sleep"})))
+    assert (system.kind, system.snippet) == ("differs", "") and system.text.endswith(": stay with baseline")
+
+
+def test_better_under_one_and_worse_under_another_has_what_to_apply_and_when() -> None:
+    other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
+    controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
+
+    def made(slot: Slot, seed: int) -> dict[str, float | None]:
+        found = outcome_of(slot, seed)
+        worse = slot.arm.variant == "proxy-replicas-2" and slot.point.name == "other"
+        return found | ({"gap_s": 60.0 + slot.block} if worse else {})
+
+    spare = verdicts(summary_of(points=[KILL, other, *controls], made=made))[0]
+    assert (spare.kind, spare.snippet) == ("mixed", "kind: proxy-replicas-2\n")
+    assert spare.text.endswith(
+        ": better in longest gap at kill, worse in longest gap at other: apply only if the first matters more to you:"
+    )
+
+
+def test_without_a_floor_nothing_is_called_small() -> None:
+    """One block of the baseline's twin is lost."""
+    _, sleep = verdicts(summary_of(change=at("baseline-again", 2, "kill", verdict="invalid", reason=Reason.STEAL)))
+    assert sleep.kind == "no-interval" and sleep.text.endswith("; measure with --blocks 12 or more")
 
 
 def test_below_six_blocks_nothing_is_claimed() -> None:
@@ -221,6 +245,19 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert effect_of(summary, "proxy-replicas-2").judgement == "no-interval"
     assert row_of(summary, "baseline").levels["gap_s"].low is None
     assert {verdict.kind for verdict in verdicts(summary)} == {"no-interval"}
+    assert verdicts(summary)[0].text.endswith("; measure with --blocks 6 or more")
+    interrupted = summary_of(change=lambda slot, one: one if slot.block <= 3 else None)
+    assert verdicts(interrupted)[0].text.endswith("; not all of it was measured, go on with: just bench --resume r")
+    _, hurt = verdicts(summary_of(change=FAILED_CONTROL))
+    assert hurt.text.endswith("; measure with --blocks 7 or more")
+
+
+def test_a_hypothesis_about_another_load_is_told_with_the_target() -> None:
+    """Measured elsewhere it may never stand beside this."""
+    for primary, kind in (("gap_s", "unresolved"), ("rate", "not-measurable")):
+        summary = replace(summary_of(primary=primary), target="kind", elsewhere={"pre-stop-sleep": "nds"})
+        _, sleep = verdicts(summary)
+        assert sleep.kind == kind and sleep.text.endswith(": just bench pre-stop-sleep --sweep nds --target kind")
 
 
 def test_a_block_whose_control_failed_does_not_count_for_that_arm() -> None:
@@ -254,7 +291,7 @@ def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
     effect = effect_of(summary, "proxy-replicas-2")
     assert (effect.judgement, "could not be told in 1 block" in effect.note) == ("not-judged", True)
     assert "(1 –)" in printed(summary)
-    assert verdicts(summary)[0].kind == "not-measurable"
+    assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
 
 
 def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
@@ -262,7 +299,11 @@ def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
     assert effect_of(summary_of(primary="errors"), "proxy-replicas-2", "failed").judgement == "claimed"
     rate = summary_of(primary="rate")
     assert not any(effect.primary for effect in row_of(rate, "proxy-replicas-2").effects)
-    assert "its primary metric is of steady loads" in verdicts(rate)[0].text
+    steady = (
+        "its primary metric is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
+    )
+    assert verdicts(rate)[0].text.endswith(f"{steady} S")
+    assert verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
 
 
 def test_only_what_the_disturbance_brought_about_has_a_line() -> None:

@@ -6,7 +6,7 @@ import difflib
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from lab.records import RunRecord, VariantRecord
 from lab.samples import Reason, Sample
 from lab.summary import Effect, Row, Summary, counted_samples, summarise, summarise_run
 from lab.tests.factories import made_invalid, make_plan, make_point, make_run, make_sample
+from lab.tests.made_runs import made
 
 GOLDEN = Path(__file__).parent / "testdata" / "tables"
 PRIMARY: Mapping[str, str | None] = {"keepalive": "p99", "backlog": "rate"}
@@ -120,6 +121,23 @@ def test_a_stored_run_brings_its_own_plan_primary_metrics_and_snippets() -> None
     assert summary.complete
 
 
+def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
+    """However fast it was where it worked; blocks that the machine took are nothing against it."""
+
+    def lost(reason: Reason) -> verdicts.Verdict:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            return made_invalid(sample, reason) if slot.arm.role == "variant" and slot.block > 6 else sample
+
+        summary = summary_of(make_plan(blocks=10), effects={"keepalive": 0.8}, change=change)
+        return verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))[0]
+
+    dying = lost(Reason.PROXY_DIED)
+    assert (dying.kind, dying.snippet) == ("mixed", "data: {a: b}")
+    blocks = "6 of 10 blocks at ceiling, proxy-died 4"
+    assert dying.text.endswith(f", in the blocks that worked ({blocks}): apply only once all of them do:")
+    assert lost(Reason.STEAL).kind == "apply"
+
+
 def test_a_claimed_worsening_is_not_to_be_applied() -> None:
     (verdict,) = verdicts.verdicts(summary_of(make_plan(), effects={"keepalive": 1.3}))
     assert verdict.kind == "worse"
@@ -132,7 +150,8 @@ def test_of_another_system_there_is_nothing_to_apply() -> None:
         summary = replace(summary_of(make_plan(), effects={"keepalive": effect}), systems=frozenset({"keepalive"}))
         (verdict,) = verdicts.verdicts(summary)
         assert (verdict.kind, verdict.snippet) == ("differs", "")
-        assert verdict.text.endswith("another system, no setting to apply")
+        choice = "choose keepalive" if effect < 1 else "stay with baseline"
+        assert verdict.text.endswith(f"another system, no setting to apply: {choice}")
 
 
 def test_nothing_found_names_the_bound() -> None:
@@ -149,7 +168,7 @@ def test_nothing_found_names_the_bound() -> None:
     assert f"don't bother unless {100 * (2.718281828459045**bound - 1):.1f} % matters to you" in verdict.text
 
 
-def test_better_here_and_worse_there_is_left_to_the_reader() -> None:
+def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
         if slot.arm.name != "keepalive" or slot.point.name != "ceiling":
             return sample
@@ -157,8 +176,16 @@ def test_better_here_and_worse_there_is_left_to_the_reader() -> None:
         return sample.model_copy(update={"usage": usage})
 
     made: dict[str, Any] = {"effects": {"keepalive": 0.8}, "change": change}
-    (verdict,) = verdicts.verdicts(summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made))
-    assert verdict.kind == "mixed"
+    summary = summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made)
+    (verdict,) = verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))
+    assert (verdict.kind, verdict.snippet) == ("mixed", "data: {a: b}")
+    tool = "(k6 for wrk2)"
+    assert verdict.text.endswith(
+        f": better in CPU per request at rate-1000 {tool}, worse in CPU per request at ceiling {tool}:"
+        " apply only if the first matters more to you:"
+    )
+    (other,) = verdicts.verdicts(replace(summary, systems=frozenset({"keepalive"})))
+    assert other.kind == "mixed" and other.text.endswith(": choose keepalive only if the first matters more to you")
 
 
 @pytest.mark.parametrize("blocks", [1, 5])
@@ -184,6 +211,11 @@ def test_without_enough_a_a_blocks_nothing_is_claimed() -> None:
     assert (effect.judgement, effect.floor) == ("unresolved", None)
     assert verdicts.effect_text(effect).endswith("(no floor)")
     assert any("without a floor" in note for note in row_of(summary, "keepalive").notes)
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "no-interval" and "don't bother" not in verdict.text
+    assert verdict.text.endswith("without a floor: fewer than 6 valid A/A blocks; measure with --blocks 12 or more")
+    (resumed,) = verdicts.verdicts(replace(summary, resume="just bench --resume r"))
+    assert resumed.text.endswith("; go on with: just bench --resume r")
 
 
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
@@ -252,6 +284,9 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
     assert "p99 needs 10 requests" in verdict.text
+    assert verdict.text.endswith(": measure a load that can show it: just bench keepalive --sweep S")
+    (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
+    assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
 
 
 def test_percentiles_are_those_of_the_merged_histogram() -> None:
@@ -312,7 +347,9 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
     summary = summary_of(make_plan(), change=dead)
     row = row_of(summary, "keepalive")
     assert (row.valid_blocks, row.achieved_rps, row.cpu_per_request_s, row.latency_s["max"]) == (0, None, None, None)
-    assert verdicts.verdicts(summary)[0].kind == "not-measurable"
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "not-measurable"
+    assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
     assert "0/6" in printed(summary)
 
 
@@ -336,12 +373,16 @@ def test_values_that_can_have_no_ratio_are_left_out() -> None:
 
 def test_errors_as_primary_metric_are_counted_not_compared() -> None:
     summary = summary_of(make_plan(), {"keepalive": "errors"})
-    assert verdicts.verdicts(summary)[0].text == "keepalive: nothing to judge: errors are counted, not compared"
+    assert verdicts.verdicts(summary)[0].text == (
+        "keepalive: nothing to judge: errors are counted, not compared:"
+        " measure a load that can show it: just bench keepalive --sweep S"
+    )
 
 
 def test_a_variant_without_a_primary_metric_claims_nothing() -> None:
     summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
-    assert verdicts.verdicts(summary)[0].kind == "not-measurable"
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "not-measurable" and "lab/primary-metric in its overlay" in verdict.text
     assert effect_of(summary, "keepalive", "p99").judgement == "marked"
 
 
@@ -457,7 +498,34 @@ def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table()
 def test_an_unresolved_verdict_names_the_load_of_its_hypothesis() -> None:
     """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
     summary = summary_of(make_plan(BOTH), PRIMARY)
-    elsewhere = replace(summary, elsewhere={"keepalive": "digitalocean", "backlog": "digitalocean"})
+    named = {"keepalive": "digitalocean", "backlog": "digitalocean"}
+    elsewhere = replace(summary, target="kind", elsewhere=named)
     texts = [verdict.text for verdict in verdicts.verdicts(elsewhere) if verdict.kind == "unresolved"]
     assert texts
-    assert all("--sweep digitalocean" in text for text in texts)
+    assert all(text.endswith("--sweep digitalocean --target kind") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("planned", "kept", "advice"),
+    [
+        (6, lambda slot: slot.block <= 3, "not all of it was measured, go on with: just bench --resume run-1"),
+        (5, lambda slot: slot.block <= 3, "measure with --blocks 6 or more"),
+        (5, lambda _slot: True, "measure with --blocks 6 or more"),
+    ],
+)
+def test_too_few_blocks_end_in_what_gives_more(planned: int, kept: Callable[[Slot], bool], advice: str) -> None:
+    """Where an interruption left some out, that is to go on, unless even all of them would be too few."""
+    run = made(planned=make_plan(blocks=planned), change=lambda slot, sample: sample if kept(slot) else None)
+    (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
+    assert verdict.kind == "no-interval" and verdict.text.endswith(f"; {advice}")
+
+
+def test_a_run_that_lost_a_block_is_not_told_to_measure_as_many_again() -> None:
+    """It would lose as many; re-measuring was tried already."""
+
+    def stolen(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
+
+    run = made(change=stolen)
+    (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
+    assert verdict.kind == "no-interval" and verdict.text.endswith("; measure with --blocks 7 or more")

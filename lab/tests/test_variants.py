@@ -281,7 +281,7 @@ def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write
 
 def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path: Path) -> None:
     """Applied to the baseline, the patches give the variant (names as in the lab, so that they fit)."""
-    for name in ("backlog", "backlog-128", "keepalive"):
+    for name in ("backlog", "backlog-128", "keepalive", "okd+startup-probe-off"):
         variant = load_variant(name)
         assert variant.baseline
         base = load_variant(variant.baseline).manifests
