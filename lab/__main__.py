@@ -25,9 +25,17 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(self.prog, message, f"`{self.prog} --help` shows the usage")
 
 
+class Talk(Console):
+    """stderr. Where its reader has gone (`2>&1 | head`) it falls silent, and what is measured goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    talk = Console(stderr=True)
+    talk = Talk(stderr=True)
 
     def verb() -> int:
         options = parser().parse_args(arguments)

@@ -21,7 +21,7 @@ from lab.knobs import MANIFESTS
 from lab.measurement import Chosen, load_of
 from lab.noise import PRIMARY, aa_arms
 from lab.plan import Plan, arms_for, plan
-from lab.records import NotMeasured, RunRecord, VariantRecord, now
+from lab.records import K6_OUT, NotMeasured, RunRecord, VariantRecord, now
 from lab.resolving import Resolve, Subject, choose_blocks
 from lab.run import stale_blocks
 from lab.store import RunStore
@@ -35,8 +35,6 @@ CLUSTER = "cluster"
 """The fact by which a cluster is known again."""
 DEFAULT_SWEEP = "quick"
 K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
-K6_OUT = "out"
-"""Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
 SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
 
 
@@ -70,7 +68,12 @@ class NothingMeasurableError(UsageError):
     def __init__(self, missing: Sequence[NotMeasured]) -> None:
         self.missing = tuple(missing)
         named = "; ".join(map(str, missing))
-        super().__init__("bench", f"nothing to measure: {named}", "ask for what this machine can show: `just list`")
+        told = [item for item in missing if item.remedy]
+        alike = len({item.remedy for item in told}) == 1
+        remedies = dict.fromkeys(item.remedy if alike else f"{item.variant}: {item.remedy}" for item in told)
+        super().__init__(
+            "bench", f"nothing to measure: {named}", "; ".join(remedies) or "name another: see `just list`"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +93,24 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
     """
     manifests = request.manifests or MANIFESTS
-    sweep_name, sweep = load_sweep(request.sweep or _own_sweep(request.variants, manifests))
+    sweep_name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
     points = sweep.expanded()
     fixtures = fixtures_of(points)
     asked = {name: load_variant(name, manifests, fixtures) for name in dict.fromkeys(request.variants)}
     steady = any(point.disturbance is None for point in points)
     reference = reference_name(manifests) if steady else None  # there is nothing in it to disturb
-    against = [] if request.nulls is not None else [variant.compared_with for variant in asked.values()]
+    itself = request.nulls is not None
+    against = [] if itself else [variant.compared_with for variant in asked.values()]
     needed = [*asked, *against, reference]
     loaded = {
         name: asked.get(name) or load_variant(name, manifests, fixtures) for name in dict.fromkeys(needed) if name
     }
     target.check()
     found_facts = facts_of(target)
-    roots = dict.fromkeys(variant.compared_with or name for name, variant in asked.items())
-    points, at_knee = placed(points, request.knee, Place(tuple(roots), target.name, found_facts))
+    root_of = {name: name if itself else variant.compared_with or name for name, variant in asked.items()}
+    digests = {name: _digest(loaded[name]) for name in root_of.values()}
+    as_searched = {} if fixtures else digests  # a search has none of them
+    points, at_knee = placed(points, request.knee, Place(tuple(digests), target.name, found_facts, as_searched))
     missing, ends = _checked(loaded, target, points)
     wanted = {name: variant for name, variant in asked.items() if name not in missing}
     if not wanted:
@@ -124,11 +130,11 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     if request.resolve:
         used_here = {point: generator_record(used) for point, used in chosen.items()}
         subjects = [
-            Subject(name, variant.compared_with or name, variant.primary_metric, variant.needs)
+            Subject(name, root_of[name], variant.primary_metric, variant.needs, digests[root_of[name]])
             for name, variant in wanted.items()
         ]
         conditions = Conditions(target.name, tuple(points), used_here, found_facts)
-        choice = choose_blocks(request.resolve, subjects, conditions, request.sweep or sweep_name)
+        choice = choose_blocks(request.resolve, subjects, conditions, request.sweep or sweep_name, at_knee)
     blocks = choice.blocks if choice else request.blocks or sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     planned = plan(arms, points, blocks, seed)
@@ -164,7 +170,6 @@ def resume(
         for point in record.points
     }
     for variant in variants.values():
-        target.check_variant(variant, record.points)
         if _digest(variant) != record.variants[variant.name].manifests_sha256:
             fault = f"the manifests of '{variant.name}' have changed since this run began"
             raise UsageError(record.id, fault, "start a new run, or restore the manifests")
@@ -173,6 +178,10 @@ def resume(
         if now_used != used:
             fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
+    for variant in variants.values():
+        ends = checked(variant, target, record.points)
+        if of_trial is None:
+            _refuse_loads(variant.name, record.points, chosen, ends)
     check_writable(run.folder, SAMPLE_BYTES)
     return Prepared(record, record.plan(), variants, chosen, forecast(record, target.bring_up_s)), run
 
@@ -210,10 +219,11 @@ def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator
             yield run
         return
     with run.locked():
-        found = facts_of(target)
+        found, commit = facts_of(target), facts.git_commit()
         run.clear_partial()
         run.mark_interrupted(stale_blocks(run, found))
-        run.note_resumed(found)
+        lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
+        run.note_resumed(found | lab)
         yield run
 
 
@@ -245,7 +255,7 @@ def _refuse_k6_out(sweep: str, chosen: Mapping[str, Chosen], target: Target) -> 
 
 def _k6_out(record: RunRecord, point: Point) -> Out | None:
     """As the run began: all its samples are measured alike."""
-    found = record.generators[point.name].get(K6_OUT)
+    found = record.k6_out(point.name)
     return next((known for known in get_args(Out) if known == found), None)
 
 
@@ -316,7 +326,14 @@ def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mappin
     ends = target.check_variant(variant, points)
     for point in points:
         if point.disturbance is not None:
-            point.disturbance.vet(variant.manifests)
+            try:
+                point.disturbance.vet(variant.manifests)
+            except NotMeasurableError as error:
+                raise NotMeasurableError(
+                    error.what, f"{variant.name}: {error.place}", error.why, error.remedy
+                ) from None
+            except UsageError as error:
+                raise UsageError(f"{variant.name}: {error.place}", error.fault, error.remedy) from None
     return ends
 
 
@@ -330,12 +347,14 @@ def _checked(
         try:
             ends[variant.name] = checked(variant, target, points)
         except NotMeasurableError as error:
-            missing[variant.name] = NotMeasured(variant=variant.name, what=error.what, why=error.why)
+            missing[variant.name] = NotMeasured(
+                variant=variant.name, what=error.what, why=error.why, remedy=error.remedy
+            )
     for variant in variants.values():
         base = missing.get(variant.compared_with or "")
         if base and variant.name not in missing:
             why = f"its baseline {base.variant} is not measurable here: {base.why}"
-            missing[variant.name] = NotMeasured(variant=variant.name, what=base.what, why=why)
+            missing[variant.name] = NotMeasured(variant=variant.name, what=base.what, why=why, remedy=base.remedy)
     return missing, ends
 
 

@@ -241,13 +241,13 @@ def _cgroup() -> list[Finding]:
 def _disk() -> list[Finding]:
     """Free space where runs go; the nearest folder that exists decides, since the first run makes the rest."""
     runs = store.runs_folder()
-    there = next(folder for folder in (runs, *runs.parents) if folder.exists())
+    # not Path.exists, which raises below a folder that is closed to us
+    there = next(folder for folder in (runs, *runs.parents) if os.access(folder, os.F_OK))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        said = f"{there} is no folder that we may write into"
+        return [Finding("disk for data/runs", LOCAL, False, said, "set LAB_RUNS to a folder of yours")]
     free = shutil.disk_usage(there).free
     found = f"{free / 1024**3:.1f} GB free in {there}"
-    if not os.access(there, os.W_OK):
-        return [
-            Finding("disk for data/runs", LOCAL, False, f"{there} is not writable", "set LAB_RUNS to a folder of yours")
-        ]
     remedy = f"free {FREE_BYTES // 1024**3} GB, or set LAB_RUNS to a folder with room"
     return [Finding("disk for data/runs", LOCAL, free >= FREE_BYTES, found, remedy)]
 

@@ -5,26 +5,34 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
+from rich.text import Text
 
 from lab import catalog, tables
+from lab.__main__ import parser
 from lab.calibrating import tables as calibration_tables
 from lab.calibrating.folder import CalibrationFolder
 from lab.claims import ledger
 from lab.errors import UsageError
+from lab.files import read_record
 from lab.samples import Reason
+from lab.selfbench import report as selfbench_report
 from lab.store import RunStore
 from lab.summary import summarise_run
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 PICTURE = REFERENCE / "table.svg"
 PICTURED = "quick-keepalive"
-"""The reference run that the README's picture shows."""
+"""The reference run that the README's picture shows, and that its examples are of."""
+EXAMPLES = ("aa {}", "compare {}", "gate {} --max-regression 5%", "capacity --rate 1M --run {}")
+"""Commands whose answer is a part of the verb's name; {} is that run."""
 PICTURE_COLUMNS = 136
-OPTIONAL = frozenset({"calibration"})
+OPTIONAL = frozenset({"calibration", "selfbench"})
 """Parts that the text may leave out."""
 PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -37,6 +45,8 @@ def parts() -> Mapping[str, Callable[[], str]]:
         "reasons": _reasons,
         "claims": _claims,
         "calibration": _calibration,
+        "selfbench": _selfbench,
+        **{command.split()[0]: partial(_example, command) for command in EXAMPLES},
     }
 
 
@@ -58,6 +68,23 @@ def _calibration() -> str:
     if not (folder / "calibration.json").is_file():
         return "Not measured yet: `just calibrate` measures it on your machine.\n"
     return calibration_tables.as_markdown(CalibrationFolder.open(str(folder)).record)
+
+
+def _example(command: str) -> str:
+    """A verb's answer about the pictured run, as it is printed."""
+    options = parser().parse_args([word.format(REFERENCE / PICTURED) for word in command.split()])
+    with redirect_stdout(io.StringIO()) as printed:
+        options.verb(options, Console(quiet=True))
+    answer = Text.from_ansi(printed.getvalue()).plain.rstrip()
+    return f"```console\n$ just {command.format(f'data/reference/{PICTURED}')}\n{answer}\n```\n"
+
+
+def _selfbench() -> str:
+    """The committed table; how to make it as long as there is none."""
+    path = REFERENCE / "selfbench" / "selfbench.json"
+    if not path.is_file():
+        return "Not measured yet: `just selfbench` measures it on your machine.\n"
+    return selfbench_report.as_markdown(read_record(path, selfbench_report.Report, "restore it from a copy"))
 
 
 def rendered(text: str) -> str:

@@ -10,6 +10,8 @@ from lab.plan import Arm, Plan, Slot
 from lab.sweeps import Point
 
 SCHEMA = 1
+K6_OUT = "out"
+"""Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
 
 
 class VariantRecord(BaseModel):
@@ -39,9 +41,15 @@ class NotMeasured(BaseModel):
     variant: str
     what: str = Field(description="in a word or two: cores, open files, host-wide")
     why: str
+    remedy: str = Field(default="", description="what would make it measurable; empty = nobody said")
 
     def __str__(self) -> str:
         return f"{self.variant}: not measurable here: {self.what}: {self.why}"
+
+    @property
+    def advised(self) -> str:
+        """With the remedy on a line of its own, as an error has it."""
+        return f"{self}\n  {self.remedy}" if self.remedy else str(self)
 
 
 class RoundTrip(BaseModel):
@@ -136,7 +144,13 @@ class RunRecord(BaseModel):
         default=None, description="a search: its plan grew with every trial; blocks are trials; null = an ordinary run"
     )
     at_knee: AtKnee | None = Field(default=None, description="where loads were placed at a knee: at which")
-    resumed: tuple[dict[str, str], ...] = Field(default=(), description="when, and which facts had changed")
+    resumed: tuple[dict[str, str], ...] = Field(
+        default=(), description="when, and which facts had changed, the lab's git_commit among them"
+    )
+
+    def k6_out(self, point: str) -> str | None:
+        """What of k6's own outputs is kept of a point's load; None = nothing."""
+        return self.generators.get(point, {}).get(K6_OUT)
 
     def plan(self) -> Plan:
         arms = {arm.name: arm for arm in self.arms}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Protocol
 
-from lab import experiment
+from lab import experiment, workers
 from lab.errors import LabError, LostError
 from lab.files import StoreError
 from lab.histogram import Histogram
@@ -83,9 +83,12 @@ class Bench:
                 self.observer.brought_up(first, took_s, readings)
                 if first.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
                     self.store.write_roundtrip(self.roundtrip(system))
+                asked = workers.asked(variant.manifests)
                 for slot in slots:
                     chosen = self.chosen[slot.point.name]
-                    self._until_settled(Measuring(self.target, system, slot, chosen, generation, took_s, readings))
+                    self._until_settled(
+                        Measuring(self.target, system, slot, chosen, generation, took_s, readings, asked)
+                    )
         except (StoreError, LostError):
             raise  # what cannot be recorded must not be measured; what has gone will not come up for the next arm either
         except LabError as error:

@@ -122,7 +122,8 @@ class Sample(BaseModel):
         description="busiest CPU of the generator: busy fraction; not pinned: its fullest node or its busiest thread",
     )
     proxy_core: float | None = Field(
-        default=None, description="least busy CPU of the proxy: busy fraction; not pinned: its least full node"
+        default=None,
+        description="least busy CPU of the proxy, of as many as it has workers: busy fraction; not pinned: its least full node",
     )
     steal: float | None = Field(default=None, description="fraction of all CPU time taken by the hypervisor")
     others: float | None = Field(
@@ -136,7 +137,7 @@ class Sample(BaseModel):
     limited_by: Limit | None = Field(
         default=None,
         description="closed loop: who was the limit (limit: a container's CPU limit throttled it; link: the shaped link"
-        " was full; errors: they are the subject, and >= 1 % of the requests failed; proxy: its CPUs >= 95 % busy and the"
+        " was full; errors: they are the subject, and >= 1 % of the requests failed; proxy: proxy_core >= 95 % busy and the"
         " generator's < 95 %; waiting: the generator's < 80 % and the proxy's not full; generator: else)",
     )
     clock_offset_s: float | None = Field(
@@ -154,6 +155,7 @@ class Sample(BaseModel):
         default_factory=dict,
         description="of a logged load: what came of the disturbance (lab/outcomes.py has the metrics); null = not to be told",
     )
+    raw_sha256: str = Field(default="", description="of raw.zst as it was written; empty in older samples")
     verdict: Literal["valid", "invalid"]
     reason: Reason | None
     detail: str = Field(default="", description="every fault found, for people")

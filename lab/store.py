@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import polars as pl
 import yaml
@@ -34,14 +36,17 @@ from pydantic import BaseModel
 from lab import frames
 from lab.errors import UsageError, did_you_mean
 from lab.files import json_bytes, read_record, replace, sync, write_frame, write_synced, writing
-from lab.generators import OutputError, generator
+from lab.generators import OutputError, Result, generator
 from lab.histogram import Histogram
 from lab.measurement import load_of
 from lab.records import RoundTrip, RunRecord, now
 from lab.requests import shifted
 from lab.samples import Reason, Sample
+from lab.streaming import Output, Reduced
 from lab.sweeps import Point
 from lab.targets.base import Endpoint
+
+Told = TypeVar("Told")
 
 PARTS = ("raw.zst", "hist.parquet", "usage.parquet")
 """What lies beside sample.json."""
@@ -66,8 +71,9 @@ def reference_folder() -> Path:
 
 
 def new_id(label: str) -> str:
-    """A folder's name that no other has: the time (UTC) first, so that names sort by age."""
+    """A folder's name that no other has, and that needs no quotes: the time (UTC) first, so that names sort by age."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", label)[:120]
     return f"{stamp}-{label}-{random.SystemRandom().randrange(16**4):04x}"
 
 
@@ -92,6 +98,16 @@ def _is_run(folder: Path) -> bool:
 
 def _unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
     return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
+
+
+def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
+    """The name, without its ending, of what is kept of a bring-up; `point`: where it was for one alone."""
+    return "-".join(filter(None, [f"b{block:02d}", arm, point, f"g{generation}" if generation else ""]))
+
+
+def _output(sample: Sample, path: Path) -> Output:
+    tool, load = generator(sample.generator), load_of(sample.point, NOWHERE)
+    return Output(tool, load, lambda stream: frames.raw_pieces(path, stream))
 
 
 class RunStore:
@@ -131,11 +147,11 @@ class RunStore:
                 remedy = f"`just table {folder.name}` names its runs; go on with `just ablate --resume {folder.name}`"
                 raise UsageError(str(folder), "is an ablation, not a run", remedy)
             if exists:
-                raise UsageError(
-                    str(folder),
-                    "has no run.json, so it is not a run",
-                    "name another run, or remove the folder",
-                )
+                runs = [
+                    each if folder == runs_folder() else f"{folder.absolute()}/{each}" for each in run_names(folder)
+                ]
+                remedy = f"name one of the runs in it: {', '.join(runs[-3:])}" if runs else "name another run"
+                raise UsageError(str(folder), "has no run.json, so it is not a run", remedy)
             raise UsageError("run", f"unknown run '{name}'", did_you_mean(name, run_names()))
         remedy = "restore it from a copy; the samples beside it are untouched"
         return cls(folder, read_record(folder / "run.json", RunRecord, remedy))
@@ -204,7 +220,8 @@ class RunStore:
         events: pl.DataFrame | None = None,
         left: Mapping[str, bytes] | None = None,
     ) -> None:
-        """One folder with the record, the verbatim output, the histograms, the usage and the events; whole or not at all.
+        """One folder with the record, which notes the verbatim output's digest, that output, the histograms, the usage and the events;
+        whole or not at all.
 
         `left`: files of the generator's own, name → content, kept as they are.
         """
@@ -213,14 +230,16 @@ class RunStore:
         with writing(final):
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
-            write_synced(partial / "raw.zst", frames.pack_raw(raw))
+            packed = frames.pack_raw(raw)
+            write_synced(partial / "raw.zst", packed)
             write_frame(partial / "hist.parquet", frames.histogram_frame(histograms))
             write_frame(partial / "usage.parquet", usage)
             if events is not None:
                 write_frame(partial / EVENTS, events)
             for name, content in (left or {}).items():
                 write_synced(partial / name, content)
-            write_synced(partial / "sample.json", json_bytes(sample))
+            noted = sample.model_copy(update={"raw_sha256": hashlib.sha256(packed).hexdigest()})
+            write_synced(partial / "sample.json", json_bytes(noted))
             sync(partial)
             if final.exists():
                 raise FileExistsError(errno.EEXIST, "a sample of that name exists", str(final))
@@ -243,9 +262,32 @@ class RunStore:
 
     def raw(self, sample: Sample) -> tuple[str, str]:
         """(stdout, stderr) of the generator, verbatim."""
-        path = self.folder / "samples" / sample.id / "raw.zst"
+        return self._of_raw(sample, frames.read_raw)
+
+    def result(self, sample: Sample) -> Result:
+        """What the generator reported, parsed anew from its verbatim output. UsageError when that is damaged."""
         try:
-            return frames.read_raw(path)
+            return self._of_raw(sample, lambda path: _output(sample, path).result())
+        except OutputError as error:
+            fault = f"cannot be parsed any more: {error}"
+            raise UsageError(str(self._raw_path(sample)), fault, "restore it from a copy") from None
+
+    def reduced(self, sample: Sample) -> Reduced:
+        """Its request rows (a k6 log, oha's CSV) as counts, read in pieces: memory does not grow with them. UsageError where it has none."""
+        try:
+            return self._of_raw(sample, lambda path: _output(sample, path).reduced())
+        except OutputError as error:
+            fault = f"holds no whole rows of requests: {error}"
+            remedy = "name a valid sample of a disturbance, or of oha at a rate"
+            raise UsageError(str(self._raw_path(sample)), fault, remedy) from None
+
+    def _raw_path(self, sample: Sample) -> Path:
+        return self.folder / "samples" / sample.id / "raw.zst"
+
+    def _of_raw(self, sample: Sample, read: Callable[[Path], Told]) -> Told:
+        path = self._raw_path(sample)
+        try:
+            return read(path)
         except (OSError, frames.FrameError) as error:
             remedy = f"restore it from a copy; without --from-raw, `just table {self.record.id}` does not read it"
             raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
@@ -302,12 +344,10 @@ class RunStore:
     def requests(self, sample: Sample) -> pl.DataFrame:
         """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.requests.REQUESTS_SCHEMA`."""
         try:
-            found = generator(sample.generator).requests(*self.raw(sample), load_of(sample.point, NOWHERE))
+            found = self._of_raw(sample, lambda path: _output(sample, path).requests())
         except OutputError as error:
-            place = f"{self.folder}/samples/{sample.id}/raw.zst"
-            raise UsageError(
-                place, f"holds no log of requests: {error}", "name a valid sample of a disturbance"
-            ) from None
+            fault = f"holds no log of requests: {error}"
+            raise UsageError(str(self._raw_path(sample)), fault, "name a valid sample of a disturbance") from None
         return shifted(found, sample.clock_offset_s or 0.0)
 
     # -- read-backs and the lock ------------------------------------------------------------------------
@@ -323,16 +363,21 @@ class RunStore:
         """What was read back after a bring-up, `point`: for this one alone. A resumed block adds a file, it replaces none."""
         self._write_brought_up("readback", block, arm, generation, readings, point)
 
-    def readings(self, block: int, arm: str) -> list[dict[str, Any]]:
-        """What was read back of an arm after its first bring-up in a block (`Reading.as_json`); empty where nothing was.
+    def readings(self, sample: Sample) -> list[dict[str, Any]]:
+        """What was read back of the system that a sample measured (`Reading.as_json`); empty where nothing was to be.
 
-        UsageError when it is damaged.
+        UsageError when it is missing or damaged.
         """
-        path = self.folder / "readback" / f"b{block:02d}-{arm}.json"
+        point = sample.point.name if sample.point.disturbance is not None else ""
+        path = self.folder / "readback" / f"{_brought_up(sample.block, sample.arm, sample.generation, point)}.json"
         try:
-            return json.loads(path.read_bytes()) if path.is_file() else []
+            found: Any = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise UsageError(str(path), f"cannot be read: {error}", "restore it from a copy") from None
+        readings = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else None
+        if readings is None or len(readings) != len(found):
+            raise UsageError(str(path), "damaged: no list of readings", "restore it from a copy")
+        return readings
 
     def write_deployed(
         self, block: int, arm: str, generation: int, pods: Sequence[Mapping[str, Any]], point: str = ""
@@ -344,7 +389,7 @@ class RunStore:
     def _write_brought_up(
         self, kind: str, block: int, arm: str, generation: int, found: Sequence[Mapping[str, Any]], point: str
     ) -> None:
-        stem = "-".join(filter(None, [f"b{block:02d}", arm, point, f"g{generation}" if generation else ""]))
+        stem = _brought_up(block, arm, generation, point)
         names = (f"{stem}{suffix}.json" for suffix in ("", *(f".{n}" for n in range(2, 1000))))
         with writing(self.folder):
             (self.folder / kind).mkdir(exist_ok=True)

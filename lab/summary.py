@@ -14,7 +14,7 @@ from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from lab import stats
+from lab import rerun, stats
 from lab.errors import MeasuringError
 from lab.histogram import BEYOND, Histogram
 from lab.judging import ERRORS_MIX, LIMITED, Ruling, Side, carrier, ruling
@@ -143,6 +143,8 @@ class Summary:
     """Arms that are another system than what they are compared with: there is nothing to apply."""
     nulls: frozenset[str] = frozenset()
     """Arms that are compared with their own variant: there is no effect, and what is claimed of them is false."""
+    resume: str = ""
+    """The command that measures what an interruption left out; empty = everything planned was begun."""
 
     @property
     def complete(self) -> bool:
@@ -193,9 +195,10 @@ def counted_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sam
 
 
 def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf) -> Summary:
-    """`summarise` of a stored run: plan, primary metrics and snippets are those it recorded."""
+    """`summarise` of a stored run: plan, primary metrics (or the one that its blocks were planned for) and snippets are those it recorded."""
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
-    primary = {name: variant.primary_metric for name, variant in variants.items()}
+    asked = record.planned_for.asked if record.planned_for else None  # chosen beforehand, as a hypothesis' own is
+    primary = {name: asked or variant.primary_metric for name, variant in variants.items()}
     snippets = {name: variant.snippet for name, variant in variants.items()}
     elsewhere = {
         name: variant.hypothesis_sweep
@@ -217,7 +220,23 @@ def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
         not_measurable=record.not_measurable,
         systems=systems - nulls,
         nulls=nulls,
+        resume=left_out(record, samples),
     )
+
+
+def left_out(record: RunRecord, samples: Iterable[Sample]) -> str:
+    """The command that goes on with a run of which something planned was not begun; empty = nothing."""
+    counted = (sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED)
+    begun = {(sample.block, sample.arm, sample.point.name) for sample in counted}
+    return rerun.resume(record) if set(record.slots) - begun else ""
+
+
+def more_blocks(resume: str, planned: int, valid: int) -> str:
+    """What gives an interval where `valid` of `planned` blocks did not. `resume`: as `Summary.resume`."""
+    if resume and planned >= stats.MIN_BLOCKS:
+        return f"not all of it was measured, go on with: {resume}"
+    lost = 0 if resume else planned - valid  # as many may be again
+    return f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"
 
 
 def changed_facts(record: RunRecord) -> list[str]:

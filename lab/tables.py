@@ -169,7 +169,7 @@ def superscript(number: int) -> str:
 def as_json(summary: Summary) -> dict[str, Any]:
     """Plain data with stable keys, in seconds, requests per second and ratios (variant/baseline); null = not known.
 
-    {schema_version, target, blocks, seed, complete, floor: str, notes: [str], not_measurable: [{variant, what, why}],
+    {schema_version, target, blocks, seed, complete, floor: str, notes: [str], not_measurable: [{variant, what, why, remedy}],
      verdicts: [{arm, kind, text, snippet}],
      rows: [{arm, variant, role, baseline, point, connections, generator, stand_in_for,
              offered_rps (null = closed loop), achieved_rps, latency_s: {p50, p90, p99, p99.9, max}, histogram,

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.commands import Adder
+from lab.commands.answers import answer
 from lab.commands.arguments import add_measuring, known_target, rebuilt
-from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, settle
+from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
 from lab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -239,8 +240,7 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> 
         say(talk, "note", note)
     total_s = 0.0
     for number, each in enumerate(ready, 1):
-        for item in each.planned.not_measurable:
-            say(talk, "left out", str(item))
+        say_left_out(talk, each.planned.not_measurable)
         if each.prepared is None:
             say(talk, f"run {number}/{len(ready)}", f"{each.planned.sweep}: nothing measurable here")
             continue
@@ -293,13 +293,13 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
         sweep in summaries and summaries[sweep].complete and (sweep not in outcomes or outcomes[sweep].complete)
         for sweep in wanted
     )
-    if options.json:
-        print(json.dumps(ablation_table.as_json(store.record, lines, complete), indent=1))
-    elif getattr(options, "markdown", False):
-        print(ablation_table.as_markdown(store.record, lines), end="")
-    else:
-        out = Console(soft_wrap=False)
-        ablation_table.print_table(out, store.record, lines)
-        for sweep, run in runs.items():
-            out.print(f"[dim]{sweep}: just table {run.record.id}[/]", highlight=False, soft_wrap=True)
+    with answer() as out:
+        if options.json:
+            print(json.dumps(ablation_table.as_json(store.record, lines, complete), indent=1))
+        elif getattr(options, "markdown", False):
+            print(ablation_table.as_markdown(store.record, lines), end="")
+        else:
+            ablation_table.print_table(out, store.record, lines)
+            for sweep, run in runs.items():
+                out.print(f"[dim]{sweep}: just table {run.record.id}[/]", highlight=False, soft_wrap=True)
     return 0 if complete else 1

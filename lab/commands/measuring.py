@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
+from lab.commands.answers import answer
 from lab.errors import LabError
 
 if TYPE_CHECKING:
     from lab.bench import Prepared
+    from lab.records import NotMeasured
     from lab.reparse import Reparsed
     from lab.store import RunStore
     from lab.targets.base import Target
@@ -29,9 +32,9 @@ def settle() -> None:
 
 
 def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
-    """What goes on with a run or an ablation, at the same context."""
+    """What goes on with a run or an ablation, at the same context; one that is gone on with is named as it was."""
     at = f" --context {options.context}" if options.context else ""
-    return f"just {verb} --resume {name}{at}"
+    return f"just {verb} --resume {shlex.quote(getattr(options, 'resume', None) or name)}{at}"
 
 
 def done_samples(run: RunStore | None) -> int:
@@ -79,6 +82,12 @@ def say(talk: Console, head: str, text: str) -> None:
     talk.print(f"[bold]{head:<10}[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
+def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
+    """A line each, with what would help."""
+    for item in missing:
+        say(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
+
+
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.forecast import UNKNOWN
     from lab.outcome_tables import disturbance_text
@@ -93,8 +102,7 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
     say(talk, "target", f"{record.target}: {roles}" if roles else "; ".join(unpinned))
     say(talk, "arms", ", ".join(measured) + (f"; once: {', '.join(references)}" if references else ""))
-    for missing in record.not_measurable:
-        say(talk, "left out", str(missing))
+    say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))
     for point in planned.points:
@@ -139,32 +147,32 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     summary = summarise_run(run.record, samples, run.histogram)
     outcomes = summarise_outcomes(run.record, samples)
     steady = bool(summary.rows) or outcomes is None
-    out = Console(soft_wrap=False)
     plain = not options.json and not getattr(options, "markdown", False)
-    if plain and steady:  # before anything that may be wrong with a study's file
-        tables.print_table(out, summary)
-        gauge_tables.print_table(out, summary)
-    if plain and outcomes is not None:
-        if steady:
-            out.print()
-        outcome_tables.print_tables(out, outcomes)
-    study = load_study(run.record.study) if run.record.study in study_keys() else None
-    shaped = study_tables.shaped(study, summary) if study and steady else ()
-    network = run.roundtrip()
     complete = summary.complete and (outcomes is None or outcomes.complete)
-    if options.json:
-        told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
-        told |= {"study": study_tables.as_json(study, shaped)} if study else {}
-        told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes else {}
-        print(json.dumps(told | {"complete": complete}, indent=1))
-    elif not plain:
-        parts = [tables.as_markdown(summary), gauge_tables.as_markdown(summary)] if steady else []
-        parts += [outcome_tables.as_markdown(outcomes)] if outcomes else []
-        parts += [f"\n- {roundtrip.sentence(network)}\n" if network else "", study_tables.as_markdown(shaped)]
-        print("".join(parts), end="")
-    else:
-        if network:
-            out.print(f"[dim]{escape(roundtrip.sentence(network))}[/]", highlight=False, soft_wrap=True)
-        study_tables.print_tables(out, shaped)
-        out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
+    with answer() as out:
+        if plain and steady:  # before anything that may be wrong with a study's file
+            tables.print_table(out, summary)
+            gauge_tables.print_table(out, summary)
+        if plain and outcomes is not None:
+            if steady:
+                out.print()
+            outcome_tables.print_tables(out, outcomes)
+        study = load_study(run.record.study) if run.record.study in study_keys() else None
+        shaped = study_tables.shaped(study, summary) if study and steady else ()
+        network = run.roundtrip()
+        if options.json:
+            told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
+            told |= {"study": study_tables.as_json(study, shaped)} if study else {}
+            told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes else {}
+            print(json.dumps(told | {"complete": complete}, indent=1))
+        elif not plain:
+            parts = [tables.as_markdown(summary), gauge_tables.as_markdown(summary)] if steady else []
+            parts += [outcome_tables.as_markdown(outcomes)] if outcomes else []
+            parts += [f"\n- {roundtrip.sentence(network)}\n" if network else "", study_tables.as_markdown(shaped)]
+            print("".join(parts), end="")
+        else:
+            if network:
+                out.print(f"[dim]{escape(roundtrip.sentence(network))}[/]", highlight=False, soft_wrap=True)
+            study_tables.print_tables(out, shaped)
+            out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
     return 0 if complete else 1

@@ -28,7 +28,7 @@ def add(adder: Adder) -> None:
 
 
 def _study(options: argparse.Namespace, talk: Console) -> int:
-    from lab import bench
+    from lab import bench, rerun
     from lab.studies import load_study, study_keys
     from lab.units import format_duration
 
@@ -57,9 +57,10 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
     print_plan(talk, prepared, 0)
     arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
     took = format_duration(prepared.forecast.duration_s)
-    longer = "" if options.quick else f"; shortened: just study {study.key} --quick"
+    place = rerun.place(target.name)
+    longer = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
     for change in file.changes:
-        say(talk, "beside it", f"{change.question} {change.command(options.quick)}")
+        say(talk, "beside it", f"{change.question} {change.command(options.quick, place)}")
     say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
     if options.plan:
         return 0

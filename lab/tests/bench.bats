@@ -188,6 +188,13 @@ environmental_or_ok() {
   assert_output --partial "just bench --resume"
 }
 
+@test "a reader of stderr that has gone stops nothing" {
+  run bash -c "set -o pipefail; '$python' -m lab bench baseline --sweep '$sweep' 2>&1 >'$BATS_TEST_TMPDIR/out' | head -n 1"
+  environmental_or_ok
+  run cat "$BATS_TEST_TMPDIR/out"
+  assert_line --regexp '^baseline'
+}
+
 @test "a generator that prints garbage makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo lorem ipsum'
   lab bench baseline --sweep "$sweep"
@@ -317,6 +324,7 @@ killed_under_load() {
 @test "variant that is a path" { refused 2 "variant" bench ../base/nginx; }
 @test "no variant" { refused 2 "just list" bench; }
 @test "unknown sweep" { refused 2 "did you mean 'quick'?" bench baseline --sweep quik; }
+@test "empty sweep" { refused 2 "unknown sweep ''" bench baseline --sweep ""; }
 @test "unknown target" { refused 2 "did you mean 'local'?" bench baseline --target lokal; }
 @test "unknown option" { refused 2 "--help" bench baseline --blokcs 3; }
 @test "unknown verb" { refused 2 "--help" bnech; }

@@ -135,7 +135,7 @@ def as_k6(requests: pl.DataFrame) -> tuple[str, str]:
         "errors": dict.fromkeys(KINDS, 0) | failed | {"status": wrong},
         "latency": latency,
     }
-    return json.dumps(told, separators=(",", ":")), "\n".join(log)
+    return json.dumps(told, separators=(",", ":")), "\n".join([*log, ""])
 
 
 def nds_story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

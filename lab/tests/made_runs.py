@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +28,10 @@ class MadeStore(RunStore):
 
     def samples(self) -> list[Sample]:
         return list(self._samples)
+
+    def take(self, samples: Iterable[Sample]) -> None:
+        """Those in the place of what it had."""
+        self._samples = list(samples)
 
     def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
         return self._histograms.get(sample.id)

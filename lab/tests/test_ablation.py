@@ -493,7 +493,7 @@ def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
     )
     assert steps["a"].alone == "root+a"
     assert steps["c"].alone == (f"root+{alone}" if alone else None)
-    assert alone or steps["c"].why == ("alone: disturbance: too late for this sweep",)
+    assert alone or steps["c"].why == ("alone: kill-replicas-2: disturbance: too late for this sweep",)
 
 
 def test_contradictions_need_one_root() -> None:

@@ -15,6 +15,7 @@ from lab import doctor, prerequisites
 from lab.prerequisites import Finding, Need, Tool
 from lab.targets.local import cpus
 from lab.targets.local.target import TOOLS
+from lab.tests.test_store import closed
 
 
 def _finding(name: str, ok: bool, *needed_by: Need) -> Finding:
@@ -92,3 +93,21 @@ def test_what_is_not_there_is_not_on_path() -> None:
     """A missing program is named with its remedy."""
     finding = prerequisites.check_tool(Tool("no-such-tool", [], (1,), ("kind",), "", "get it"))
     assert (finding.status, finding.found, finding.remedy) == ("missing", "not on PATH", "get it")
+
+
+@pytest.mark.parametrize("below", ["", "runs"])
+def test_runs_that_cannot_be_written_are_a_finding(below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in the way, as `bench` would say later."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "file" / below))
+    (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
+    assert not finding.ok and "LAB_RUNS" in finding.remedy
+
+
+def test_a_closed_folder_is_a_finding_and_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the runs would lie in another user's folder, the folder is what is judged."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "closed" / "runs"))
+    (tmp_path / "closed").mkdir()
+    closed(monkeypatch, tmp_path / "closed")
+    (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
+    assert str(tmp_path / "closed") in finding.found

@@ -13,10 +13,12 @@ from rich.console import Console
 
 from lab import bench, tables
 from lab.bench import NothingMeasurableError, Request, prepare
+from lab.commands.measuring import print_plan
+from lab.disturbances.outage import Outage
 from lab.errors import NotMeasurableError, UsageError
 from lab.records import NotMeasured, RunRecord
 from lab.store import RunStore
-from lab.summary import summarise_run
+from lab.summary import changed_facts, summarise_run
 from lab.sweeps import Point
 from lab.targets.base import Endpoint
 from lab.tests.factories import make_plan, make_run
@@ -90,6 +92,21 @@ def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> N
     assert "backlog: not measurable here: cores: its baseline" in str(caught.value)
 
 
+def test_what_would_help_is_never_lost(sweep: str) -> None:
+    """In the error, in the record, also of what stands on it, in the plan and in the verdict."""
+    with pytest.raises(NothingMeasurableError) as caught:
+        prepared(sweep, "backlog", refuses=["backlog-128"])
+    assert caught.value.remedy == "a machine with more CPUs"
+    made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
+    assert {missing.remedy for missing in made.record.not_measurable} == {"a machine with more CPUs"}
+    out = io.StringIO()
+    print_plan(Console(file=out, width=60), made, 0)
+    assert out.getvalue().count("a machine with more CPUs") == len(made.record.not_measurable)
+    summary = summarise_run(made.record, [], lambda _sample: None)
+    texts = [verdict.text for verdict in verdicts(summary) if verdict.arm == "backlog"]
+    assert texts and all(text.endswith("\n  a machine with more CPUs") for text in texts)
+
+
 def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_beforehand(sweep: str) -> None:
     """Five routes with TLS behind the proxy want a wrk each, and four connections are too few for them."""
     names = tuple(f"r{number}.lab.test" for number in range(5))
@@ -113,6 +130,42 @@ def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     again, _ = bench.resume(made.record.id, target)
     assert again.record.not_measurable == made.record.not_measurable
+
+
+def test_a_resumed_disturbance_is_vetted_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab may have learnt since that it cannot be done; the variant is named, of which there may be several."""
+    target = SmallTarget()
+    request = Request(("baseline",), "outage", seed=1)
+    made = prepare(request, target, ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+
+    def refuse(_self: Outage, _manifests: object) -> None:
+        raise UsageError("disturbance.for_s", "cannot be done", "leave it out")
+
+    monkeypatch.setattr(Outage, "vet", refuse)
+    for again in (lambda: bench.resume(made.record.id, target), lambda: prepare(request, target, ())):
+        with pytest.raises(UsageError, match=r"baseline: disturbance\.for_s: cannot be done"):
+            again()
+
+
+def test_what_changed_is_told_before_what_cannot_be_shown(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = prepare(Request(("keepalive",), sweep, seed=1), SmallTarget(), ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    monkeypatch.setattr(bench, "_digest", lambda _variant: "another")
+    with pytest.raises(UsageError, match="have changed since this run began"):
+        bench.resume(made.record.id, SmallTarget(refuses=["keepalive"]))
+
+
+def test_a_run_that_another_lab_goes_on_with_says_so(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another commit may parse, check or sample otherwise; the same one is no news."""
+    target = SmallTarget()
+    made = prepare(Request(("keepalive",), sweep, seed=1), target, ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    for commit, told in ((made.record.git_commit, False), ("another", True)):
+        monkeypatch.setattr(bench.facts, "git_commit", lambda commit=commit: commit)
+        with bench.opened(*bench.resume(made.record.id, target), target) as run:
+            assert ("git_commit" in run.record.resumed[-1]) == told
+            assert any("git_commit" in note for note in changed_facts(run.record)) == told
 
 
 def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:

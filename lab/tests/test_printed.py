@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from rich.console import Console
 
+from lab.__main__ import Talk, main
 from lab.bench import Prepared, Request, prepare
-from lab.commands.measuring import print_plan, print_result
+from lab.commands.measuring import print_plan, print_result, resume_command
 from lab.records import RoundTrip
 from lab.reparse import from_raw
 from lab.roundtrip import sentence
@@ -50,6 +55,17 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     return prepare(Request(("baseline",), str(path), seed=1), FakeTarget(), ())
 
 
+@pytest.fixture
+def unread() -> Iterator[TextIO]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = os.fdopen(writer, "w", buffering=1)
+    yield stream
+    os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
+    stream.close()
+
+
 def printed(run: object, form: str | None, capsys: pytest.CaptureFixture[str]) -> str:
     options = argparse.Namespace(json=form == "json", markdown=form == "markdown")
     assert print_result(options, run) == 1, "nothing was measured"  # type: ignore[arg-type]
@@ -86,3 +102,28 @@ def test_the_bare_networks_round_trip_is_in_every_form(
         text = printed(each, form, capsys)
         told = json.loads(text)["roundtrip"] == FOUND.model_dump() if form == "json" else sentence(FOUND) in text
         assert told
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
+def test_an_incomplete_run_is_exit_1_whether_its_table_was_read_or_not(
+    form: tuple[str, ...], prepared: Prepared, unread: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunStore.create(prepared.record, {})
+    monkeypatch.setattr(sys, "stdout", unread)
+    assert main(["table", run.record.id, *form]) == 1
+
+
+def test_who_talks_to_nobody_goes_on(unread: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `bench 2>&1 | head` does: the run is measured to its end."""
+    monkeypatch.setattr(sys, "stderr", unread)
+    talk = Talk(stderr=True)
+    for line in ("block 1", "block 2"):
+        talk.print(line)
+    assert talk.quiet
+
+
+def test_what_goes_on_with_a_run_names_it_as_it_was_named() -> None:
+    """A folder elsewhere is not found by its run's name, and may need quotes."""
+    named = argparse.Namespace(context="prod", resume="/mnt/old runs/RUN")
+    assert resume_command(named, "bench", "RUN") == "just bench --resume '/mnt/old runs/RUN' --context prod"
+    assert resume_command(argparse.Namespace(context=None), "bench", "RUN") == "just bench --resume RUN"

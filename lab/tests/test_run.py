@@ -6,17 +6,21 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from lab import process, sampler, store
 from lab.errors import MeasuringError, UsageError
 from lab.files import StoreError
+from lab.frames import USAGE_SCHEMA
 from lab.run import counts, settled, stale_blocks
-from lab.samples import Reason, Sample
+from lab.sampler import Observation
+from lab.samples import Reason, Sample, Usage
 from lab.store import RunStore
+from lab.targets.base import Role, Watch
 from lab.tests.fakes import (
     PAGE,
     FakeGenerator,
@@ -27,6 +31,7 @@ from lab.tests.fakes import (
     point,
     variant,
 )
+from lab.tests.test_cluster_sampling import Seen
 from lab.variants import Check
 
 QUIET = {0: sampler.CpuTimes(1.0, 0.0, 10.0)}
@@ -179,6 +184,49 @@ def test_a_restart_during_the_sample_makes_it_invalid() -> None:
     loop.measure()
     sample = only(loop.store.samples())
     assert (sample.reason, "last words" in sample.detail) == (Reason.PROXY_DIED, True)
+
+
+class Pinned(FakeTarget):
+    def cpus(self) -> Mapping[Role, frozenset[int]]:
+        return {"proxy": frozenset(range(4)), "generator": frozenset({4})}
+
+
+class Working(FakeSystem):
+    """Whose proxy's CPUs are so busy, by its own work but for a hundredth."""
+
+    def __init__(self, shares: Sequence[float]) -> None:
+        super().__init__()
+        self.shares = shares
+
+    def processes(self, role: Role) -> list[int]:
+        return [1] if role == "proxy" else []
+
+    def watch(self) -> Watch:  # type: ignore[override]
+        busy = {**dict(enumerate(self.shares)), 4: 0.1}
+        usage = {"proxy": Usage(cpu_s=sum(self.shares) - 0.01 * len(self.shares), rss_bytes=1, processes=2)}
+        return Seen(Observation(1.0, usage, pl.DataFrame(schema=USAGE_SCHEMA), busy, 0.0, 0.0, {}, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "shares", "full", "limit"),
+    [
+        ("1", [0.01, 0.99, 0.01, 0.01], 0.99, "proxy"),
+        ("2", [0.01, 0.99, 0.98, 0.01], 0.98, "proxy"),
+        ("2", [0.01, 0.99, 0.5, 0.01], 0.735, "waiting"),
+        (None, [0.01, 0.99, 0.98, 0.01], 0.01, "waiting"),
+    ],
+)
+def test_a_proxy_of_few_workers_is_the_limit_when_these_are_full(
+    asked: str | None, shares: Sequence[float], full: float, limit: str
+) -> None:
+    """However many CPUs it may use; and their work is not somebody else's for being on few of these."""
+    data = {"worker-processes": asked} if asked else {}
+    few = variant().model_copy(update={"manifests": ({"kind": "ConfigMap", "data": data},)})
+    loop = bench(blocks=1, target=Pinned(system=Working(shares)), variants=[few])
+    loop.measure()
+    sample = only(loop.store.samples())
+    assert (sample.verdict, sample.limited_by) == ("valid", limit), sample.detail
+    assert sample.proxy_core == pytest.approx(full)
 
 
 def test_a_system_that_does_not_come_up_is_recorded_and_the_run_goes_on() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import store
+from lab.commands.compare import run_and_arm
 from lab.disturbances.outage import Outage
 from lab.errors import UsageError
 from lab.events import EventLog
@@ -106,6 +108,37 @@ def test_an_ablation_is_no_run_but_nothing_to_remove(run: RunStore, tmp_path: Pa
     with pytest.raises(UsageError, match="(?s)is an ablation, not a run.*just ablate --resume mine") as caught:
         RunStore.open("mine")
     assert "remove" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", ".", "FOLDER", "FOLDER/"])
+def test_a_folder_of_runs_is_no_run_and_nothing_to_remove(run: RunStore, name: str, tmp_path: Path) -> None:
+    """An empty variable in a script, a name forgotten: the runs in it are named as they can be given."""
+    with pytest.raises(UsageError, match="has no run.json") as caught:
+        RunStore.open(name.replace("FOLDER", str(tmp_path)))
+    assert caught.value.remedy == f"name one of the runs in it: {run.record.id}"
+    assert RunStore.open(run.record.id).record == run.record
+
+
+def test_a_folder_without_runs_is_nothing_to_remove_either(run: RunStore, tmp_path: Path) -> None:
+    """The lab has not looked at what is in there. One of runs below the runs' own names them by their folders."""
+    (tmp_path / "mine").mkdir()
+    for name in ("mine", str(tmp_path / "mine")):
+        with pytest.raises(UsageError, match="has no run.json") as caught:
+            RunStore.open(name)
+        assert caught.value.remedy == "name another run"
+    run.folder.rename(tmp_path / "mine" / "run-1")
+    with pytest.raises(UsageError, match="has no run.json") as caught:
+        RunStore.open("mine")
+    assert caught.value.remedy == f"name one of the runs in it: {tmp_path}/mine/run-1"
+    assert RunStore.open(f"{tmp_path}/mine/run-1").record == run.record
+
+
+@pytest.mark.parametrize("label", ["keepalive-my sweep", "keepalive-edge:close", "x" * 400, "a/b", "größe", "a\nb"])
+def test_a_runs_name_can_be_pasted(label: str, tmp_path: Path) -> None:
+    """Without quotes, and without what stands for something else: RUN:ARM, a folder. And it is a folder's name."""
+    name = store.new_id(label)
+    assert shlex.quote(name) == name and run_and_arm(name) == (name, None)
+    (tmp_path / name).mkdir()
 
 
 def test_a_lock_takes_no_blame_for_what_is_done_under_it(run: RunStore) -> None:
