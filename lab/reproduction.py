@@ -122,7 +122,7 @@ def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
     """What these claims say of the metric's change, where there is no run to show beside them. UsageError as `gains`."""
     told = [Told(text, name, value) for name in claimed for value, text in [_claimed(name)]]
     if not told:
-        return gap(title, "nothing of this was claimed or recorded")
+        return gap(title, "nothing of this was claimed or recorded:")
     figure = figures.intervals(told, title, f"{said_as(metric)[0]}, change", "%")
     return dressed(figure, title, 170 + 34 * len(told), "as claimed")
 
