@@ -190,7 +190,7 @@ class AsApplied(RunStore):
     def samples(self) -> list[Sample]:
         found = super().samples()
         for sample in (each for each in found if each.raw_sha256):
-            path = self.folder / "samples" / sample.id / "raw.zst"
+            path = self._raw_path(sample)
             try:
                 with open(path, "rb") as packed:
                     same = hashlib.file_digest(packed, "sha256").hexdigest() == sample.raw_sha256

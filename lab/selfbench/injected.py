@@ -203,8 +203,9 @@ def in_tens(record: RunRecord, samples: Sequence[Sample], histogram_of: Histogra
     return found
 
 
-def lines(record: RunRecord, variant: str) -> int:
-    """How many needless lines it has: its last such knob's number, as one replaces the other."""
+def lines(record: RunRecord, arm: str) -> int:
+    """How many needless lines an arm has: its variant's last such knob's number, as one replaces the other."""
+    variant = next(each.variant for each in record.arms if each.name == arm)
     numbers = (knob.removeprefix(PREFIX) for knob in record.variants[variant].knobs if knob.startswith(PREFIX))
     counts = [int(number) for number in numbers if number.isdecimal()]
     return counts[-1] if counts else 0
@@ -212,14 +213,13 @@ def lines(record: RunRecord, variant: str) -> int:
 
 def _line_cost(record: RunRecord, whole: Summary) -> tuple[int, tuple[float, float, float]] | None:
     """(most lines, what one of them adds to CPU per request, as a share: estimate and 95 % interval); None without an interval."""
-    variants = {arm.name: arm.variant for arm in record.arms}
     bare = [
         row
         for row in whole.rows
-        if row.arm.role == "variant" and row.arm.baseline and not lines(record, variants[row.arm.baseline])
+        if row.arm.role == "variant" and row.arm.baseline and not lines(record, row.arm.baseline)
     ]
-    most = max(bare, key=lambda row: lines(record, row.arm.variant), default=None)
-    count = lines(record, most.arm.variant) if most else 0
+    most = max(bare, key=lambda row: lines(record, row.arm.name), default=None)
+    count = lines(record, most.arm.name) if most else 0
     for effect in most.effects if most and count else ():
         estimate = effect.estimate
         if effect.metric == "cpu_per_request" and estimate is not None and estimate.interval is not None:
@@ -235,8 +235,7 @@ def _true(
 
     A proxy that is the limit serves as much less as a request costs it more.
     """
-    variants = {arm.name: arm.variant for arm in record.arms}
-    mine, theirs = lines(record, row.arm.variant), lines(record, variants[effect.against])
+    mine, theirs = lines(record, row.arm.name), lines(record, effect.against)
     if mine == cost[0] or effect.metric not in ("cpu_per_request", "rate"):
         return ()
     costs = [log((1 + each * mine) / (1 + each * theirs)) for each in cost[1]]
