@@ -14,7 +14,7 @@ import polars as pl
 import zstandard
 
 from lab.events import Event
-from lab.histogram import BUCKETS, Histogram, bucket_edges_s
+from lab.histogram import BUCKETS, Histogram
 
 USAGE_SCHEMA = {
     "t_s": pl.Float64,  # since the sample began
@@ -42,11 +42,11 @@ _ADDED = ("tid",)
 HISTOGRAM_SCHEMA = {
     "series": pl.String,  # latency or service
     "bucket": pl.Int64,
-    "low_s": pl.Float64,
-    "high_s": pl.Float64,
     "count": pl.Int64,
 }
 """Columns of hist.parquet: one row per series and bucket that is not empty."""
+FORMERLY = ("low_s", "high_s")
+"""A bucket's ends, which its number tells: columns of earlier labs, seven eighths of their hist.parquet."""
 
 EVENTS_SCHEMA = {
     "at_s": pl.Float64,  # seconds since the epoch, by the lab's clock
@@ -73,21 +73,14 @@ def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
     frames = [pl.DataFrame(schema=HISTOGRAM_SCHEMA)]
     for series, histogram in histograms.items():
         filled = histogram.counts.nonzero()[0]
-        low, high = bucket_edges_s(filled)
-        columns = {
-            "series": [series] * len(filled),
-            "bucket": filled,
-            "low_s": low,
-            "high_s": high,
-            "count": histogram.counts[filled],
-        }
+        columns = {"series": [series] * len(filled), "bucket": filled, "count": histogram.counts[filled]}
         frames.append(pl.DataFrame(columns).cast(HISTOGRAM_SCHEMA))  # type: ignore[arg-type]
     return pl.concat(frames)
 
 
 def read_histogram(path: Path, series: str, kind: Literal["exact", "quantiles"]) -> Histogram | None:
     """One series of a hist.parquet, None where it has no row. OSError, or FrameError when the file is damaged."""
-    frame = _of(_read(path), HISTOGRAM_SCHEMA)
+    frame = _of(_read(path).drop(FORMERLY, strict=False), HISTOGRAM_SCHEMA)
     rows = frame.filter(pl.col("series") == series)
     if rows.is_empty():
         return None

@@ -13,6 +13,7 @@ from lab.claims import Rule
 from lab.claims.publications import OwnRule
 from lab.errors import UsageError
 from lab.frames import EVENTS_SCHEMA, HISTOGRAM_SCHEMA, USAGE_SCHEMA
+from lab.histogram import HALF, LINEAR
 from lab.knees import KneeReport
 from lab.knobs import Check
 from lab.outcome_summary import SLOWED
@@ -65,7 +66,9 @@ def schemas() -> dict[str, Any]:
         "histogram": {
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"
-            " generator knows that) or service (from when it was sent); low_s and high_s are the bucket's ends",
+            " generator knows that) or service (from when it was sent); bucket: n below"
+            f" {LINEAR} holds n µs; above, with s = (n - {LINEAR}) // {HALF} + 1, it holds 2^s µs from"
+            f" ((n - {LINEAR}) % {HALF} + {HALF}) * 2^s on",
             "columns": {name: str(kind) for name, kind in HISTOGRAM_SCHEMA.items()},
         },
         "usage": {

@@ -175,13 +175,13 @@ def test_a_damaged_histogram_says_what_still_works(run: RunStore, damage: Callab
         {"bucket": [10**9]},
         {"count": [0]},
         {"count": [-5]},
-        {"bucket": [7, 7], "count": [1, 1], "low_s": [0.0, 0.0], "high_s": [1.0, 1.0], "series": ["latency"] * 2},
+        {"bucket": [7, 7], "count": [1, 1], "series": ["latency"] * 2},
         {"counts": [1]},
     ],
 )
 def test_a_histogram_of_other_rows_is_refused(tmp_path: Path, rows: dict[str, list[float]]) -> None:
     """Buckets that there are not, or twice, and other columns are damage, never a number."""
-    row = {"series": ["latency"], "bucket": [7], "low_s": [0.0], "high_s": [1.0], "count": [3], **rows}
+    row = {"series": ["latency"], "bucket": [7], "count": [3], **rows}
     frame = pl.DataFrame(row)
     path = tmp_path / "hist.parquet"
     frame.cast({name: kind for name, kind in HISTOGRAM_SCHEMA.items() if name in frame.columns}).write_parquet(path)
@@ -199,6 +199,15 @@ def test_histograms_survive_storing(latency: list[float], service: list[float]) 
         for series, wanted in stored.items():
             found = read_histogram(path, series, "exact")
             assert (found is None and not wanted.total) or (found and (found.counts == wanted.counts).all())
+
+
+def test_a_histogram_of_an_earlier_lab_is_read(tmp_path: Path) -> None:
+    """It had its buckets' ends beside their numbers."""
+    wanted = Histogram.of_values([1e-3, 2.5, 119.0])
+    ends = (pl.lit(0.0).alias("low_s"), pl.lit(0.0).alias("high_s"))
+    histogram_frame({"latency": wanted}).with_columns(*ends).write_parquet(tmp_path / "hist.parquet")
+    found = read_histogram(tmp_path / "hist.parquet", "latency", "exact")
+    assert found and (found.counts == wanted.counts).all()
 
 
 def test_a_truncated_output_is_told(run: RunStore) -> None:
