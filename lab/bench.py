@@ -134,7 +134,8 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
             for name, variant in wanted.items()
         ]
         conditions = Conditions(target.name, tuple(points), used_here, found_facts)
-        choice = choose_blocks(request.resolve, subjects, conditions, request.sweep or sweep_name, at_knee)
+        named = request.sweep or sweep_name
+        choice = choose_blocks(request.resolve, subjects, conditions, named, at_knee, request.k6_out)
     blocks = choice.blocks if choice else request.blocks or sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     planned = plan(arms, points, blocks, seed)

@@ -26,25 +26,30 @@ def measure(record: RunRecord, arms: str) -> str:
         words = (word for word in record.command[1:] if word not in NO_LOAD and not word.startswith("--blocks="))
         return f"just {shlex.join(words)}{_context(record.target)}"
     if record.knee is None:
-        kept = next(filter(None, map(record.k6_out, record.generators)), None)
-        return f"just bench {arms}{load(record)}{f' --k6-out {kept}' if kept else ''}"
+        return f"just bench {arms}{load(record)}"
     load_words = (word for word in record.command if word.startswith("--") and word not in NO_LOAD)
     asked = (f" {shlex.quote(word)}" for word in load_words if not word.startswith("--target="))
     return f"just knee {arms}{''.join(asked)}{place(record.target)}"
 
 
 def load(record: RunRecord) -> str:
-    """` --sweep S --knee R --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
+    """` --sweep S --knee R --k6-out O --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
     from lab.bench import DEFAULT_SWEEP  # not above: it plans by lab.resolving, which asks here
 
     asked = next((word.partition("=")[2] for word in record.command if word.startswith("--sweep=")), record.sweep)
     sweep = "" if asked == DEFAULT_SWEEP else f" --sweep {shlex.quote(asked)}"
-    return sweep + knee(record.at_knee) + place(record.target)
+    kept = next(filter(None, map(record.k6_out, record.generators)), None)
+    return sweep + knee(record.at_knee) + k6_out(kept) + place(record.target)
 
 
 def knee(at: AtKnee | None) -> str:
     """` --knee R`, empty where no load was placed at one. By its rate: who found it may be gone, or know better by now."""
     return "" if at is None else f" --knee {at.rate_rps!r}".removesuffix(".0")
+
+
+def k6_out(kept: str | None) -> str:
+    """` --k6-out O`, empty where k6 keeps nothing of its own: writing it costs CPU, so that noise with and without differ."""
+    return f" --k6-out {kept}" if kept else ""
 
 
 def place(target: str | None) -> str:

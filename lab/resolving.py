@@ -67,20 +67,26 @@ class Choice:
 
 
 def choose_blocks(
-    wanted: Resolve, subjects: Sequence[Subject], conditions: Conditions, sweep: str, at: AtKnee | None = None
+    wanted: Resolve,
+    subjects: Sequence[Subject],
+    conditions: Conditions,
+    sweep: str,
+    at: AtKnee | None = None,
+    k6_out: str | None = None,
 ) -> Choice:
     """UsageError where nothing can be promised: a disturbed sweep, no metric, no earlier run, nothing judged, too many blocks.
 
-    `at`: the knee at which the sweep's loads were placed.
+    `at`: the knee at which the sweep's loads were placed. `k6_out`: what k6 keeps of its own.
     """
     if any(point.disturbance is not None for point in conditions.points):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
         raise UsageError(PLACE, fault, "name the number by --blocks: its own A/A pairs show what it resolved")
+    load = f"--sweep {shlex.quote(sweep)}{rerun.knee(at)}{rerun.k6_out(k6_out)}"
     pasts: dict[str, Past] = {}
     choices: list[Choice] = []
     for subject, metric in _judged(wanted, subjects):
         if subject.baseline not in pasts:
-            pasts[subject.baseline] = _past_of(subject, conditions, f"--sweep {shlex.quote(sweep)}{rerun.knee(at)}")
+            pasts[subject.baseline] = _past_of(subject, conditions, load)
         past = pasts[subject.baseline]
         noises = judged_at(past.of(subject.baseline), conditions.points, metric, wanted.metric is not None)
         if not noises:

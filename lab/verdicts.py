@@ -57,7 +57,8 @@ def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
     """What to do where the load cannot show the effect, and `why` it cannot. `sweep`: the one that might; None: nobody named one."""
     if why.startswith(NEEDS):
         return "don't bother to measure it, no load of the lab has that"
-    return f"measure a load that can show it: just bench {arms} --sweep {sweep or 'S'}{rerun.place(target)}"
+    which = "" if sweep else " (S: one of `just list`)"
+    return f"measure a load that can show it: just bench {arms} --sweep {sweep or 'S'}{rerun.place(target)}{which}"
 
 
 def unmeasured(summary: Summary | OutcomeSummary) -> str:

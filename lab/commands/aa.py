@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import add_measuring, known_target, number, rebuilt, target_of
+from lab.commands.arguments import add_k6_out, add_measuring, known_target, number, rebuilt, target_of
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
 from lab.errors import UsageError
 
@@ -37,6 +37,7 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
     verb.add_argument("--run", metavar="RUN", help="print what a stored run with an A/A pair says, and measure nothing")
+    add_k6_out(verb)
     add_measuring(verb)
 
 
@@ -44,7 +45,8 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     from lab.store import RunStore
 
     stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
-    measuring = [name for name in ("sweep", "blocks", "nulls", "seed", "knee") if getattr(options, name) is not None]
+    own = ("sweep", "blocks", "nulls", "seed", "knee", "k6_out")
+    measuring = [name for name in own if getattr(options, name) is not None]
     if stored or options.resume:
         others = [
             *measuring,
@@ -61,8 +63,9 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     if options.resume:
         _refuse_without_pair(RunStore.open(options.resume).record)
     target = known_target(target_of(options), options.context)
-    valued = ("target", "sweep", "blocks", "nulls", "seed", "resume", "knee")
-    arguments = rebuilt(options, valued, ("json", "plan"), [options.subject] if options.subject else [])
+    arguments = rebuilt(
+        options, ("target", *own, "resume"), ("json", "plan"), [options.subject] if options.subject else []
+    )
     inside = target.enter(["aa", *arguments])
     return _measure(options, talk, target, arguments) if inside is None else inside
 
@@ -95,7 +98,16 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target, argumen
         sweep = bench.DEFAULT_SWEEP if options.sweep is None else options.sweep
         nulls, blocks = NULLS if options.nulls is None else options.nulls, options.blocks or BLOCKS
         label = f"{variant}-aa"
-        request = bench.Request((variant,), sweep, blocks, options.seed, label=label, nulls=nulls, knee=options.knee)
+        request = bench.Request(
+            (variant,),
+            sweep,
+            blocks,
+            options.seed,
+            label=label,
+            nulls=nulls,
+            knee=options.knee,
+            k6_out=options.k6_out,
+        )
         prepared, run = bench.prepare(request, target, ("lab", "aa", *arguments)), None
     print_plan(talk, prepared, done_samples(run))
     if options.plan:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 BLOCKS_MOST = 1000
+K6_OUT = ("summary", "csv", "json")
+"""`lab.generators.k6.Out`, said again because naming it would load polars for `--help`."""
 TARGET = "where it runs (default: local)"
 
 
@@ -31,6 +33,16 @@ def add_measuring(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="of the shuffled order")
     verb.add_argument("--plan", action="store_true", help="print the plan and stop")
     verb.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_k6_out(verb: argparse.ArgumentParser) -> None:
+    """`--k6-out`, of verbs whose loads k6 may make."""
+    verb.add_argument(
+        "--k6-out",
+        choices=K6_OUT,
+        help="keep k6's own output beside each sample, for `just export RUN --what k6`: its summary, or also a row for every"
+        " number as CSV or JSON lines, which costs k6 CPU that a closed loop lacks; never compare such a run with one without",
+    )
 
 
 def add_resolve(verb: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import (
+    add_k6_out,
     add_measuring,
     add_resolve,
     known_target,
@@ -27,22 +28,13 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
-K6_OUT = ("summary", "csv", "json")
-"""`lab.generators.k6.Out`, said again because naming it would load polars for `--help`."""
-
-
 def add(adder: Adder) -> None:
     verb = adder("bench", _bench, "measure variants against their baselines")
     verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
     verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
     verb.add_argument("--configmap", metavar="FILE", help="your own ingress-nginx ConfigMap, key by key (see ablate)")
-    verb.add_argument(
-        "--k6-out",
-        choices=K6_OUT,
-        help="keep k6's own output beside each sample, for `just export RUN --what k6`: its summary, or also a row for every"
-        " number as CSV or JSON lines, which costs k6 CPU that a closed loop lacks; never compare such a run with one without",
-    )
+    add_k6_out(verb)
     verb.add_argument(
         "--knee",
         metavar="RUN|RATE",

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from lab import bench, disturbances, export, openmetrics, sampler
 from lab.__main__ import main
-from lab.commands.bench import K6_OUT
+from lab.commands.arguments import K6_OUT
 from lab.disturbances.outage import Outage
 from lab.errors import UsageError
 from lab.events import EventLog

@@ -310,7 +310,7 @@ def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: 
         "run": None,
         "resume": None,
     }
-    fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee"))
+    fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee", "k6_out"))
     status = aa._aa(argparse.Namespace(**{**fields, **options}), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
     return status, capsys.readouterr().out
 

@@ -302,7 +302,7 @@ def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
     steady = (
         "its primary metric is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
     )
-    assert verdicts(rate)[0].text.endswith(f"{steady} S")
+    assert verdicts(rate)[0].text.endswith(f"{steady} S (S: one of `just list`)")
     assert verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
 
 

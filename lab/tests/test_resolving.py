@@ -217,6 +217,14 @@ def test_at_a_knee_the_pilot_is_asked_for_at_that_knee(sweep: str) -> None:
         choose_blocks(parse("5%"), [subject], conditions, "at-knee", at)
 
 
+def test_where_k6_keeps_its_rows_the_pilot_is_asked_for_with_them(sweep: str) -> None:
+    """Writing them costs CPU: a run without them is no guide."""
+    conditions = Conditions.of(self_compared(sweep, "keepalive").record)
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", "")
+    with pytest.raises(UsageError, match="just aa --sweep mine --k6-out csv --target fake$"):
+        choose_blocks(parse("5%"), [subject], conditions, "mine", k6_out="csv")
+
+
 def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
     """As promised: log-off's own would be CPU per request."""
     self_compared(sweep)

@@ -284,7 +284,9 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
     assert "p99 needs 10 requests" in verdict.text
-    assert verdict.text.endswith(": measure a load that can show it: just bench keepalive --sweep S")
+    assert verdict.text.endswith(
+        ": measure a load that can show it: just bench keepalive --sweep S (S: one of `just list`)"
+    )
     (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
     assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
 
@@ -375,7 +377,7 @@ def test_errors_as_primary_metric_are_counted_not_compared() -> None:
     summary = summary_of(make_plan(), {"keepalive": "errors"})
     assert verdicts.verdicts(summary)[0].text == (
         "keepalive: nothing to judge: errors are counted, not compared:"
-        " measure a load that can show it: just bench keepalive --sweep S"
+        " measure a load that can show it: just bench keepalive --sweep S (S: one of `just list`)"
     )
 
 
