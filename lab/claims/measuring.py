@@ -67,6 +67,8 @@ class Measured:
     why: str = ""
     gap: bool = False
     """Whether the run was not asked for it: another point, another variant, or a metric that its samples have not."""
+    other: str = ""
+    """What it is compared with: a variant, or the point that the test's pattern names."""
 
     @property
     def text(self) -> str:
@@ -74,13 +76,12 @@ class Measured:
         title, unit, scale = said_as(self.test.metric)
         if self.value is None:
             return f"{title}: {self.why}"
-        other = self.test.minus or self.test.ratio_to
         sign = "+" if self.test.minus is not None and self.value > 0 else ""
         if self.test.ratio_to is not None:
             unit, scale = "×", 1.0
         ends = [_short(end / scale) for end in (self.low, self.high) if end is not None]
         parts = [title, sign + _short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
-        against = f"against {other.variant or other.points}" if other is not None else ""
+        against = f"against {self.other}" if self.other else ""
         where = f"at {self.point}" if self.test.points != "*" else ""
         whose = f"of {self.test.variant}" if self.test.variant else ""
         return " ".join(filter(None, [*parts, whose, against, where]))
@@ -125,6 +126,7 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     against = _other(other, arm, point, run)
     if against is None:
         return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
+    blank = replace(blank, other=other.variant or against[1])
     theirs = run.values(*against, blank.test.metric)
     both = [block for block in values if values[block] is not None and theirs.get(block) is not None]
     if not both:
