@@ -80,11 +80,12 @@ class Client:
             thread = threading.Thread(target=self._ask, daemon=True)
             thread.start()
             self._threads.append(thread)
-
-    def end(self) -> None:
-        self._over.set()
         for thread in self._threads:
             thread.join()
+
+    def end(self) -> None:
+        """`run` returns when everything it began to ask is answered, the last too, which it may have begun meanwhile."""
+        self._over.set()
 
     @property
     def failed(self) -> list[str]:
