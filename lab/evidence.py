@@ -143,6 +143,13 @@ class Evidence:
                 found[block] = DERIVED[metric](self.run, sample)
         return found
 
+    def direct(self, point: str, metric: str) -> float | None:
+        """What the same load takes without a proxy, which is measured once; None where no valid sample tells. UsageError as `values`."""
+        for arm in (arm for arm in self.run.record.arms if arm.role == "reference"):
+            for value in self.values(arm.name, point, metric).values():
+                return value
+        return None
+
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
         """One sample's log, of the first block that counts unless one is named; None when there is no such sample."""
         samples = self.blocks(arm, point)
@@ -294,3 +301,8 @@ class Shelf:
 def shelf() -> Shelf:
     whole, damaged = references()
     return Shelf(tuple(whole), tuple(damaged))
+
+
+def listed(*runs: Evidence | Missing) -> str:
+    """Markdown: every run once, in the order given."""
+    return "\n".join(dict.fromkeys(f"- {run.said}" for run in runs))

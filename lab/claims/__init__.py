@@ -75,8 +75,8 @@ KINDS: Mapping[str, str] = {
     " own data, whether the table prints the number, and, beside the cell that its rule names, if any, whether it is not faster"
     " than one with less of the same work to do, and not slower than one with more of it to do or with fewer workers",
     "figure": "here, as its shape: the direction from one end of the load to the other, and bounds that the text names, never as"
-    " a level of another machine. By its own data, as what was read off the plot, with the uncertainty of reading it, against"
-    " what the text says that it shows; of one run each",
+    " a level of another machine, and never as a latency that the same load has without a proxy. By its own data, as what was"
+    " read off the plot, with the uncertainty of reading it, against what the text says that it shows; of one run each",
     "stated": "here, as direction and size: an interval beyond the A/A floor on the side that is claimed, or within the size"
     " that is. By its own data, wherever the publication prints numbers of what the sentence is about",
     "hypothesis": "here, as the effect of taking the supposed cause away. By its own data, only if it was measured with and"

@@ -1,7 +1,8 @@
 """One test of a rule on one run: a number of every block, its interval, and whether that lies where the test wants it.
 
-Refuses to decide without an interval, without a floor where two sides are compared, where a block's log cannot tell, and where the
-generator was the limit of a closed loop and the truth may lie beyond the interval.
+Refuses to decide without an interval, without a floor where two sides are compared, where a block's log cannot tell, where the
+generator was the limit of a closed loop and the truth may lie beyond the interval, and where a latency at a rate shows no more than
+the same load does without a proxy.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ SHORT = {
 MORE = ("rate", "link_share", "busiest_second")
 LESS = (*QUANTILES, "mean_s", "p75_s", "p95_s")
 """Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
+BARE = (*LESS, "spread")
+"""What the generator and the backend have a part in at a rate, too: k6's own pauses grow with its connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
     if other is None:
         level = stats.middle(_known(values))
         found = replace(blank, value=level.value, low=level.low, high=level.high)
-        return _held(found, 0.0, _hidden(test.metric, mine=True in _side(run, arm, point.name).limited))
+        found = _held(found, 0.0, _hidden(test.metric, mine=True in _side(run, arm, point.name).limited))
+        return _beside_direct(found, point, None, run)
     return _compared(blank, other, values, arm, point, run)
 
 
@@ -150,7 +154,9 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     if blank.test.metric in LESS and resent(*sides, middles):
         # the slower side waited for the kernel, not for the generator
         limited[middles[0] < middles[1]] = False
-    return _held(found, floor, _hidden(blank.test.metric, *limited))
+    found = _held(found, floor, _hidden(blank.test.metric, *limited))
+    # two variants under one load have the generator and the backend in common
+    return found if other.variant else _beside_direct(found, point, against[1], run)
 
 
 def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:
@@ -218,6 +224,38 @@ def _bound(metric: str, hidden: tuple[bool, bool]) -> str:
         return ""
     which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
     return f"generator-limited: {said_as(metric)[0]} {which}"
+
+
+def _beside_direct(found: Measured, point: Point, other: str | None, run: Evidence) -> Measured:
+    """Open where the same load without a proxy goes beyond the same bound, or was not measured. `other`: the point compared with."""
+    test, given = found.test, point.rate_rps is not None and point.disturbance is None
+    if found.holds is None or test.metric not in BARE or not given:
+        return found
+    bare = run.direct(point.name, test.metric)
+    if bare is not None and other is not None:
+        theirs = run.direct(other, test.metric)
+        bare = None if not theirs else bare / theirs if test.ratio_to else bare - theirs
+    if bare is None:
+        return replace(found, holds=None, why="nothing tells what the same load takes without a proxy")
+    if not _as_far(found, bare):
+        return found
+    alone = replace(found, value=bare, low=None, high=None)
+    return replace(found, holds=None, why=f"the same without a proxy: {alone.text}")
+
+
+def _as_far(found: Measured, bare: float) -> bool:
+    """Whether `bare` lies where the finding does: above the bound that it is above or, of two points compared, below the one it is below.
+
+    That nothing changes, or stays low, needs no proxy to explain it.
+    """
+    test, compared = found.test, found.test.ratio_to is not None or found.test.minus is not None
+    if test.within is not None:
+        if found.holds or found.low is None:
+            return False
+        return bare > test.within[1] if found.low > test.within[1] else compared and bare < test.within[0]
+    if test.above is not None:
+        return bool(found.holds) and bare > test.above
+    return test.below is not None and (compared and bare < test.below if found.holds else bare > test.below)
 
 
 def _known(values: Blocks) -> list[float]:

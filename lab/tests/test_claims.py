@@ -280,6 +280,60 @@ def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer
     assert judged(CLAIM, [of_routes("p99", below=0.5)], [run]).answer == answer
 
 
+@pytest.mark.parametrize(
+    ("bound", "compared", "there", "bare", "answer"),
+    [
+        ({"above": 2}, True, 3.0, 2.5, "not resolved"),  # it rises as far without a proxy
+        ({"above": 2}, True, 3.0, 1.2, "reproduced"),
+        ({"above": 2}, True, 1.2, 3.0, "contradicted"),  # what did not rise needs no explanation
+        ({"within": (0.5, 1.5)}, True, 3.0, 2.5, "not resolved"),
+        ({"within": (0.5, 1.5)}, True, 3.0, 0.4, "contradicted"),
+        ({"within": (0.5, 1.5)}, True, 0.3, 0.4, "not resolved"),  # it falls as far without one
+        ({"within": (0.5, 1.5)}, True, 1.0, 1.0, "reproduced"),  # that nothing changes, too
+        ({"below": 0.8}, True, 0.3, 0.4, "not resolved"),
+        ({"below": 0.8}, True, 0.3, 1.0, "reproduced"),
+        ({"below": 1.25}, False, 3.0, 2.5, "not resolved"),
+        ({"below": 1.25}, False, 3.0, 1.1, "contradicted"),
+        ({"below": 1.25}, False, 1.1, 1.1, "reproduced"),
+        ({"above": 2}, True, 3.0, None, "not resolved"),
+        ({"below": 1.25}, False, 3.0, None, "not resolved"),
+    ],
+)
+def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
+    bound: dict[str, Any],
+    compared: bool,
+    there: float,
+    bare: float | None,
+    answer: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`there` at 1000 connections, 1 at 100, and `bare` against 1 at a direct connection (None: not measured)."""
+
+    def same(own: Evidence, arm: str, point: str, metric: str) -> dict[int, float]:
+        if arm == "direct" and bare is None:
+            return {}
+        value = 1.0 if point == "k6-c100" else bare if arm == "direct" else there
+        return dict.fromkeys(own.blocks(arm, point), float(value or 0.0))
+
+    monkeypatch.setattr(Evidence, "values", same)
+    runs = [each for each in evidence.references()[0] if each.name == "digitalocean-claims"]
+
+    def found(metric: str) -> Verdict:
+        other = {"ratio_to": {"points": "k6-c100"}} if compared else {}
+        asked = Test.model_validate({"metric": metric, "points": "k6-c1000", **other, **bound})
+        own = Rule(rule="r", sweeps=["digitalocean-claims"], variant="baseline", tests=[asked])
+        return judged(CLAIM, [own], runs)
+
+    verdict = found("spread")
+    assert verdict.answer == answer
+    assert ("without a proxy" in verdict.why) == (answer == "not resolved")
+    if bare == 2.5:
+        assert verdict.why.endswith(
+            f"a proxy: p99 as a multiple of p50 2.5 ×{' against k6-c100' * compared} at k6-c1000"
+        )
+    assert found("cpu_per_request").answer != "not resolved", "no generator's CPU is in it"
+
+
 def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
     """Whatever another target's say: there the claim is as without a run, and the command names the target."""
     on_kind = rule(ABOUT).model_copy(update={"target": "kind"})
