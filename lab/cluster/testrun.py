@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from lab.cluster.names import CLIENT_NAMESPACE, ROLE_LABEL, RUN_LABEL
 from lab.errors import LabError, MeasuringError, UsageError
 from lab.generators import Load
+from lab.generators.k6 import environment
 from lab.sweeps import Point
 from lab.targets.base import Ran
 
@@ -102,6 +103,7 @@ def objects(
     runner = pod | {
         # As the client's own pod is labelled, so that proxies and backends keep away from these, too.
         "metadata": {"labels": labels | {ROLE_LABEL: "generator"}},
+        "env": [{"name": name, "value": value} for name, value in environment(load).items()],
         "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_own_node()]}},
         "topologySpreadConstraints": [
             {

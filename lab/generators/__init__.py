@@ -120,7 +120,7 @@ class Generator(Protocol):
     name: str
     """As in sweeps and tables: k6, wrk2, wrk, oha, hey."""
     binary: str
-    """What is looked for on PATH, and argv[0]."""
+    """What is looked for on PATH, and once in its argv."""
     aliases: tuple[str, ...]
     """Other names it may be installed under, tried when `binary` is missing or another program (wrk2 as `wrk`)."""
     models: frozenset[Literal["open", "closed"]]

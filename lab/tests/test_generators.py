@@ -31,12 +31,14 @@ from lab.generators import (
     OutputError,
     Result,
     choose,
+    command,
     error_kind,
     find,
     generator,
     generators,
     scheduled_s,
 )
+from lab.generators.k6 import environment
 from lab.generators.wrk import measured_only
 from lab.histogram import Histogram
 
@@ -248,6 +250,20 @@ def test_wrk_and_wrk2_are_told_apart() -> None:
     assert (generator("wrk2").version(wrk), generator("wrk2").version(wrk2)) == (None, "4.0.0")
 
 
+def test_k6_collects_no_garbage_that_a_sample_could_bring_and_says_so() -> None:
+    """Its version tells, so that runs without that are another generator's; what may be kept grows with the load."""
+    said = "k6 v1.8.1 (go1.25.9, linux/amd64)\n"
+    assert (generator("k6").version(said), generator("k6").version("wrk 4.0.0")) == ("1.8.1, GOGC=off", None)
+    load = replace(LOAD, rate_rps=1000.0, connections=1000, duration_s=10.0)
+    assert command(generator("k6"), "/opt/k6", load)[:5] == ["env", "GOGC=off", "GOMEMLIMIT=1014MiB", "/opt/k6", "run"]
+
+    def limit_mib(**changes: Any) -> int:
+        return int(environment(replace(load, **changes))["GOMEMLIMIT"].removesuffix("MiB"))
+
+    assert limit_mib() < limit_mib(connections=10_000) and limit_mib() < limit_mib(rate_rps=50_000.0)
+    assert limit_mib() < limit_mib(duration_s=60.0) < limit_mib(duration_s=60.0, rate_rps=None)
+
+
 def test_a_wrk2_installed_as_wrk_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`find` tries the aliases, and says which program to start."""
     said = "wrk 4.0.0 [epoll] Copyright (C) 2012 Will Glozer\n  -U  --u_latency\n  -R, --rate\n"
@@ -338,7 +354,7 @@ def test_the_tool_itself_measures_a_known_delay(name: str, keepalive: bool, slow
     for file, text in wanted.files(load).items():
         (tmp_path / file).write_text(text)
     done = subprocess.run(
-        [program.path, *wanted.argv(load)[1:]],
+        command(wanted, program.path, load),
         cwd=tmp_path,
         capture_output=True,
         text=True,

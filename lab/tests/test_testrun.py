@@ -16,7 +16,7 @@ from lab.cluster.names import ROLE_LABEL, RUN_LABEL
 from lab.errors import UsageError
 from lab.generators import Load, OutputError, generator
 from lab.generators._merged import merged
-from lab.generators.k6 import PERCENTS
+from lab.generators.k6 import PERCENTS, environment
 from lab.histogram import Histogram
 from lab.sweeps import Point, Sweep
 
@@ -91,6 +91,7 @@ def test_the_test_run_shares_our_script_among_pods_of_our_image_on_the_generator
     assert (spec["parallelism"], spec["script"]) == (2, {"configMap": {"name": "load-1", "file": "k6.js"}})
     assert {spec[part]["image"] for part in ("runner", "initializer", "starter")} == {IMAGE}
     assert spec["runner"]["metadata"]["labels"] == {RUN_LABEL: "r1", ROLE_LABEL: "generator"}
+    assert {each["name"]: each["value"] for each in spec["runner"]["env"]} == environment(LOAD), "as k6 runs elsewhere"
     assert "--address" not in spec["arguments"] and "cleanup" not in spec
     assert config["metadata"]["labels"] == run["metadata"]["labels"] == {RUN_LABEL: "r1"}
 
