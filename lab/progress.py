@@ -102,10 +102,13 @@ class Terminal:
         self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
 
     def account(self) -> None:
-        """How the time was spent: measuring (warm-up included), bringing up, and the lab's own."""
+        """How the time was spent: measuring (warm-up included), bringing up, and the rest: the lab's own, and generators that start.
+
+        k6 takes half a second and more to start with a thousand connections, and starts twice for a sample.
+        """
         total_s, up_s = time.monotonic() - self._began, sum(self._bring_ups_s)
         own_s = max(0.0, total_s - up_s - self._measured_s)
         share = f" ({own_s / self._measured_s:.1%} of measuring)" if self._measured_s else ""
         ups = f"{len(self._bring_ups_s)} bring-ups {format_duration(up_s)}"
-        spent = f"measuring {format_duration(self._measured_s)}, {ups}, the lab itself {format_duration(own_s)}{share}"
-        self._line(f"\n[dim]{spent}[/]\n")
+        rest = f"starting generators and the lab itself {format_duration(own_s)}{share}"
+        self._line(f"\n[dim]measuring {format_duration(self._measured_s)}, {ups}, {rest}[/]\n")

@@ -125,7 +125,7 @@ def choose(point: Point, target: Target) -> Chosen:
     enough = point.model_copy(update={"duration_s": ENOUGH_S, "rate_rps": float(max(ENOUGH_RPS, point.connections))})
     found = bench.choose(enough, target)
     if refusal := found.generator.refusal(load_of(point, store.NOWHERE)):
-        raise UsageError(f"generator {found.generator.name}", refusal)
+        raise UsageError(f"generator {found.generator.name}", refusal, "change that, or name another by --generator")
     return found
 
 

@@ -63,7 +63,7 @@ def refuse_open_files(place: str, files: int, context: Context, asked: str = "")
     """
     if files > context.open_files:
         fault = f"{asked + ' take' if asked else 'asks for'} {files} open files, a container may have {context.open_files} here"
-        remedy = "raise the hard limit of the shell that starts the lab (ulimit -Hn), or run it as root"
+        remedy = "raise the shell's hard limit (ulimit -Hn), as root with CAP_SYS_RESOURCE may"
         raise NotMeasurableError("open files", place, fault, remedy)
 
 
