@@ -259,7 +259,7 @@ def _measured(run: Run, variant: str, relative_to: int | None) -> Panel:
         return Panel(variant, (), _folded(run.why, PANEL_WIDTH))
     record = run.run.record
     shape = ": shape only" if record.blocks < stats.MIN_BLOCKS else ""
-    head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape})<br>{record.id}"
+    head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape})<br>{run.name}"
     return _panel(head, lambda: curves.measured(run, variant, relative_to))
 
 
