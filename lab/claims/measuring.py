@@ -249,13 +249,12 @@ def _as_far(found: Measured, bare: float) -> bool:
     That nothing changes, or stays low, needs no proxy to explain it.
     """
     test, compared = found.test, found.test.ratio_to is not None or found.test.minus is not None
+    if test.met(bare) != found.holds:
+        return False
     if test.within is not None:
-        if found.holds or found.low is None:
-            return False
-        return bare > test.within[1] if found.low > test.within[1] else compared and bare < test.within[0]
-    if test.above is not None:
-        return bool(found.holds) and bare > test.above
-    return test.below is not None and (compared and bare < test.below if found.holds else bare > test.below)
+        above = found.low is not None and found.low > test.within[1]
+        return not found.holds and above == (bare > test.within[1]) and (above or compared)
+    return bool(found.holds) if test.above is not None else compared or not found.holds
 
 
 def _known(values: Blocks) -> list[float]:
