@@ -133,7 +133,7 @@ def test_fewer_than_six_blocks_have_no_band() -> None:
         each["text"]
         for each in told(exhibits.percentiles({"keepalive": run}, "T", "keepalive"))["layout"]["annotations"]
     ]
-    assert titles == ["published", "keepalive (local, 5 blocks: shape only)<br>run-1"]
+    assert titles == ["published", "keepalive (local, 5 blocks: shape only)<br>made"]
 
 
 def test_measured_ratios_are_by_block() -> None:
@@ -165,7 +165,7 @@ def test_every_suite_is_drawn_with_and_without_runs(suite: str, relative_to: int
     assert layout[first]["showticklabels"]
     texts = " ".join(each["text"] for each in layout["annotations"]).replace("<br>", " ")
     assert "just bench backlog --sweep digitalocean" in texts
-    assert "baseline (local, 6 blocks) run-1" in texts
+    assert "baseline (local, 6 blocks) made" in texts
     listed = [line["name"] for line in lines(figure) if line["showlegend"]]
     assert len(listed) == len(set(listed)) >= 3
     assert layout["meta"] == {"runs": ["run-1"], "gaps": 1 if first == "yaxis" else 2}
