@@ -284,7 +284,8 @@ def _afterwards(point: Point, before: Canary, after: Canary) -> tuple[list[valid
     """(faults, notes) of the second canary. Where errors are the subject, that it too was refused is one of them."""
     if after.refusal and "errors" in point.subject:
         return [], [f"refused afterwards, too: {after.refusal}"]
-    if not after.faults and after.body_bytes != before.body_bytes:
+    apart = abs(after.body_bytes - before.body_bytes)
+    if not after.faults and apart > validity.size_slack(point, before.body_bytes):
         said = f"the canary weighed {before.body_bytes} bytes before and {after.body_bytes} after"
         return [(Reason.WRONG_SIZE, said)], []
     return after.faults, []

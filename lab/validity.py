@@ -26,6 +26,8 @@ TICKS = 3
 MAX_CLOCK_STEP_S = 0.1
 HEADER_BYTES = 2048  # more than any of our responses' headers
 CHUNK_SHARE = 1 / 256  # of a chunked body: at most 16 bytes around every 4 KiB
+FLUSH_BYTES, FLUSH_SHARE = 32, 1 / 100
+"""The proxy flushes its compressor as bytes arrive from upstream: a compressed body varies by so much (seen: 18 bytes of 24,721)."""
 HANDSHAKE_BYTES = 8192  # more than a server says in a TLS handshake with our certificates
 RECORD_SHARE = 1 / 32  # of what TLS carries: at most 40 bytes around every frame's 1.3 kB
 HANDSHAKE_EVERY = 100  # kept connections serve as many requests at least, as far as the check of sizes goes
@@ -90,6 +92,11 @@ def _reported(point: Point, result: Result, calibration_s: float) -> Iterator[Fa
         yield Reason.DROPPED, f"{result.dropped} requests were due and never sent"
 
 
+def size_slack(point: Point, body_bytes: int) -> float:
+    """Bytes by which two bodies of one page may differ: none, unless they are compressed on their way."""
+    return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding == "gzip" else 0.0
+
+
 def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool) -> Iterator[Fault]:
     """Bytes per response within what headers, chunks, TLS and responses cut short can explain."""
     if result.size_bytes is None or not result.requests:
@@ -104,7 +111,8 @@ def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool) -> Iter
     # a run that is cut off reads part of its last responses, one per connection; one that fails, of each that did
     part = body_bytes * (point.connections + unanswered(result)) / result.requests
     wrong = body_bytes * result.errors.get("status", 0) / result.requests
-    if not body_bytes - part - wrong - 1 <= mean <= body_bytes + slack + part + 1:
+    either = part + 1 + size_slack(point, body_bytes)
+    if not body_bytes - wrong - either <= mean <= body_bytes + slack + either:
         yield Reason.WRONG_SIZE, f"{mean:.0f} bytes per response, the page has {body_bytes}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lab import sampler
+from lab import sampler, validity
 from lab.canary import canary
 from lab.generators import Load
 from lab.samples import Reason, Sample
@@ -112,6 +113,19 @@ def test_the_load_is_expected_to_weigh_what_the_canary_did() -> None:
     assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip"), heavy).reason is Reason.WRONG_SIZE
     changed = measured(Proxy(answers=[GOOD, COMPRESSED, GOOD]), at(accept_encoding="gzip"))
     assert (changed.reason, "1024 bytes before" in changed.detail) == (Reason.WRONG_SIZE, True)
+
+
+def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
+    """The proxy flushes as bytes arrive from upstream: some bytes more or less, of what is compressed only."""
+    packer = zlib.compressobj(wbits=31)
+    flushed = b"".join(
+        (packer.compress(PAGE[:512]), packer.flush(zlib.Z_SYNC_FLUSH), packer.compress(PAGE[512:]), packer.flush())
+    )
+    assert len(flushed) > len(SMALL)
+    answers: list[Response | OSError] = [COMPRESSED, Response(200, flushed, GZIP)]
+    assert measured(Proxy(answers=answers), at(accept_encoding="gzip")).valid
+    assert validity.size_slack(at(accept_encoding="gzip"), 24_721) == pytest.approx(247.21)
+    assert validity.size_slack(at(), 24_721) == 0
 
 
 def test_what_tls_a_client_got_is_in_the_sample() -> None:
