@@ -13,7 +13,9 @@ import threading
 import time
 from types import TracebackType
 
-SPELL_S = 5.0
+SPELL_S = 40.0
+"""Several blocks of a short sweep, so that some lie in a quiet spell and others do not: what is busy in every sample makes each of
+them invalid, and then nothing is compared that could be claimed."""
 BUSY = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
