@@ -37,7 +37,8 @@ class Noise:
     """How much a metric of one variant varies at one point. Seconds and requests per second; `why` empty = it is judged here.
 
     `level` is the median over the blocks of the pair's first arm, `cv` its standard deviation over its mean. `sd` is that of one block's
-    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `floor` the pair's δ, a log-ratio. Where `why` is empty none of
+    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `floor` the pair's δ, a log-ratio, from
+    `floor_blocks` that are valid in both arms. Where `why` is empty none of
     these is None. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
     """
 
@@ -49,6 +50,7 @@ class Noise:
     sd: float | None
     pilot_blocks: int
     floor: float | None
+    floor_blocks: int
     outliers: bool
     compared: int
     claimed: int
@@ -112,6 +114,7 @@ def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise
         sd=sd,
         pilot_blocks=degrees + 1,
         floor=effect.floor,
+        floor_blocks=estimate.n if estimate is not None else 0,
         outliers=estimate is not None and estimate.outliers,
         compared=len(judged),
         claimed=judged.count("claimed"),

@@ -130,7 +130,7 @@ def notes(found: Report) -> list[str]:
         freedom = f"{degrees[0]}" if len(degrees) == 1 else f"{degrees[0]} to {degrees[-1]}"
         lines += [
             f"sd: of one block's log-ratio of two arms, {over} ({freedom} degrees of freedom); floor: of the pair alone,"
-            f" in {format_blocks(found.record.blocks)}",
+            f" in {_blocks(found.known)}",
             "N % in: blocks that find such an effect with 90 % probability, though the sd is only measured; and how long a"
             " variant and its baseline then take here",
         ]
@@ -144,6 +144,12 @@ def notes(found: Report) -> list[str]:
         f"not judged: {', '.join(dict.fromkeys(metrics))} at {point}: {why}" for (point, why), metrics in silent.items()
     ]
     return lines if found.complete else [*lines, f"not all of its blocks are valid: just table {found.record.id}"]
+
+
+def _blocks(known: Sequence[Noise]) -> str:
+    """`10 blocks`, or `7 to 10 blocks`: those valid in both arms of the pair."""
+    counts = sorted({noise.floor_blocks for noise in known})
+    return f"{counts[0]} to {format_blocks(counts[-1])}" if len(counts) > 1 else format_blocks(counts[0])
 
 
 def nulls_line(found: Report) -> str:
@@ -175,7 +181,7 @@ def advise(found: Report, example: Example, again: str) -> str:
         return f"nothing is known of the noise here yet: {again}"
     floors = ", ".join(f"{format_size(noise.floor or 0.0)} at {noise.point}" for noise in example.noises)
     name = " and ".join(dict.fromkeys(metric_name(noise.metric) for noise in example.noises))
-    head = f"in {name}, differences below {floors} are noise in {format_blocks(found.record.blocks)} here"
+    head = f"in {name}, differences below {floors} are noise in {_blocks(example.noises)} here"
     for effect in (0.05, 0.1, 0.2):
         counts = [found.needed(noise, effect) for noise in example.noises]
         if None not in counts:
@@ -189,7 +195,7 @@ def as_json(found: Report, advice: str) -> dict[str, Any]:
     """Plain data with stable keys; seconds, requests per second, ratios; null = not known.
 
     {schema_version, run, target, sweep, blocks, complete, nulls: {arms, compared, claimed}, advice,
-     rows: [{variant, point, metric, level, cv, sd_log_ratio, pilot_blocks, floor_ratio, outliers, compared, claimed, why,
+     rows: [{variant, point, metric, level, cv, sd_log_ratio, pilot_blocks, floor_ratio, floor_blocks, outliers, compared, claimed, why,
              resolve: [{effect, blocks (null = more than 1000, or not judged), duration_s}]}]}
     """
     compared, claimed = counted(found.noises)

@@ -201,6 +201,7 @@ def _aa() -> dict[str, Any]:
         "sd_log_ratio": number | {"description": "standard deviation of one block's log-ratio of two arms"},
         "pilot_blocks": COUNT | {"description": "its degrees of freedom + 1"},
         "floor_ratio": number | {"description": "what the A/A pair leaves open; null below six blocks"},
+        "floor_blocks": COUNT | {"description": "valid in both of its arms"},
         "outliers": FLAG,
         "compared": COUNT | {"description": "judged effects of the null arms"},
         "claimed": COUNT | {"description": "of these; every one is false"},

@@ -121,5 +121,5 @@ def _told(run: Evidence, found: Sequence[Noise]) -> Iterator[Floor]:
                 level=level,
                 cv=f"{noise.cv or 0:.1%}",
                 floor=format_size(noise.floor),
-                blocks=run.run.record.blocks,
+                blocks=noise.floor_blocks,
             )

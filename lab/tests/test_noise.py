@@ -131,6 +131,15 @@ def test_each_metric_has_its_level_spread_and_floor() -> None:
     assert one(found, "cpu_per_request").level == pytest.approx(25e-6, rel=0.02)
 
 
+def test_a_floor_is_of_the_blocks_that_are_valid_in_both_arms() -> None:
+    """Seven of ten planned ones: a floor of ten would be smaller."""
+    found = report_of(
+        stored(change=lambda slot, one: None if (slot.arm.role, slot.block > 7) == ("again", True) else one)
+    )
+    assert {noise.floor_blocks for noise in found.known} == {7}
+    assert any("; floor: of the pair alone, in 7 blocks" in line for line in noise_tables.notes(found))
+
+
 def test_what_is_not_judged_says_why() -> None:
     """And promises nothing: rates that are given, latency of a closed loop beside rates, percentiles without requests."""
     found = noises(summary_of(planned()))
