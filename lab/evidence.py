@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -84,12 +84,13 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One run, whole. `name`: its folder in data/reference."""
+    """One run, whole. `name`: its folder in data/reference; `beside`: what is damaged there and might have been taken instead."""
 
     name: str
     run: RunStore
     samples: tuple[Sample, ...]
     counted: Mapping[tuple[int, str, str], Sample] = field(repr=False)
+    beside: str = ""
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -174,7 +175,7 @@ class Evidence:
         rest += f", {missing} of {len(record.slots)} planned not measured" if missing else ""
         shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
         what = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
-        return f"{record.id} ({self.name}): {what}{rest}"
+        return f"{record.id} ({self.name}): {what}{rest}{self.beside}"
 
 
 def zero_s(requests: pl.DataFrame) -> float:
@@ -286,13 +287,14 @@ class Shelf:
 
         One with blocks enough for intervals comes before one that has a shape alone, unless its `shape` is what is wanted.
         """
-        found = [run for sweep in sweeps for run in matching(self.runs, [sweep], variant, target)]
-        if found:
-            return found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
-        where = f" on {target}" if target else ""
-        at = rerun.place(target) if target else ""
         wanted = [] if variant is None else [variant]
         hurt = "".join(f"; {each.said}" for each in self.damaged if each.of(sweeps, wanted, target) is not False)
+        found = [run for sweep in sweeps for run in matching(self.runs, [sweep], variant, target)]
+        if found:
+            taken = found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
+            return replace(taken, beside=hurt) if hurt else taken
+        where = f" on {target}" if target else ""
+        at = rerun.place(target) if target else ""
         return Missing(
             f"nothing in data/reference of {' or '.join(sweeps)}{where}: just bench {variant or 'VARIANT'} --sweep {sweeps[0]}{at}{hurt}"
         )

@@ -78,14 +78,15 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         records = [*(each.run.record for each in able), *(each.record for each in lost if each.record is not None)]
         if records:
             there.append((max(record.blocks for record in records) >= MIN_BLOCKS, rule, able, lost))
+    unread = [each.said for each in damaged if each.record is None]  # nobody can tell what it measured
     if there:
         _, rule, able, lost = max(there, key=lambda each: each[0])
-        return _together(replace(blank, rule=rule.rule), [_finding(rule, each) for each in able], lost)
+        found = _together(replace(blank, rule=rule.rule), [_finding(rule, each) for each in able], lost)
+        return replace(found, why="; ".join(filter(None, [found.why, *unread])))
     if (unable := _unable(rules, runs)) is not None:
         rule, run, why = unable
         return replace(blank, answer="not measurable here", why=why, rule=rule.rule, runs=(run.run.record.id,))
-    hurt = "".join(f"; {each.said}" for each in damaged if each.record is None)
-    why = f"no run of it in data/reference yet: {rules[0].command}{hurt}"
+    why = "; ".join([f"no run of it in data/reference yet: {rules[0].command}", *unread])
     return replace(blank, answer="not resolved", why=why, rule=rules[0].rule)
 
 

@@ -114,6 +114,7 @@ def test_damaged_runs_are_told_and_the_rest_stays(
     missing = shelf.of("reload")
     assert isinstance(missing, Missing)
     assert "broken is damaged: " in missing.why
+    assert "; broken is damaged: " in one(shelf).said, "it might have been taken instead"
 
 
 def test_a_damaged_run_is_named_where_it_was_meant(
@@ -134,6 +135,9 @@ def test_a_damaged_run_is_named_where_it_was_meant(
     )
     others = shelf.of("reload"), shelf.of("kill-quick", variant="okd"), shelf.of("kill-quick", target="kind")
     assert not any("hurt" in other.said for other in others)
+    (tmp_path / "whole").symlink_to(folder / "reference-kill-quick-local")
+    taken = evidence.shelf().of("kill-quick", variant="kill-nds")
+    assert isinstance(taken, Evidence) and "; hurt is damaged: " in taken.said
 
 
 def test_the_a_a_twin_is_found(shelf: Shelf) -> None:
