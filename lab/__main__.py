@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def verb() -> int:
         options = parser().parse_args(arguments)
+        if getattr(options, "json", False) and getattr(options, "markdown", False):
+            raise UsageError("--markdown", "--json and --markdown are two forms of one answer", "leave one out")
         return int(options.verb(options, talk))
 
     status = _told(talk, verb)

@@ -36,6 +36,7 @@ from lab.variants import Variant, load_variant
 
 WARMUP_S = 1.0
 DURATION_S = 10.0
+START_RPS = 100
 ASSUMED_RPS = 5000
 """The knee that a forecast assumes: of a search, nothing better is known beforehand."""
 ENOUGH_S, ENOUGH_RPS = 3600.0, 1000
@@ -46,13 +47,15 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asked for. `duration_s` None: as long as the generator needs, DURATION_S at least."""
+    """What the command line asked for. None of `duration_s`: as long as the generator needs, DURATION_S at least; of `start_rps`:
+    START_RPS, or a request per second for each connection where the generator refuses fewer.
+    """
 
     variants: tuple[str, ...]
     generator: str = "wrk2"
     connections: int = 100
     duration_s: float | None = None
-    start_rps: int = 100
+    start_rps: int | None = None
     p99_s: float = 0.05
     precision: float = 0.05
     page: str = "1kB.bin"
@@ -72,7 +75,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
         p99_s=request.p99_s,
         min_achieved=MIN_ACHIEVED,
         max_generator_core=BUSY,
-        start_rps=request.start_rps,
+        start_rps=int(point.rate_rps or 0),
         least_rps=LEAST_RPS if any_rate else request.connections,  # wrk2: a request per second for each
         precision=request.precision,
     )
@@ -93,11 +96,12 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
 
 def _load(request: Request, target: Target) -> tuple[Point, Chosen]:
     """The first trial's, and who makes it."""
+    start_rps = request.start_rps or START_RPS
     point = Point(
-        name=point_name(request.start_rps),
+        name=point_name(start_rps),
         generator=request.generator,
         connections=request.connections,
-        rate_rps=float(request.start_rps),
+        rate_rps=float(start_rps),
         duration_s=request.duration_s or DURATION_S,
         warmup_s=WARMUP_S,
         threads=1,
@@ -112,9 +116,16 @@ def _load(request: Request, target: Target) -> tuple[Point, Chosen]:
         raise UsageError(
             "--generator", f"{wanted.name} makes closed loops only, and a knee is about rates", f"try {known}"
         )
-    if request.duration_s is None and target.installed(wanted) is not None:
+    if target.installed(wanted) is None:
+        return point, choose(point, target)
+    if request.duration_s is None:
         least_s = 3 * wanted.calibration_s(load_of(point, store.NOWHERE))
         point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(least_s)))})
+    if request.start_rps is None and wanted.refusal(
+        load_of(point, store.NOWHERE)
+    ):  # wrk2: a request per second for each
+        enough = max(START_RPS, request.connections)
+        point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
     return point, choose(point, target)
 
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 from lab.commands import Adder
+from lab.commands.answers import answer
 from lab.commands.arguments import number, rebuilt
 from lab.commands.measuring import say, settle
 from lab.errors import LabError, UsageError, did_you_mean
@@ -49,8 +51,6 @@ def _calibrate(options: argparse.Namespace, talk: Console) -> int:
     from lab.calibrating.folder import CalibrationFolder
     from lab.targets import chosen
 
-    if options.json and options.markdown:
-        raise UsageError("calibrate", "--json and --markdown at once", "choose one")
     names, scenarios = _asked(options)
     if options.show:
         if options.plan or any(getattr(options, name) for name in ("generator", "scenario", "repeats", "duration")):
@@ -190,12 +190,12 @@ def _print(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
     from lab.calibrating import tables
 
     record = calibration.record
-    if options.json:
-        print(json.dumps(tables.as_json(record), indent=1))
-    elif options.markdown:
-        print(tables.as_markdown(record), end="")
-    else:
-        out = Console(soft_wrap=False)
-        tables.print_tables(out, record)
-        out.print(f"\n[dim]{calibration.folder}[/]", highlight=False, soft_wrap=True)
+    with answer() as out:
+        if options.json:
+            print(json.dumps(tables.as_json(record), indent=1))
+        elif options.markdown:
+            print(tables.as_markdown(record), end="")
+        else:
+            tables.print_tables(out, record)
+            out.print(f"\n[dim]{escape(str(calibration.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if record.complete else 1

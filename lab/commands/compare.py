@@ -38,8 +38,6 @@ def _compare(options: argparse.Namespace, talk: Console) -> int:
     if not 1 <= len(options.runs) <= 2:
         fault = f"expected one run or two, got {len(options.runs)}"
         raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
-    if options.json and options.markdown:
-        raise UsageError("compare", "--json and --markdown are two forms of one answer", "leave one out")
 
     from lab import comparison_json, comparison_tables
     from lab.comparison import compare_runs

@@ -118,8 +118,6 @@ def _found(options: argparse.Namespace) -> Gate:
     if options.metric and options.max_regression is None:
         fault = "is of steady loads, and these have no bound"
         raise UsageError("--metric", fault, f"as --metric {options.metric[0]} --max-regression 5%, or leave it out")
-    if options.json and options.markdown:
-        raise UsageError("gate", "--json and --markdown are two forms of one answer", "leave one out")
 
     from lab.comparison import compare_runs
     from lab.gate import gate

@@ -45,7 +45,10 @@ def add(adder: Adder) -> None:
         "--duration", type=_duration, metavar="SECONDS", help="of a trial (default: 10, with wrk2 itself 32)"
     )
     verb.add_argument(
-        "--start", type=number("--start", 1, 1_000_000), metavar="REQ/S", help="the first rate (default: 100)"
+        "--start",
+        type=number("--start", 1, 1_000_000),
+        metavar="REQ/S",
+        help="the first rate (default: 100, or as many as connections where the generator takes no fewer)",
     )
     verb.add_argument(
         "--precision", type=_precision, metavar="5%", help="how near the answer's two ends lie (default: 5%%)"
@@ -205,13 +208,18 @@ def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Ta
     except KeyboardInterrupt:
         if not begun:
             raise
-        talk.print(f"\ninterrupted; every complete trial is kept. Go on with:\n  {resume}", highlight=False)
+        _say_resume(talk, "interrupted", resume)
         return None
     except LabError:
         if begun:
-            talk.print(f"\nstopped; every complete trial is kept. Go on with:\n  {resume}", highlight=False)
+            _say_resume(talk, "stopped", resume)
         raise
     return store
+
+
+def _say_resume(talk: Console, what: str, resume: str) -> None:
+    said = f"\n{what}; every complete trial is kept. Go on with:\n  {resume}"
+    talk.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 class Lines:
@@ -266,5 +274,5 @@ def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool
             print(as_markdown(report), end="")
         else:
             print_report(out, report)
-            out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
+            out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if report.complete else 1

@@ -73,7 +73,9 @@ def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Tar
 def _say_resume(talk: Console, what: str, resume: str) -> None:
     talk.print(
         f"\n{what}; every complete sample is kept. Go on with:\n  {resume}",
+        markup=False,
         highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -174,5 +176,5 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
             if network:
                 out.print(f"[dim]{escape(roundtrip.sentence(network))}[/]", highlight=False, soft_wrap=True)
             study_tables.print_tables(out, shaped)
-            out.print(f"\n[dim]{run.folder}[/]", highlight=False, soft_wrap=True)
+            out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if complete else 1

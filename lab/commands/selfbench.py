@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.commands import Adder
+from lab.commands.answers import answer
 from lab.commands.arguments import number
 from lab.commands.measuring import say as say_line
 from lab.commands.measuring import settle
@@ -284,11 +285,11 @@ def _rows(text: str) -> int:
 
 
 def _print(found: Report, as_json: bool) -> None:
-    if as_json:
-        print(found.model_dump_json(indent=1))
-        return
     from lab.selfbench.report import lines
 
-    out = Console(soft_wrap=True, highlight=False)
-    for line in lines(found):
-        out.print(line)
+    with answer() as out:
+        if as_json:
+            print(found.model_dump_json(indent=1))
+            return
+        for line in lines(found):
+            out.print(line, highlight=False, soft_wrap=True)

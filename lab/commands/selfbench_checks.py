@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
+from lab.commands.answers import answer
 from lab.commands.measuring import say
 
 
@@ -27,12 +28,9 @@ def check_neighbour(options: argparse.Namespace, talk: Console) -> int:
     found = sorted(neighbour.finished(folder), key=lambda one: one.number)[: options.neighbour]
     held, text = neighbour.verdict(found)
     if options.json:
-        print(neighbour.NeighbourReport(runs=tuple(found), held=held, verdict=text).model_dump_json(indent=1))
+        _answer([neighbour.NeighbourReport(runs=tuple(found), held=held, verdict=text).model_dump_json(indent=1)])
     else:
-        out = Console(soft_wrap=True, highlight=False)
-        for one in found:
-            out.print(escape(neighbour.line(one)))
-        out.print(f"\n[bold]{escape(text)}[/]")
+        _answer([*map(neighbour.line, found), f"\n{text}"])
     return 0 if held else 1
 
 
@@ -51,13 +49,16 @@ def check_effects(options: argparse.Namespace, talk: Console) -> int:
     kept, text = injected.verdict(found)
     if options.json:
         told = injected.InjectedReport(run=run.record.id, effects=tuple(found), kept=kept, verdict=text)
-        print(told.model_dump_json(indent=1))
+        _answer([told.model_dump_json(indent=1)])
     else:
-        out = Console(soft_wrap=True, highlight=False)
-        for one in found:
-            out.print(escape(injected.line(one)))
-        out.print(f"\n[bold]{escape(text)}[/]\n[dim]{escape(str(run.folder))}[/]")
+        _answer([*map(injected.line, found), f"\n{text}", str(run.folder)])
     return 0 if kept else 1
+
+
+def _answer(lines: Sequence[str]) -> None:
+    with answer() as out:
+        for line in lines:
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _into(named: str | None, default: str) -> Path:

@@ -530,6 +530,15 @@ def test_wrk2_itself_gets_trials_that_outlast_its_calibration() -> None:
         seeking.prepare(seeking.Request(("baseline",), start_rps=50), wrk2, ())
 
 
+@pytest.mark.parametrize(("connections", "start_rps"), [(50, 100), (100, 100), (200, 200)])
+def test_a_search_begins_where_its_generator_can(connections: int, start_rps: int) -> None:
+    """As `bench --knee` advises a search: with as many connections as its sweep has, and no word of a start."""
+    prepared = seeking.prepare(seeking.Request(("baseline",), connections=connections), with_generators("wrk2"), ())
+    (point,) = prepared.record.points
+    assert (point.name, point.rate_rps) == (f"rate-{start_rps}", start_rps)
+    assert prepared.record.knee is not None and prepared.record.knee.start_rps == start_rps
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
