@@ -59,7 +59,7 @@ def _reasons() -> str:
 
 def _claims() -> str:
     """The ledger as the committed runs have it."""
-    return ledger.as_markdown(ledger.ledger(), ledger.checks())
+    return ledger.as_markdown(ledger.ledger(), ledger.checks(), linked=True)
 
 
 def _calibration() -> str:

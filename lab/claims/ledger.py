@@ -95,15 +95,20 @@ def print_ledger(
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def as_markdown(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> str:
-    """README's part and the notebooks' end; below the table how kinds of claims are judged, and the checks (`known`)."""
+def as_markdown(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), linked: bool = False) -> str:
+    """README's part and the notebooks' end; below the table how kinds of claims are judged, and the checks (`known`).
+
+    `linked`: from the checkout's top, to the notebooks that show the claims and to the runs' folders.
+    """
+    folders = {found.run: found.name for verdict in verdicts for found in verdict.findings} if linked else {}
     lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
     for verdict in _judged(verdicts):
         own = verdict.own
         told = "; ".join(filter(None, [verdict.effect, verdict.why]))
-        runs = ", ".join(f"`{run}`" for run in verdict.runs)
+        runs = ", ".join(_run(run, folders.get(run)) for run in verdict.runs)
+        name = _linked(f"notebooks/{verdict.claim.study}.ipynb", verdict.claim.id) if linked else verdict.claim.id
         judgements = [f"**{own.answer}**: {own.sentence}" if own else "", f"**{verdict.answer}**"]
-        lines.append(_line([verdict.claim.id, verdict.claim.text, _published(verdict), *judgements, told, runs]))
+        lines.append(_line([name, verdict.claim.text, _published(verdict), *judgements, told, runs]))
     below = [*_left(verdicts), counts(verdicts), own_counts(verdicts), *_kinds(verdicts)]
     held = [line.replace("- ", "- check ", 1) for line in sentences(known).splitlines()]
     return "\n".join([*lines, "", *(f"- {line}" for line in below), *held, ""])
@@ -189,6 +194,14 @@ def _kinds(verdicts: Sequence[Verdict]) -> list[str]:
     """How claims of the kinds that are among these are judged."""
     among = {verdict.claim.kind for verdict in verdicts}
     return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in among]
+
+
+def _run(run: str, folder: str | None) -> str:
+    return f"`{run}`" if folder is None else _linked(f"data/reference/{folder}", folder)
+
+
+def _linked(to: str, text: str) -> str:
+    return f"[{text}]({to})"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     if options.json:
         print(json.dumps(ledger.as_json(verdicts, known), indent=1))
     elif options.markdown:
-        print(ledger.as_markdown(verdicts, known), end="")
+        print(ledger.as_markdown(verdicts, known, linked=True), end="")
     else:
         ledger.print_ledger(Console(), verdicts, options.rules, known)
     return 0

@@ -46,6 +46,13 @@ def test_every_example_is_of_the_pictured_run() -> None:
         assert len(text.splitlines()) > 10
 
 
+def test_the_ledger_links_to_what_is_there() -> None:
+    """Each claim to the notebook that shows it, each run to its folder."""
+    links = {to for _, to in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", readme.parts()["claims"]())}
+    assert all((README.parent / to).exists() for to in links)
+    assert {Path(to).parts[0] for to in links} == {"data", "notebooks"}
+
+
 def test_every_reason_has_its_row() -> None:
     """Reason and meaning."""
     text = README.read_text()
