@@ -109,6 +109,12 @@ def _quantile_s(share: float) -> Callable[[RunStore, Sample], float | None]:
     return told
 
 
+def _slowest_s(run: RunStore, sample: Sample) -> float | None:
+    """The slowest request's latency, as the table's `max`; None where none was recorded."""
+    found = run.histogram(sample)
+    return found.maximum_s() if found is not None else None
+
+
 def _failed_share(_: RunStore, sample: Sample) -> float | None:
     """Of all requests, those not answered as they should; of steady loads by what the generator counted."""
     if sample.outcome:
@@ -161,6 +167,7 @@ DERIVED: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
     "mean_s": _mean_s,
     "p75_s": _quantile_s(0.75),
     "p95_s": _quantile_s(0.95),
+    "slowest_s": _slowest_s,
     "busiest_second": _busiest_second,
     "failed_share": _failed_share,
     "spread": _spread,

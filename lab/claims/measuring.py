@@ -29,6 +29,7 @@ SHORT = {
     "mean_s": ("average latency", "ms", 1e-3),
     "p75_s": ("p75", "ms", 1e-3),
     "p95_s": ("p95", "ms", 1e-3),
+    "slowest_s": ("slowest", "ms", 1e-3),
     "busiest_second": ("a process in its busiest second", "% of a core", 0.01),
     "failed_share": ("share that failed", "%", 0.01),
     "spread": ("p99 as a multiple of p50", "×", 1.0),
@@ -49,7 +50,7 @@ SHORT = {
 """Derived metrics in words: title, unit, and what one of it is in seconds, bytes …"""
 
 MORE = ("rate", "link_share", "busiest_second")
-LESS = (*QUANTILES, "mean_s", "p75_s", "p95_s")
+LESS = (*QUANTILES, "mean_s", "p75_s", "p95_s", "slowest_s")
 """Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
 BARE = (*LESS, "spread")
 """What the generator and the backend have a part in at a rate, too: k6's own pauses grow with its connections."""
