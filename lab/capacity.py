@@ -16,11 +16,11 @@ from math import ceil
 
 import numpy as np
 
-from lab.capacity_cells import Kind, Load
+from lab.capacity_cells import Kind, Load, has_price
 from lab.capacity_costs import Cost, Floats, OutOfRangeError, cost_of, interval
 from lab.errors import UsageError
 from lab.scalability import Scaling
-from lab.sweeps import Tls
+from lab.sweeps import Point, Tls, load_sweep, sweep_names
 
 SIZES = (1, 2, 4, 8, 16)
 ADVISED = 4
@@ -145,9 +145,21 @@ def missing(have: Sequence[str], wanted: Wanted) -> UsageError:
 
 
 def measure(wanted: Wanted) -> str:
-    """The command that measures such a price."""
-    sweep = "" if wanted.keepalive else " --sweep okd-quick"
-    return f"just bench {usual(wanted)}{sweep}"
+    """The command that measures such a price; of new connections in the first sweep that has such a load (S: none has)."""
+    if wanted.keepalive:
+        return f"just bench {usual(wanted)}"
+    having = (
+        name for name in sweep_names() if any(_measures(point, wanted) for point in load_sweep(name)[1].expanded())
+    )
+    return f"just bench {usual(wanted)} --sweep {next(having, 'S')}"
+
+
+def _measures(point: Point, wanted: Wanted) -> bool:
+    """Whether a sweep's load is of the kind wanted, its handshakes are told, and any variant has routes enough for it."""
+    tls = wanted.tls if point.tls == "routed" else point.tls
+    told = tls == "none" or point.resumption is not None
+    fits = wanted.fits(Kind(tls, point.keepalive, point.resumption if tls != "none" else None))
+    return has_price(point) and told and fits and point.routes in (1, "all")
 
 
 def usual(wanted: Wanted) -> str:

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import capacity, capacity_checks, capacity_scaling
+from lab import capacity, capacity_advice, capacity_checks, capacity_scaling
 from lab.capacity import Size, Wanted
 from lab.capacity_cells import Kind, Load, kind_of, loads_of, proxy_cpus
 from lab.capacity_checks import Check
 from lab.capacity_costs import Cost
 from lab.errors import LabError, UsageError
+from lab.records import RunRecord
 from lab.scalability import Scaling
-from lab.stats import MIN_BLOCKS
 from lab.store import RunStore, reference_folder, run_names, runs_folder
 
 HELM_VALUES = """\
@@ -32,8 +32,6 @@ controller:
   replicaCount: {replicas}"""
 MOST_THREADS = 64
 """The largest threadCount that OpenShift's operator takes (openshift/api, operator/v1/types_ingresscontroller.go)."""
-WIDE = 0.2
-"""An interval whose ends lie so far apart, as a part of the price, is worth narrowing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ def answer(names: Sequence[str], wanted: Wanted, cores: int | None, scaling: str
         checks=tuple(own),
         unchecked="" if own else capacity_checks.NONE + ("" if cpus else ": the proxy had no CPUs of its own"),
         assumptions=tuple(_assumptions(chosen, cost, wanted, sizes, law, source, max(law_of.sizes) if law_of else 0)),
-        narrow=tuple(_narrow(cost, wanted)),
+        narrow=tuple(capacity_advice.narrow(cost, wanted, _source(chosen, cost))),
         snippet=snippet(chosen.runs[0], cost.loads[0].arm.variant, advised.advised, advised.cores),
         passed_over=chosen.passed_over,
     )
@@ -188,6 +186,13 @@ def _about(check: Check, arms: set[str], loads: Sequence[Load], cost: Cost) -> b
     )
 
 
+def _source(chosen: Chosen, cost: Cost) -> RunRecord:
+    """Of several runs, the first that has the load that the price came from."""
+    load = cost.loads[0]
+    records = (run.record for run in chosen.runs)
+    return next(record for record in records if load.arm in record.arms and load.point in record.points)
+
+
 def _assumptions(
     chosen: Chosen, cost: Cost, wanted: Wanted, sizes: Sequence[Size], law: Scaling | None, source: str, largest: float
 ) -> Iterator[str]:
@@ -222,22 +227,3 @@ def _assumptions(
     )
     if len(sizes) and wanted.utilisation > 0.85:
         yield "above 85 % there is no room for bursts: queues grow as 1/(1 − utilisation)"
-
-
-def _narrow(cost: Cost, wanted: Wanted) -> Iterator[str]:
-    variant = cost.loads[0].arm.variant
-    if cost.draws is None:
-        yield f"no interval: {cost.blocks} of {MIN_BLOCKS} blocks; {capacity.measure(wanted)} --blocks {MIN_BLOCKS}"
-    elif cost.interval_s is not None:
-        low, high = cost.interval_s
-        if high - low > WIDE * cost.value_s and cost.how == "measured" and len(cost.loads) == 1:
-            yield f"the price's interval is wide: more blocks narrow it: just bench {variant} --blocks 20"
-    if cost.how != "measured":
-        yield f'this very page: a sweep with page = "{wanted.page}", or just bench {variant} --sweep page-sizes'
-    busy = [load.busy for load in cost.loads if load.busy is not None]
-    if busy and min(abs(each - wanted.utilisation) for each in busy) > 0.1:
-        rate = wanted.utilisation / cost.value_s
-        yield (
-            f"a load that fills the proxy to {100 * wanted.utilisation:.0f} %, some {rate:,.0f} req/s for each of its CPUs:"
-            f" just knee {variant}, then just bench {variant} --sweep at-knee; or a sweep of yours with that rate_rps"
-        )

@@ -96,13 +96,18 @@ def refuse_different(runs: Sequence[RunStore]) -> None:
 
 def kind_of(run: RunStore, variant: str, point: Point) -> Kind | None:
     """None where the variant's routes cannot serve the point, or its load is no price of a good answer."""
-    if point.disturbance is not None or point.control or point.subject or point.accept_encoding != "identity":
+    if not has_price(point):
         return None
     try:
         _, tls = hosts.chosen(hosts.routed(run.manifests(variant)), True, point)
     except UsageError:
         return None
     return Kind(tls, point.keepalive, point.resumption if tls != "none" and not point.keepalive else None)
+
+
+def has_price(point: Point) -> bool:
+    """Whether nothing but good, uncompressed answers is what a load is about."""
+    return point.disturbance is None and not (point.control or point.subject) and point.accept_encoding == "identity"
 
 
 def proxy_cpus(run: RunStore) -> frozenset[int]:

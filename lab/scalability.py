@@ -75,9 +75,6 @@ class Scaling:
         """Shape (draws,)."""
         return 1 / (1 + (size - 1) * (self.draws[:, 1] + self.draws[:, 2] * size))
 
-    def efficiency_interval(self, size: float) -> tuple[float, float]:
-        return _quantiles(self.efficiency_draws(size), self.confidence)
-
 
 def fit(
     sizes: npt.ArrayLike, throughputs: npt.ArrayLike, draws: int = 2000, seed: int = 1993, confidence: float = 0.95

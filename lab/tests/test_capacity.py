@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import yaml
 
 from lab import (
     capacity,
+    capacity_advice,
     capacity_answer,
     capacity_cells,
     capacity_checks,
@@ -34,11 +36,11 @@ from lab.errors import UsageError
 from lab.frames import USAGE_SCHEMA
 from lab.limits import fullness, limited_by
 from lab.plan import Arm, Slot, arms_for, plan
-from lab.records import RunRecord, VariantRecord
+from lab.records import KneeSearch, RunRecord, VariantRecord
 from lab.samples import Usage
 from lab.scalability import fit
 from lab.store import RunStore
-from lab.sweeps import PAGES, Point
+from lab.sweeps import PAGES, Point, PointSpec, load_sweep
 from lab.tests.factories import make_point, make_sample, of_slot
 from lab.tests.test_validity import GOOD
 
@@ -80,6 +82,8 @@ def stored(
     facts: Mapping[str, str] = FACTS,
     manifests: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     created: str = "2026-11-22",
+    sweep: str = "quick",
+    target: str = "local",
 ) -> RunStore:
     """A run in tmp_path/runs, which LAB_RUNS names; there are no committed ones."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
@@ -90,8 +94,8 @@ def stored(
         id=name,
         created_at=f"{created}T00:00:00.000+00:00",
         command=("lab", "bench"),
-        target="local",
-        sweep="quick",
+        target=target,
+        sweep=sweep,
         seed=1,
         blocks=blocks,
         arms=planned.arms,
@@ -106,6 +110,7 @@ def stored(
     for slot in planned.slots:
         sample = make_sample(
             **of_slot(slot),
+            target=target,
             generator=slot.point.generator,
             histogram=None,
             **story(slot),
@@ -538,6 +543,131 @@ def test_a_variant_that_is_named_is_the_one(tmp_path: Path, monkeypatch: pytest.
         capacity_answer.answer([], wanted(variant="nope"), None, None)
 
 
+@pytest.mark.parametrize(
+    ("tls", "resumption"), [("none", None), ("edge", None), ("edge", True), ("edge", False), ("reencrypt", False)]
+)
+def test_a_price_that_is_missing_is_measured_in_a_sweep_that_has_it(
+    tls: str, resumption: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New connections, with the handshakes that were asked for, on no more routes than any variant has."""
+    stored(tmp_path, monkeypatch)
+    with pytest.raises(UsageError, match="was measured") as error:
+        capacity_answer.answer([], wanted(tls=tls, keepalive=False, resumption=resumption), None, None)
+    command, _, sweep = error.value.remedy.rpartition(" --sweep ")
+    assert command.endswith(f"just bench okd{'' if tls == 'none' else f'-{tls}'}")
+    points = [point for point in load_sweep(sweep)[1].expanded() if not point.keepalive]
+    assert all(point.routes in (1, "all") and point.disturbance is None and not point.subject for point in points)
+    assert resumption in {None, *(point.resumption for point in points)}
+    assert tls == "none" or None not in {point.resumption for point in points}
+
+
+# -- what would narrow it ------------------------------------------------------------------------------------
+
+SHARED = {name: value for name, value in FACTS.items() if name != "cpus_proxy"}
+KEPT = {"rate_rps": None, "generator": "wrk", "connections": 64}
+
+
+def unsure(slot: Slot) -> dict[str, Any]:
+    """A price that is 30 % up and down by block, of a full proxy."""
+    return told(slot, 20e-6 * (1 + 0.3 * np.sin(3 * slot.block)), 0.98)
+
+
+@pytest.mark.parametrize(("blocks", "more"), [(3, 6), (6, 20)])
+def test_more_blocks_are_of_the_variant_the_sweep_and_the_target_that_the_price_came_from(
+    blocks: int, more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of the usual variant, nor of the default sweep, nor here: runs that differ in these are never mixed."""
+    nginx_alone: dict[str, Any] = {"variants": [("nginx", None)], "story": unsure, "blocks": blocks}
+    stored(tmp_path, monkeypatch, "one", **nginx_alone)
+    pages = [make_point(f"small-{page.lower()}", page=page, **KEPT) for page in ("1kB.bin", "64kB.bin")]
+    stored(tmp_path, monkeypatch, "sizes", **nginx_alone, points=pages, sweep="page-sizes")
+    stored(tmp_path, monkeypatch, "there", **nginx_alone, facts=SHARED, target="kind")
+    for run, page, options in (
+        ("one", "1kB.bin", ""),
+        ("sizes", "64kB.bin", " --sweep page-sizes"),
+        ("there", "1kB.bin", " --target kind"),
+    ):
+        asked = wanted(page=page, page_bytes=PAGES[page], utilisation=0.98)
+        [line] = capacity_answer.answer([run], asked, None, None).narrow
+        assert line.endswith(f"just bench nginx{options} --blocks {more}"), line
+
+
+def test_of_two_runs_the_one_that_has_the_load_says_how_to_measure_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(tmp_path, monkeypatch, "one", story=unsure)
+    large = [make_point("large", page="1MB.bin", **KEPT)]
+    stored(tmp_path, monkeypatch, "two", story=unsure, points=large, sweep="page-sizes")
+    asked = wanted(page="1MB.bin", page_bytes=PAGES["1MB.bin"], utilisation=0.98)
+    [line] = capacity_answer.answer(["one", "two"], asked, None, None).narrow
+    assert line.endswith("just bench baseline --sweep page-sizes --blocks 20")
+
+
+def test_a_search_has_no_blocks_to_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = stored(tmp_path, monkeypatch, blocks=1).record
+    asked = {"p99_s": 0.05, "min_achieved": 0.99, "max_generator_core": 0.9, "precision": 0.05}
+    search = record.model_copy(update={"knee": KneeSearch(**asked, start_rps=100, least_rps=1)})
+    cost = capacity_costs.cost_of([load([20e-6] * 2, busy=0.7)], 1024, 0.7)
+    [line] = capacity_advice.narrow(cost, wanted(), search)
+    assert "a search tries each rate too seldom" in line and "just" not in line
+
+
+@pytest.mark.parametrize(
+    ("measured", "asked", "offered"),
+    [
+        (("1kB.bin", "64kB.bin"), "20kB", ["16kB.bin"]),
+        (("1kB.bin", "64kB.bin"), "5kB", ["4kB.bin", "8kB.bin"]),
+        (("1kB.bin", "64kB.bin"), "8kB.bin", ["8kB.bin"]),
+        (("16kB.bin", "64kB.bin"), "20kB", None),
+        (("1MB.bin", "100MB.bin"), "30MB", ["10MB.bin"]),
+    ],
+)
+def test_pages_that_are_offered_are_served_and_were_not_measured(
+    measured: Sequence[str], asked: str, offered: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [make_point(f"p-{page.lower()}", page=page, **KEPT) for page in measured]
+    stored(tmp_path, monkeypatch, "here", points=points, blocks=6)
+    stored(tmp_path, monkeypatch, "there", points=points, facts=SHARED, target="kind")
+    for run in ("here", "there"):
+        question = wanted(page=asked, page_bytes=page_bytes(asked), utilisation=0.98)
+        found = capacity_answer.answer([run], question, None, None).narrow
+        lines = [line for line in found if "page = " in line]
+        assert len(lines) == (offered is not None)
+        for line in lines:
+            keys, _, command = line.partition("a sweep of yours with ")[2].partition(", or ")
+            page = tomllib.loads(keys)["page"]
+            assert page == offered
+            assert PointSpec(name="p", generator="wrk", connections=1, duration_s=1, page=page).fault is None
+            shaped = "just bench baseline --sweep page-sizes" if run == "here" else ""
+            assert command == shaped, "the link is shaped on this machine only"
+
+
+def test_a_page_that_page_sizes_has_not_is_no_reason_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are new connections, which it does not make."""
+    sizes = ("1kB.bin", "1MB.bin", "10MB.bin")
+    for run, keepalive, asked in (("kept", True, "20MB"), ("new", False, "8kB.bin")):
+        points = [make_point(f"p-{page.lower()}", page=page, keepalive=keepalive, **KEPT) for page in sizes]
+        stored(tmp_path, monkeypatch, run, points=points)
+        question = wanted(page=asked, page_bytes=page_bytes(asked), keepalive=keepalive, utilisation=0.98)
+        found = capacity_answer.answer([run], question, None, None).narrow
+        assert any("page = " in line for line in found)
+        assert not any("just" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("page", "keepalive", "fits"), [("1kB.bin", True, True), ("64kB.bin", True, False), ("1kB.bin", False, False)]
+)
+def test_the_load_below_the_knee_is_offered_where_it_is_the_same_load(
+    page: str, keepalive: bool, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [make_point("full", page=page, keepalive=keepalive, **KEPT)]
+    stored(tmp_path, monkeypatch, points=points)
+    asked = wanted(page=page, page_bytes=PAGES[page], keepalive=keepalive)
+    [line] = capacity_answer.answer(["20261122-000000-mine"], asked, None, None).narrow
+    assert line.endswith("a sweep of yours with that rate_rps")
+    assert ("just bench baseline --sweep at-knee" in line) == fits
+
+
 # -- checks --------------------------------------------------------------------------------------------------
 
 
@@ -763,7 +893,7 @@ def test_a_check_alone_exits_0_and_says_when_there_is_none(
         (["--rate", "1M", "--run", "nope"], "unknown run 'nope'"),
         (["--rate", "1M", "--scaling", "published:okd"], "no published scaling of 'okd'"),
         (["--rate", "1M", "--page", "100MB"], "only one size was measured"),
-        (["--rate", "1M", "--close"], "measure it: just bench okd --sweep okd-quick"),
+        (["--rate", "1M", "--close"], "measure it: just bench okd --sweep route-scale"),
         (["--check", "--rate", "1M"], "--rate: --check predicts every load of the run"),
         (["--check", "--tls", "egde", "--cores", "8"], "--tls: --check predicts every load of the run"),
         (["--check", "--close"], "--close: --check predicts every load of the run"),
