@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lab import stats
 from lab.histogram import BEYOND
-from lab.judging import failures, ruling
+from lab.judging import UNSERVED, failures, ruling
 from lab.meeting import Meeting
 from lab.outcome_summary import ALONE
 from lab.outcomes import METRICS
@@ -86,6 +86,12 @@ class Compared:
             return ""
         reasons = (f"{reason} {count}" for reason, count in failed.items())
         return ", ".join([f"{self.counted[1]} of {format_blocks(self.begun[1])}", *reasons])
+
+    @property
+    def unserved(self) -> bool:
+        """Whether `other` has no valid block of a steady rate, as it was not served, and `base` served it."""
+        base, other = self.counted
+        return self.relative and base > 0 and not other and not UNSERVED.isdisjoint(self.other.invalid)
 
     @property
     def beyond_baseline(self) -> bool:

@@ -38,7 +38,7 @@ JUDGED = (WITHIN, NO_FLOOR, UNBOUNDED)
 class Comparison:
     """`rows` by point in plan order, then arm pair, then metric. One run: `other` is `base`. `notes`: what differs between the runs.
 
-    `missing_arms`, `missing_points`: of two runs whose arms were not named, what would be a row if `other` had it, too.
+    `missing_arms` (where none were named), `missing_points`: of two runs, what would have a row if `other` had it, too.
     """
 
     base: RunRecord
@@ -49,10 +49,15 @@ class Comparison:
     missing_arms: tuple[str, ...] = ()
     missing_points: tuple[Point, ...] = ()
 
-    def same_settings(self, pair: tuple[str, str]) -> bool:
-        """Whether an arm pair is two runs of one thing: what differs between them is no setting's doing."""
+    def variants(self, pair: tuple[str, str]) -> tuple[VariantRecord, VariantRecord]:
+        """Those of an arm pair."""
         before, after = (_variant(*side) for side in zip((self.base, self.other), pair, strict=True))
-        return not self.paired and before.manifests_sha256 == after.manifests_sha256
+        return before, after
+
+    def same_settings(self, pair: tuple[str, str]) -> bool:
+        """Whether an arm pair is one thing measured twice: what differs is no setting's doing, and inside a run nothing's."""
+        before, after = self.variants(pair)
+        return before.manifests_sha256 == after.manifests_sha256
 
 
 def compare_runs(
@@ -175,8 +180,15 @@ def _across(
         rows,
         notes=(*between_notes(meeting), *_too_few(rows)),
         missing_arms=() if base_arm else tuple(gone),
-        missing_points=() if base_arm else tuple(point for point in _points(first) if point not in points),
+        missing_points=tuple(point for point in _points(first) if any(_lacks(meeting, *pair, point) for pair in pairs)),
     )
+
+
+def _lacks(meeting: Meeting, base: Arm, other: Arm, point: Point) -> bool:
+    """Whether `base` was to be measured at a point and `other` was not."""
+    there = meeting.points.get(point.name)
+    planned = there is not None and (other.name, there.name) in meeting.other.cells
+    return (base.name, point.name) in meeting.base.cells and not planned
 
 
 def _meets(arm: Arm, other: Measurements) -> bool:

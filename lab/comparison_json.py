@@ -125,29 +125,32 @@ def schema() -> dict[str, Any]:
         "kind": {"enum": ["ratio", "difference"]},
         "more_is_better": FLAG,
         "judgement": _words(Compared, "judgement"),
-        **dict.fromkeys(("base", "other"), _object(side)),
+        **dict.fromkeys(("base", "other"), object_of(side)),
         **estimate,
         **dict.fromkeys(("p_value", "holm_p_value"), share),
         "floor": KNOWN | {"description": "the larger of the sides' A/A floors; null below six A/A blocks"},
-        "baseline_move": {"anyOf": [_object(estimate), {"type": "null"}]}
+        "baseline_move": {"anyOf": [object_of(estimate), {"type": "null"}]}
         | {"description": "of two runs: how the baseline that both have moved by itself"},
         "notes": texts,
     }
-    run = _object(dict.fromkeys(("run", "target", "sweep", "created_at"), TEXT) | {"blocks": COUNT, "git_commit": NAME})
+    run = object_of(
+        dict.fromkeys(("run", "target", "sweep", "created_at"), TEXT) | {"blocks": COUNT, "git_commit": NAME}
+    )
     verdict = dict.fromkeys(("base_arm", "other_arm", "text", "snippet"), TEXT) | {"kind": _words(Advice, "kind")}
     told = {
         "schema_version": {"const": 1},
         "paired": FLAG | {"description": "one run's arms, paired by block"},
         **dict.fromkeys(("base", "other"), run),
         "notes": texts | {"description": "what differs between the runs"},
-        "verdicts": {"type": "array", "items": _object(verdict)},
-        "rows": {"type": "array", "items": _object(row)},
+        "verdicts": {"type": "array", "items": object_of(verdict)},
+        "rows": {"type": "array", "items": object_of(row)},
     }
     title = "What `compare --json` prints; seconds, bytes, requests per second, counts; null = not known"
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **_object(told)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **object_of(told)}
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def object_of(properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object that has these and nothing else."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 

@@ -24,6 +24,7 @@ MOST_NAMED = 3
 DIFFERENT_TOOLS = "generators differ"
 FIRST_REASONS = (DIFFERENT_TOOLS, "no valid block", "no block in which")
 """How notes begin that tell why nothing could be judged, rather than why one metric is not."""
+TOO_SELDOM = "a search tries each rate too seldom for an interval; what it finds is the knee"
 WIDE = 0.1
 """A bound beyond 10 % is worth more blocks."""
 
@@ -35,7 +36,7 @@ class Advice:
     apply       better, never worse: `snippet` is what to apply (of another system: nothing, the text says so)
     keep        worse, never better: stay with the base
     mixed       better in some, worse in others, or better and in some blocks not working: `snippet` as of apply, and the text says when
-    moved       two runs differ though the manifests are the same, or by no more than their common baseline
+    moved       a difference though the manifests are the same, or of two runs no larger than their common baseline's
     unresolved  no difference resolved; the text has the bound
     nothing     no row could be judged; the text says what would help
     """
@@ -45,6 +46,13 @@ class Advice:
     kind: Literal["apply", "keep", "mixed", "moved", "unresolved", "nothing"]
     text: str
     snippet: str = ""
+
+
+def after_unserved(comparison: Comparison, row: Compared) -> str:
+    """Of a row that is `unserved`: what tells why."""
+    search = f"just knee {comparison.variants(row.pair)[1].name}{rerun.place(comparison.other.target)}"
+    said = f"the base served {row.point.name} and this did not"
+    return f"{said}: `{search}` finds whether the proxy or the generator was the limit, or compare closed loops"
 
 
 def advices(comparison: Comparison) -> tuple[Advice, ...]:
@@ -64,13 +72,11 @@ class _Pair:
 
     @property
     def variants(self) -> tuple[VariantRecord, VariantRecord]:
-        return _variant(self.comparison.base, self.base_arm), _variant(self.comparison.other, self.other_arm)
+        return self.comparison.variants((self.base_arm, self.other_arm))
 
     @property
     def same_settings(self) -> bool:
-        """Two runs of one thing: whatever differs between them is no setting's doing."""
-        before, after = self.variants
-        return not self.comparison.paired and before.manifests_sha256 == after.manifests_sha256
+        return self.comparison.same_settings((self.base_arm, self.other_arm))
 
     @property
     def name(self) -> str:
@@ -91,6 +97,8 @@ class _Pair:
         said += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
         said += self._short
         said = f"{self.name}: {said}"
+        if self.same_settings and self.comparison.paired:
+            return self._told("moved", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
         if self.same_settings:
             return self._told(
                 "moved", f"{said}: the manifests are the same in both runs, so no setting did this: {self._beside}"
@@ -198,7 +206,7 @@ class _Pair:
             text += f"; its baseline moved between the runs, though: {self._beside}"
         sweep = self.variants[1].hypothesis_sweep
         if self.comparison.paired and sweep not in (None, self.comparison.other.sweep) and self.variants[1].own_knobs:
-            text += f"\n  its hypothesis is about another load: just bench {self.other_arm} --sweep {sweep}"
+            text += f"\n  its hypothesis is about another load: just bench {self.variants[1].name} --sweep {sweep}"
             text += rerun.place(self.comparison.other.target)
         return self._told("unresolved", text)
 
@@ -207,6 +215,8 @@ class _Pair:
         if short:
             blocks = stats.MIN_BLOCKS + max(map(self._lost, short))
             return self._told("nothing", f"{self.name}: {self._more(_few(short), blocks)}")
+        if unserved := next((row for row in self.rows if row.unserved), None):
+            return self._told("nothing", f"{self.name}: nothing to judge: {after_unserved(self.comparison, unserved)}")
         reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
         why = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
         return self._told("nothing", f"{self.name}: nothing to judge: {why}: {self._remedy(why)}")
@@ -243,7 +253,7 @@ class _Pair:
         """Why it takes more blocks, and the command that measures so many; a search has none to choose."""
         command = self._again(self._arms)
         if self.comparison.other.knee is not None:
-            return f"a search tries each rate too seldom for an interval; what it finds is the knee: {command}"
+            return f"{TOO_SELDOM}: {command}"
         return f"{why}: {command} --blocks {blocks}, or more"
 
 
@@ -302,7 +312,3 @@ def _widest(rows: Sequence[Compared]) -> Compared:
 
 def _arm(record: RunRecord, name: str) -> Arm:
     return next(arm for arm in record.arms if arm.name == name)
-
-
-def _variant(record: RunRecord, arm: str) -> VariantRecord:
-    return record.variants[_arm(record, arm).variant]

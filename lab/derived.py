@@ -112,7 +112,7 @@ def _quantile_s(share: float) -> Callable[[RunStore, Sample], float | None]:
 def _slowest_s(run: RunStore, sample: Sample) -> float | None:
     """The slowest request's latency, as the table's `max`; None where none was recorded."""
     found = run.histogram(sample)
-    return found.maximum_s() if found is not None else None
+    return found.maximum_s if found is not None else None
 
 
 def _failed_share(_: RunStore, sample: Sample) -> float | None:

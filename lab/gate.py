@@ -86,7 +86,7 @@ class Gated:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """`comparison`: of the gated rows alone. `left_out`: rows that are not judged here and the row that stands for each, in words.
-    `missing`: arms and points that the candidate's run lacks, `arm keepalive`: nobody can tell of these.
+    `missing`: what was asked for and the candidate's run lacks, `arm keepalive`, `metric gap_s`: nobody can tell of these.
     """
 
     comparison: Comparison
@@ -140,10 +140,12 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
     notes = tuple(note for note in comparison.notes if TOO_FEW not in note)  # that one is of all rows
     comparison = replace(comparison, rows=judged(chosen), notes=notes)
     gated = tuple(_gated(comparison, row, bounds) for row in comparison.rows)
-    absent = [metric for metric in bounds.more if all(one.row.metric != metric for one in gated)]
-    left_out += [f"{metric}: nothing that was done here has this outcome: not gated" for metric in absent]
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
     missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
+    held = {one.row.metric for one in gated}
+    missing += [f"metric {metric}" for metric in (*bounds.more, *bounds.metrics) if metric not in held]
+    if bounds.regression is not None and not any(one.row.relative for one in gated):
+        missing.append("a steady load")
     return Gate(comparison, bounds, gated, tuple(left_out), tuple(missing))
 
 

@@ -7,18 +7,26 @@ from math import ceil, expm1
 from lab import stats
 from lab.compared import LONELY, Compared, size_text
 from lab.comparison import TOO_FEW, Comparison, blocks_wanted
+from lab.comparison_verdicts import TOO_SELDOM, after_unserved
 from lab.power import blocks_for
 from lab.rerun import resume
 from lab.units import format_blocks
 
 REMEASURE = "measure both again in one job, the candidate's run right after the baseline's"
+SAME_VARIANT = "it is the same variant, so no setting did this"
 SAME = "the manifests are the same in both runs, so no setting did this, but the machine, versions or the lab"
 AFTER_LEAST = "gate CPU per request (--metric cpu_per_request), or measure with a generator that is not the limit"
-MEASURE_MISSING = "measure both with the same variants and sweep, or name what is to be gated: --arm, RUN:ARM RUN:ARM"
+AFTER_SEARCH = f"{TOO_SELDOM}: gate runs of `just bench`"
+MEASURE_MISSING = (
+    "measure both with the same variants and a sweep that has all of it,"
+    " or ask only for what is there: --arm, RUN:ARM RUN:ARM, --metric, --max-more"
+)
 
 
 def after_regression(comparison: Comparison, row: Compared) -> str:
     base, other = row.base, row.other
+    if comparison.same_settings(row.pair) and comparison.paired:
+        return f"a false claim: {SAME_VARIANT}: measure with --blocks {2 * base.planned_blocks} or more, or on another machine"
     if comparison.same_settings(row.pair):
         return f"{SAME}: {REMEASURE}"
     if not row.beyond_baseline:
@@ -30,15 +38,19 @@ def after_regression(comparison: Comparison, row: Compared) -> str:
 def after_broken(comparison: Comparison, row: Compared) -> str:
     shown = f"`just table {row.other.run}` shows what happened"
     if comparison.same_settings(row.pair):
-        return f"{SAME}: {shown}, then {REMEASURE}"
+        return f"{SAME_VARIANT}: {shown}" if comparison.paired else f"{SAME}: {shown}, then {REMEASURE}"
     return f"keep {row.base.arm} as it was; {shown}"
 
 
 def after_nothing(comparison: Comparison, row: Compared) -> str:
     if goes_on := _interrupted(comparison, row):
         return f"measure what an interruption left out: {goes_on}"
+    if row.unserved:
+        return after_unserved(comparison, row)
     sides = (row.base, row.other)
     if (row.estimate is not None and not row.estimate.has_interval) or LONELY in row.notes:
+        if comparison.other.knee is not None:
+            return AFTER_SEARCH
         counted = row.estimate.n if row.estimate else 0  # pairs, or the fewer of two runs
         _, planned = min((len(side.values), side.planned_blocks) for side in sides)
         needed = max(stats.MIN_BLOCKS, ceil(stats.MIN_BLOCKS * planned / counted) if counted else 2 * planned)
@@ -59,6 +71,8 @@ def after_open(comparison: Comparison, row: Compared, bound: float, text: str, b
     """
     estimate = row.estimate
     assert estimate is not None and estimate.sd is not None, "what has an interval has a standard deviation"
+    if row.floor is None and comparison.other.knee is not None:
+        return AFTER_SEARCH
     if row.floor is None:
         planned = max(row.base.planned_blocks, row.other.planned_blocks)
         return f"measure with --blocks {2 * planned} or more, so that {stats.MIN_BLOCKS} A/A blocks count"

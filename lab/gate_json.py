@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from lab.compared import Outcome
+from lab.comparison_json import COUNT, FLAG, KNOWN, NUMBER, TEXT, object_of
 from lab.gate import Gate, Gated, Verdict, worse_by
 from lab.gate_tables import conclusion
-
-TEXT, FLAG, COUNT = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 0}
-NUMBER, KNOWN = {"type": "number"}, {"type": ["number", "null"]}
 
 
 def as_json(gate: Gate, strict: bool) -> dict[str, Any]:
@@ -89,13 +87,9 @@ def schema() -> dict[str, Any]:
         "verdict": {"enum": list(get_args(Verdict))},
         "exit_status": {"enum": [0, 1, 2]},
         "conclusion": TEXT,
-        "missing": texts | {"description": "arms and points of the base run that the other run lacks"},
+        "missing": texts | {"description": "asked for, and not in the other run: arms, points, metrics, loads"},
         **dict.fromkeys(("left_out", "notes"), texts),
-        "rows": {"type": "array", "minItems": 1, "items": _object(row)},
+        "rows": {"type": "array", "minItems": 1, "items": object_of(row)},
     }
     title = "What `gate --json` prints; null = not known"
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **_object(told)}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **object_of(told)}

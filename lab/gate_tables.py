@@ -45,7 +45,7 @@ def runs_text(gate: Gate) -> str:
 
 
 def missing_text(gate: Gate) -> str:
-    """`not in run-2: arm keepalive, point rate-1000`."""
+    """`not in run-2: arm keepalive, point rate-1000, metric gap_s`."""
     return f"not in {gate.comparison.other.id}: {', '.join(gate.missing)}"
 
 
@@ -56,7 +56,9 @@ def conclusion(gate: Gate, strict: bool) -> str:
     if gate.missing:
         counts += f", {missing_text(gate)}"
     if failed:
-        return f"{counts}: do not take this change as it is"
+        comparison = gate.comparison
+        same = comparison.paired and all(comparison.same_settings(one.row.pair) for one in gate.of("regression"))
+        return f"{counts}: {'of the same variant, so no change is to blame' if same else 'do not take this change as it is'}"
     if gate.verdict == "cannot-tell":
         known = "nothing is known of this change" if unsure == len(gate.rows) else "not all is known of this change"
         return f"{counts}: {known}: {'refused (--strict)' if strict else 'let through, as --strict was not asked for'}"

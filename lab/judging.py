@@ -52,6 +52,8 @@ BROKEN = frozenset(
     }
 )
 """The system did not do its work. No doing of the machine's or the generator's, and not that it was too slow for a rate."""
+UNSERVED = frozenset({Reason.RATE_NOT_ACHIEVED, Reason.DROPPED})
+"""A given rate was not served. Whether the system or the generator was too slow for it, they do not tell."""
 
 
 @dataclass(frozen=True, slots=True)

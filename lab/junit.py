@@ -1,7 +1,7 @@
 """A gate's rows as JUnit XML, which CI systems show beside a change: a test case per row. Knows nothing of how they were judged.
 
 regression   a failure with the sentence and what to do
-cannot-tell  skipped; an error where the gate was told to be strict, as it fails then. So is each arm or point that is missing
+cannot-tell  skipped; an error where the gate was told to be strict, as it fails then. So is whatever is missing
 passed       a test case with the sentence as its output
 
 Test cases have the same names in every run, so that CI can tell their history; the runs are named by the suite.

@@ -158,6 +158,8 @@ class _Cell:
 
     needs: str = ""
     """What the arm's effect needs and no sweep does; empty = nothing."""
+    planned: set[int] = field(default_factory=set[int])
+    """Blocks; of a search, those of the trials of this arm at this rate."""
     everything: list[Sample] = field(default_factory=list[Sample])
     counted: dict[int, Sample] = field(default_factory=dict[int, Sample])
     values: dict[str, dict[int, float]] = field(default_factory=lambda: {metric: {} for metric in LABELS})
@@ -267,11 +269,16 @@ def summarise(
     samples = [sample for sample in samples if sample.point.disturbance is None]
     needs = needs or {}
     cells = {(arm.name, point.name): _Cell(needs.get(arm.name, "")) for arm in plan.arms for point in plan.points}
+    for slot in plan.slots:
+        if slot.point.disturbance is None:
+            cells[slot.arm.name, slot.point.name].planned.add(slot.block)
     for sample in samples:
         cells[sample.arm, sample.point.name].everything.append(sample)
     for (_, arm, point), sample in sorted(counted_samples(samples).items()):
         cells[arm, point].add(sample, histogram_of(sample))
-    rows = [_row(plan, arm, point, cells, primary) for point in plan.points for arm in ordered(plan.arms)]
+    arms = ordered(plan.arms)
+    at = [(arm, point) for point in plan.points for arm in arms if cells[arm.name, point.name].planned]
+    rows = [_row(plan, arm, point, cells, primary) for arm, point in at]
     marked = with_marks([row.effects for row in rows])
     rows = [replace(row, effects=effects) for row, effects in zip(rows, marked, strict=True)]
     target = next((sample.target for sample in samples), None)
@@ -341,7 +348,7 @@ def _row(
         cpu_of=cell.cpu_of,
         bring_up_s=_median(sample.bring_up_s for sample in counted),
         valid_blocks=len(counted),
-        planned_blocks=1 if arm.role == "reference" else plan.blocks,
+        planned_blocks=len(cell.planned),
         invalid={reason: count for reason in Reason if (count := sum(sample.reason is reason for sample in invalid))},
         generator_limited=_limited(arm, point, cells),
         effects=_effects(plan, arm, point, cells, primary),

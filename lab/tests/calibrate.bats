@@ -16,7 +16,7 @@ setup() {
   refused "expected 1 to 100, got 0" calibrate --repeats 0
   refused "unknown calibration 'none'" calibrate --show none
   refused "leave the other options out" calibrate --show none --repeats 2
-  refused "choose one" calibrate --json --markdown
+  refused "leave one out" calibrate --json --markdown
 }
 
 @test "calibrate --plan names every generator, installed or not, every scenario and the minutes, and leaves nothing" {

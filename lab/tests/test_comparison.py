@@ -14,8 +14,8 @@ from lab.comparison import TOO_FEW, UNBOUNDED, Comparison, compare_runs, judged
 from lab.errors import UsageError
 from lab.judging import AT_LEAST, LIMITED
 from lab.meeting import TWO_MACHINES
-from lab.plan import Arm, Slot
-from lab.records import AtKnee
+from lab.plan import Arm, Plan, Slot
+from lab.records import AtKnee, KneeSearch
 from lab.samples import Reason, Sample
 from lab.summary import LABELS
 from lab.sweeps import Point
@@ -337,7 +337,8 @@ def test_latency_of_a_closed_loop_is_judged_where_no_common_load_has_a_rate() ->
     assert row_of(found, "p99", "ceiling").estimate is not None
     assert "not compared: rate-1000 is in base only" in found.notes
     assert [point.name for point in found.missing_points] == ["rate-1000"] and not found.missing_arms
-    assert compare_runs(made(), made("run-2", planned=alone, seed=2), "keepalive").missing_points == ()
+    named = compare_runs(made(planned=make_plan(BOTH)), made("run-2", planned=alone, seed=2), "keepalive")
+    assert [point.name for point in named.missing_points] == ["rate-1000"] and not named.missing_arms
 
 
 def test_so_few_blocks_cannot_resolve_so_many_comparisons_and_it_says_so() -> None:
@@ -351,6 +352,44 @@ def test_so_few_blocks_cannot_resolve_so_many_comparisons_and_it_says_so() -> No
     assert f"{len(family)} {TOO_FEW}" in said(found) and "measure 7 blocks or more" in said(found)
     one = compare_runs(made(planned=planned), made("run-2", {"keepalive": 0.1}, planned, seed=2), "keepalive")
     assert row_of(one, "p50").judgement == "better" and TOO_FEW not in said(one)
+
+
+# -- searches for the knee ----------------------------------------------------------------------------------
+
+
+def searched(name: str, *tries: tuple[str, int], left: int = 0) -> MadeStore:
+    """A search that tried these arms at these rates, a block each; the last `left` of them were planned and not measured."""
+    arms = {arm: Arm(arm, arm, "baseline", None) for arm, _ in tries}
+    points = {rate: make_point(f"rate-{rate}", rate_rps=float(rate)) for _, rate in tries}
+    slots = tuple(Slot(n, n, arms[arm], points[rate]) for n, (arm, rate) in enumerate(tries, start=1))
+    planned = Plan(tuple(arms.values()), tuple(points.values()), len(slots), 0, slots)
+    conditions = KneeSearch(
+        p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1
+    )
+    done = len(slots) - left
+    return made(name, planned=planned, change=lambda slot, one: one if slot.order <= done else None, knee=conditions)
+
+
+def test_a_finished_search_was_not_interrupted() -> None:
+    """Each rate has as many blocks as it was tried, however many trials there were; an arm has no row where it was not tried."""
+    tries = [("baseline", 100), ("baseline", 200), ("baseline", 200), ("keepalive", 100), ("keepalive", 400)]
+    found = compare_runs(searched("run-1", *tries), searched("run-2", *tries[:2], *tries[3:]))
+    assert "not all of it was measured" not in said(found)
+    assert not any("block" in note and "not measured" in note for row in found.rows for note in row.notes)
+    assert {(row.point.name, row.pair[0], row.base.planned_blocks, row.other.planned_blocks) for row in found.rows} == {
+        ("rate-100", "baseline", 1, 1), ("rate-200", "baseline", 2, 1),
+        ("rate-100", "keepalive", 1, 1), ("rate-400", "keepalive", 1, 1),
+    }  # fmt: skip
+    assert not found.missing_points
+    cut = compare_runs(searched("run-1", *tries), searched("run-2", *tries, left=1))
+    assert "other: not all of it was measured: just knee --resume run-2 goes on" in cut.notes
+
+
+def test_a_rate_that_only_the_other_arm_was_tried_at_is_missing() -> None:
+    first = searched("run-1", ("baseline", 100), ("baseline", 200), ("keepalive", 100))
+    second = searched("run-2", ("baseline", 100), ("keepalive", 100), ("keepalive", 200))
+    assert [point.name for point in compare_runs(first, second).missing_points] == ["rate-200"]
+    assert not compare_runs(first, second, "keepalive").missing_points
 
 
 # -- what may not meet --------------------------------------------------------------------------------------

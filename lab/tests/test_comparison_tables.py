@@ -19,11 +19,12 @@ from lab import comparison_json, sweeps
 from lab.comparison import Comparison, compare_runs
 from lab.comparison_tables import as_markdown, print_table
 from lab.comparison_verdicts import Advice, advices
-from lab.plan import Arm, Slot
+from lab.noise import aa_arms
+from lab.plan import Arm, Slot, plan
 from lab.records import AtKnee, KneeSearch
 from lab.samples import Reason, Sample
 from lab.sweeps import Point
-from lab.tests.factories import made_invalid, make_plan
+from lab.tests.factories import made_invalid, make_plan, make_point
 from lab.tests.made_runs import FACTS, MadeStore, made, made_disturbed
 
 GOLDEN = Path(__file__).parent / "testdata" / "comparisons"
@@ -316,6 +317,22 @@ def test_a_baseline_that_moved_may_hide_a_difference() -> None:
     assert advice.kind == "unresolved" and "their common baseline moved between the runs" in advice.text
 
 
+@pytest.mark.parametrize("arms", [(None, None), ("keepalive-again", "keepalive-null-1")])
+@pytest.mark.parametrize("factor", [0.7, 1.4])
+def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: tuple[str | None, str | None]) -> None:
+    """Better or worse: nothing to apply and nothing to stay with, though the variant has a snippet."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        off = factor if slot.arm.name == "keepalive-null-1" else 1.0
+        usage = {role: used.model_copy(update={"cpu_s": used.cpu_s * off}) for role, used in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    store = made(planned=plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1), change=change)
+    (advice,) = advices(compare_runs(store, None if arms[0] is None else store, *arms))
+    assert (advice.kind, advice.snippet) == ("moved", "")
+    assert advice.text.endswith(": a false claim, as it is the same variant: `just aa` counts them")
+
+
 def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() -> None:
     """Each controller was measured alone, in its own run."""
     first, second = (
@@ -341,6 +358,23 @@ def test_generators_that_differ_end_in_what_to_do() -> None:
 
     advice = advice_of(compare_runs(made(), made("run-2", seed=2, change=change)))
     assert advice.kind == "nothing" and advice.text.endswith("measure both with one generator")
+
+
+def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
+    """Once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
+
+    def advised(*roles: str) -> str:
+        def slow(slot: Slot, sample: Sample) -> Sample:
+            return made_invalid(sample, Reason.RATE_NOT_ACHIEVED) if slot.arm.role in roles else sample
+
+        planned = make_plan(points=[make_point()])
+        return advice_of(compare_runs(made(planned=planned, change=slow, target="kind"), None)).text
+
+    said = (
+        "keepalive: nothing to judge: the base served rate-1000 and this did not: `just knee keepalive --target kind`"
+    )
+    assert advised("variant").startswith(said) and advised("variant").endswith("or compare closed loops")
+    assert "measure again: just bench keepalive --target kind" in advised("variant", "baseline")
 
 
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:

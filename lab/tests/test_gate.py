@@ -26,8 +26,10 @@ from lab.errors import UsageError
 from lab.gate import Bounds, Gate, Gated, gate, worse_by
 from lab.judging import BROKEN
 from lab.meeting import TWO_MACHINES
-from lab.plan import Arm, Slot
+from lab.noise import aa_arms
+from lab.plan import Arm, Plan, Slot, plan
 from lab.power import blocks_for
+from lab.records import KneeSearch
 from lab.samples import Reason, Sample
 from lab.store import RunStore
 from lab.sweeps import Point
@@ -231,6 +233,55 @@ def test_what_is_not_the_systems_fault_does_not_show_that_it_is_broken(reason: R
     assert verdict(broken(broken(fresh, reason), Reason.NON_2XX, first=6)) == "regression"
 
 
+@pytest.mark.parametrize("reason", [Reason.DROPPED, Reason.RATE_NOT_ACHIEVED])
+def test_a_rate_that_the_candidate_does_not_serve_is_searched_for(reason: Reason) -> None:
+    """Measuring the same once more would not tell who was the limit. Where the base did not serve it either, nothing is known."""
+    slow = broken(another(made("candidate", noise=0.01, seed=2)), reason)
+    one = only(gated(made("base", noise=0.01), HALF, slow, ["keepalive"]), "p99")
+    limit = "`just knee keepalive` finds whether the proxy or the generator was the limit, or compare closed loops"
+    assert one.do == f"the base served rate-1000 and this did not: {limit}"
+    neither = gated(broken(made("base"), reason), HALF, slow, ["keepalive"])
+    assert only(neither, "p99").do == f"measure again where this does not happen: {reason}"
+
+
+def test_the_same_variant_within_a_run_is_a_false_claim() -> None:
+    """Exit 1, as of any variant, but what to do is not to keep the base. One that does not work is no setting's doing."""
+
+    def slower(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive-null-1":
+            return sample
+        return sample.model_copy(update={"achieved_rps": 0.7 * (sample.achieved_rps or 0)})
+
+    of = plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1)
+    found = gated(made(planned=of, change=slower), Bounds(0.05, metrics=("rate",)))
+    (one,) = found.of("regression")
+    assert one.do.startswith("a false claim: it is the same variant") and "--blocks 12 or more" in one.do
+    assert found.exit_status(strict=False) == 1
+    assert "no change is to blame" in gate_tables.conclusion(found, strict=False)
+    dead = gated(broken(made(planned=of), Reason.PROXY_DIED), FIVE).of("regression")
+    assert dead and all(
+        one.do.startswith("it is the same variant, so no setting did this: `just table") for one in dead
+    )
+
+
+def test_a_finished_search_has_too_few_blocks_and_nothing_to_go_on_with() -> None:
+    conditions = KneeSearch(
+        p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1
+    )
+
+    def searched(name: str) -> MadeStore:
+        arm = Arm("keepalive", "keepalive", "baseline", None)
+        points = [make_point(f"rate-{rate}", rate_rps=float(rate)) for rate in range(100, 900, 100)]
+        slots = tuple(Slot(n, n, arm, point) for n, point in enumerate(points, start=1))
+        return made(name, planned=Plan((arm,), tuple(points), len(slots), 0, slots), knee=conditions)
+
+    found = gate(compare_runs(searched("base"), searched("candidate")), Bounds(0.5, metrics=("p50",)))
+    assert {one.verdict for one in found.rows} == {"cannot-tell"}
+    assert {one.do for one in found.rows} == {
+        "a search tries each rate too seldom for an interval; what it finds is the knee: gate runs of `just bench`"
+    }
+
+
 def test_a_disturbed_candidate_that_does_not_work_is_a_regression() -> None:
     """Inside a run, too, and for an outcome that is 0 throughout."""
     store = broken(killed({"baseline": 1, "again": 1, "variant": 1}), Reason.WRONG_BACKEND)
@@ -286,7 +337,8 @@ def test_what_nobody_asked_to_gate_is_not_missing() -> None:
     base = made("base", planned=make_plan([("keepalive", "baseline"), ("backlog", "baseline")]), noise=0.01)
     other = made("candidate", planned=make_plan(points=[make_point()], reference=None), noise=0.01, seed=2)
     assert gated(base, HALF, other, ["keepalive"]).missing == ("point ceiling",)
-    assert gate(compare_runs(base, other, "keepalive", "keepalive"), HALF).missing == ()
+    assert gate(compare_runs(base, other, "keepalive", "keepalive"), HALF).missing == ("point ceiling",)
+    assert gate(compare_runs(base, other, "keepalive"), HALF).exit_status(strict=True) == 2
     assert gated(made("base"), HALF, made("candidate", planned=make_plan(reference=None), seed=2)).missing == ()
     assert (FIVE.concern(KILL[0]), FIVE.concern(make_point())) == (False, True)
     assert (Bounds(None, {"failed": 0}).concern(KILL[0]), Bounds(None, {"failed": 0}).concern(make_point())) == (
@@ -482,17 +534,31 @@ def test_nothing_to_gate_is_never_good() -> None:
 
 
 def test_outcomes_are_held_to_bounds_in_their_own_unit() -> None:
-    """Gone for two seconds more: beyond half a second, within five; an outcome that is not there is named, not passed."""
+    """Gone for two seconds more: beyond half a second, within five."""
     store = killed({"baseline": 1, "again": 1, "variant": 3})
-    tight = gated(store, Bounds(0.05, {"gap_s": 0.5, "terminating_s": 0.0}))
+    tight = gated(store, Bounds(None, {"gap_s": 0.5}))
     assert [one.row.metric for one in tight.rows] == ["gap_s"] and tight.exit_status(strict=False) == 1
     assert "worse than the bound of 0.50 s and resolved (p < 0.001)" in tight.rows[0].said
-    assert tight.left_out == ("terminating_s: nothing that was done here has this outcome: not gated",)
     assert gated(store, Bounds(None, {"gap_s": 5.0, "failed": 500.0})).exit_status(strict=True) == 0
     assert (
         gated(killed({"baseline": 3, "again": 3, "variant": 1}), Bounds(None, {"gap_s": 0.0})).exit_status(strict=True)
         == 0
     )
+
+
+def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
+    """An outcome that nothing has, a metric that no load shows, a bound of steady loads without one: refused by --strict."""
+    store = killed({"baseline": 1, "again": 1, "variant": 1})
+    found = gated(store, Bounds(0.05, {"gap_s": 5.0, "terminating_s": 1.0}))
+    assert {one.verdict for one in found.rows} == {"passed"}
+    assert found.missing == ("metric terminating_s", "a steady load")
+    assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
+    assert "not in run-1: metric terminating_s, a steady load" in gate_tables.conclusion(found, strict=True)
+    jsonschema.validate(json.loads(json.dumps(gate_json.as_json(found, strict=True))), gate_json.schema())
+    given = made(planned=make_plan(points=[make_point()]), noise=0.01)
+    assert gated(given, Bounds(0.5, metrics=("p99",))).exit_status(strict=True) == 0
+    assert gated(given, Bounds(0.5, metrics=("p99", "rate"))).missing == ("metric rate",)
+    assert gated(given, Bounds(0.5, {"failed": 0.0})).missing == ("metric failed",)
 
 
 @pytest.mark.parametrize("runs", [1, 2])

@@ -561,7 +561,10 @@ def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.
         if number == 3 and len(measured) == 2:
             raise MeasuringError("selfbench", "interrupted")
         measured.append(number)
-        assert ('"rate-500"' in sweep.read_text(), '"ceiling"' in sweep.read_text()) == (number % 2 == 1, number % 2 == 0)
+        assert ('"rate-500"' in sweep.read_text(), '"ceiling"' in sweep.read_text()) == (
+            number % 2 == 1,
+            number % 2 == 0,
+        )
         return neighbour.judged(null_run(1.0), number, cpu, 10.0, 5.0)
 
     monkeypatch.setattr(neighbour, "_one", one)
