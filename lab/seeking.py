@@ -121,9 +121,7 @@ def _load(request: Request, target: Target) -> tuple[Point, Chosen]:
     if request.duration_s is None:
         least_s = 3 * wanted.calibration_s(load_of(point, store.NOWHERE))
         point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(least_s)))})
-    if request.start_rps is None and wanted.refusal(
-        load_of(point, store.NOWHERE)
-    ):  # wrk2: a request per second for each
+    if request.start_rps is None and wanted.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
         enough = max(START_RPS, request.connections)
         point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
     return point, choose(point, target)

@@ -22,7 +22,6 @@ OVER_S = 0.5
 CEILING_S = 5.0
 OVERLOAD_RPS = 200_000.0
 """What a generator that knows rates only is told where its ceiling is asked for: more than any here makes on one CPU."""
-"""`--duration`: the pause of one second must lie well inside; a measurement is no endurance test."""
 
 
 @dataclass(frozen=True, slots=True)

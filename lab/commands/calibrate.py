@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 REPEATS, DURATION_S = 3, 12
 """Twelve seconds at 1000 per second leave ten requests beyond p99.9."""
 SECONDS_LEAST, SECONDS_MOST = 4, 600
+"""`--duration`: the pause of one second must lie well inside; a measurement is no endurance test."""
 
 
 def add(adder: Adder) -> None:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import add_target, known_target, number, rebuilt, target_of
-from lab.commands.measuring import resume_command, say, settle
+from lab.commands.measuring import resume_command, say, say_resume, settle
 from lab.errors import LabError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -208,18 +208,13 @@ def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Ta
     except KeyboardInterrupt:
         if not begun:
             raise
-        _say_resume(talk, "interrupted", resume)
+        say_resume(talk, "interrupted", "trial", resume)
         return None
     except LabError:
         if begun:
-            _say_resume(talk, "stopped", resume)
+            say_resume(talk, "stopped", "trial", resume)
         raise
     return store
-
-
-def _say_resume(talk: Console, what: str, resume: str) -> None:
-    said = f"\n{what}; every complete trial is kept. Go on with:\n  {resume}"
-    talk.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 class Lines:

@@ -61,18 +61,19 @@ def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Tar
     except KeyboardInterrupt:
         if not begun:
             raise
-        _say_resume(talk, "interrupted", resume)
+        say_resume(talk, "interrupted", "sample", resume)
         return None
     except LabError:
         if begun:
-            _say_resume(talk, "stopped", resume)
+            say_resume(talk, "stopped", "sample", resume)
         raise
     return store
 
 
-def _say_resume(talk: Console, what: str, resume: str) -> None:
+def say_resume(talk: Console, what: str, kept: str, resume: str) -> None:
+    """Whole commands on a line each, so that they can be copied."""
     talk.print(
-        f"\n{what}; every complete sample is kept. Go on with:\n  {resume}",
+        f"\n{what}; every complete {kept} is kept. Go on with:\n  {resume}",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -29,10 +29,10 @@ MOST_CLAIMS = 2
 BLOCKS, NULLS = 10, 1
 """As many as leave six valid blocks, which a claim needs, to about every other run."""
 DONE = "neighbour.jsonl"
-SWEEP = """\
+SWEEP = f"""\
 title = "Noisy neighbour"
 question = "What is claimed of nothing while a core is busy half of the time?"
-blocks = 10
+blocks = {BLOCKS}
 """
 POINTS = (
     """
