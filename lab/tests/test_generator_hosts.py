@@ -183,7 +183,9 @@ def test_tls_works_with_a_certificate_that_nobody_knows(
         result = made(name, Load(f"https://127.0.0.1:{port}/", "", 2, 1, keepalive=keepalive), tmp_path)
     assert result.requests > 0 and result.errors == {}
     connections = len(seen.places["127.0.0.1"])
-    assert (connections > 3) is not keepalive, "wrk asks for its own once more before it starts"
+    # Kept ones are not counted to the last: wrk asks once before it starts, and Go's client opens one more where
+    # it waits for a handshake while another connection becomes idle.
+    assert 10 * connections < result.requests if keepalive else connections >= result.requests
 
 
 def test_processes_that_cannot_start_fail_together_and_at_once(tmp_path: Path) -> None:
