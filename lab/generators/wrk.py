@@ -2,7 +2,9 @@
 
 One line of the block that the Lua `done` hook prints, and what it becomes:
 
-    185 3        →  three requests took 185 µs
+    4 3          →  three requests took 4 µs longer than those of the line before
+
+Outputs recorded before November 2026 hold the latencies themselves, under `LAB latency`: three times the bytes once packed.
 
 wrk facts this file respects (source of 4.1.0, and tried):
 
@@ -40,13 +42,18 @@ from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, s
 from lab.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
--- Prints wrk's exact counts: µs and count, one line for every latency that occurred.
+-- Prints wrk's exact counts, one line for every latency that occurred: by how many µs it is above the last one, and its count.
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format("\\nLAB summary %.0f %.0f %.0f\\n", summary.duration, summary.requests, summary.bytes))
   io.write(string.format("LAB errors %.0f %.0f %.0f %.0f %.0f\\n", e.connect, e.read, e.write, e.status, e.timeout))
   local lines = #latency
-  io.write(string.format("LAB latency %d\\n", lines))
+  io.write(string.format("LAB steps %d\\n", lines))
+  local last = 0
+  local function say(value, count)
+    io.write(string.format("%.0f %.0f\\n", value - last, count))
+    last = value
+  end
   -- latency(i) walks the table from its start for every i, which takes minutes for slow answers: read the
   -- table itself where LuaJIT lets us and it is what we think it is.
   local counts
@@ -59,17 +66,17 @@ function done(summary, latency, requests)
   if counts then
     for value = latency.min, latency.max do
       local count = tonumber(counts[value])
-      if count > 0 then io.write(string.format("%.0f %.0f\\n", value, count)) end
+      if count > 0 then say(value, count) end
     end
   else
-    for i = 1, lines do io.write(string.format("%.0f %.0f\\n", latency(i))) end
+    for i = 1, lines do say(latency(i)) end
   end
   io.write("LAB end\\n")
 end
 """
 BLOCK = re.compile(
     r"^LAB summary (\d+) (\d+) (\d+)\nLAB errors (\d+) (\d+) (\d+) (\d+) (\d+)\n"
-    r"LAB latency (\d+)\n((?:\d+ \d+\n)*)LAB end$",
+    r"LAB (latency|steps) (\d+)\n((?:\d+ \d+\n)*)LAB end$",
     re.MULTILINE,
 )
 SPREAD = 0.8
@@ -185,12 +192,14 @@ def read_blocks(stdout: str) -> list[Block]:
 
 
 def _block(found: re.Match[str]) -> Block:
-    duration_us, complete, size_bytes, connect, read, write, status, timeout, announced = map(int, found.groups()[:9])
+    duration_us, complete, size_bytes, connect, read, write, status, timeout = map(int, found.groups()[:8])
     kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "status", "timeout")
     counted = zip(kinds, (connect, read, write, status, timeout), strict=True)
     errors: dict[ErrorKind, int] = {kind: count for kind, count in counted if count}
-    table = np.array(found[10].split(), dtype=np.int64).reshape(-1, 2)
-    return Block(duration_us, complete, size_bytes, errors, announced, table)
+    table = np.array(found[11].split(), dtype=np.int64).reshape(-1, 2)
+    if found[9] == "steps":
+        table[:, 0] = np.cumsum(table[:, 0])
+    return Block(duration_us, complete, size_bytes, errors, int(found[10]), table)
 
 
 def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:

@@ -9,6 +9,7 @@ import difflib
 import json
 import math
 import os
+import re
 import subprocess
 import threading
 import time
@@ -176,6 +177,23 @@ def test_whole_output_with_a_bad_exit_status_is_refused(name: str) -> None:
     made_by, stdout, _, _, load = case(name)
     with pytest.raises(OutputError, match="exit status 139"):
         made_by.parse(stdout, "Segmentation fault", 139, load)
+
+
+def test_latencies_of_wrk_told_as_steps_are_the_same_latencies() -> None:
+    """Outputs of before the script printed steps are read on, to the same numbers."""
+    made_by, stdout, stderr, exit_status, load = case("wrk/whole-latencies")
+    last = 0
+
+    def step(found: re.Match[str]) -> str:
+        nonlocal last
+        above, last = int(found[1]) - last, int(found[1])
+        return f"{above} "
+
+    steps = re.sub(r"^(\d+) (?=\d+$)", step, stdout.replace("LAB latency", "LAB steps"), flags=re.MULTILINE)
+    assert len(steps) < len(stdout)
+    assert golden(made_by.parse(steps, stderr, exit_status, load)) == golden(
+        made_by.parse(stdout, stderr, exit_status, load)
+    )
 
 
 @given(st.lists(st.integers(1, 5_000), min_size=1, max_size=300), st.integers(1, 500))
