@@ -20,6 +20,7 @@ from lab.errors import MeasuringError, UsageError
 from lab.files import replace, writing
 from lab.selfbench.busy import SPELL_S, Neighbour
 from lab.selfbench.process import last_words, timed, whole
+from lab.stats import MIN_BLOCKS
 from lab.store import RunStore, run_names
 from lab.summary import summarise_run
 
@@ -27,7 +28,7 @@ RUNS = 20
 MOST_CLAIMS = 2
 """Of RUNS runs, as issue 7 has it; of more runs as many more."""
 BLOCKS, NULLS = 10, 1
-"""As many as leave six valid blocks, which a claim needs, to about every other run."""
+"""As many as leave the MIN_BLOCKS valid ones that a claim needs to several of RUNS runs."""
 DONE = "neighbour.jsonl"
 SWEEP = f"""\
 title = "Noisy neighbour"
@@ -72,7 +73,9 @@ class Neighboured(BaseModel):
     claimed: tuple[str, ...]
     as_primary: int
     compared: int
-    valid_blocks: dict[str, str] = Field(description="point → valid of planned blocks, of the arm that has fewest")
+    valid_blocks: dict[str, str] = Field(
+        description="point → of planned blocks those that are valid in all arms compared"
+    )
     invalid: dict[str, int] = Field(description="samples by reason, re-measured ones included")
     floors: dict[str, float] = Field(description="metric at point → the A/A floor, a log-ratio; absent = no interval")
 
@@ -172,11 +175,12 @@ def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -
         if effect.judgement == "claimed"
     )
     noises = noise.noises(summary)
-    points = dict.fromkeys(row.point.name for row in summary.rows)
-    judged_rows = [row for row in summary.rows if row.arm.role != "reference"]
+    arms = [arm.name for arm in run.record.arms if arm.role != "reference"]
+    measured = {(sample.point, sample.arm, sample.block) for sample in samples if sample.valid}
+    blocks = range(1, run.record.blocks + 1)
     valid = {
-        point: min((row.valid_blocks, row.planned_blocks) for row in judged_rows if row.point.name == point)
-        for point in points
+        point.name: sum(all((point.name, arm, block) in measured for arm in arms) for block in blocks)
+        for point in run.record.points
     }
     return Neighboured(
         number=number,
@@ -187,7 +191,7 @@ def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -
         claimed=claims,
         as_primary=sum(one.claimed for one in noises),
         compared=sum(one.compared for one in noises),
-        valid_blocks={point: f"{have}/{planned}" for point, (have, planned) in valid.items()},
+        valid_blocks={point: f"{have}/{run.record.blocks}" for point, have in valid.items()},
         invalid=dict(Counter(str(sample.reason) for sample in samples if not sample.valid)),
         floors={f"{one.metric} at {one.point}": one.floor for one in noises if one.floor is not None and not one.why},
     )
@@ -212,7 +216,7 @@ def verdict(found: Sequence[Neighboured]) -> tuple[bool, str]:
     said = f"{claims} claimed in {len(found)} A/A runs beside a noisy neighbour ({every}); {lost} samples were invalid"
     if not sum(one.compared for one in found):
         return True, (
-            f"{said}: no run kept the {BLOCKS} valid blocks that a claim needs, so this shows only that the noise was noticed;"
+            f"{said}: no run kept the {MIN_BLOCKS} valid blocks that a claim needs, so this shows only that the noise was noticed;"
             " go on when nothing else runs here"
         )
     runs = max(RUNS, len(found))
