@@ -147,6 +147,16 @@ def _bytes_per_request(_: RunStore, sample: Sample) -> float | None:
     return _per_good_request(sample, sample.counters.get("client/rx_bytes"))
 
 
+def _counted_per_request(*names: str) -> Callable[[RunStore, Sample], float | None]:
+    """So many of what the kernel counted of the proxy's connections, of both sides, for every good answer; None where nobody counted."""
+
+    def of(_: RunStore, sample: Sample) -> float | None:
+        counted = [sample.counters[key] for key in (f"proxy/{name}" for name in names) if key in sample.counters]
+        return _per_good_request(sample, float(sum(counted)) if len(counted) == len(names) else None)
+
+    return of
+
+
 def _backend_cpu_per_request(_: RunStore, sample: Sample) -> float | None:
     used = sample.usage.get("backend")
     return _per_good_request(sample, used.cpu_s if used else None)
@@ -173,6 +183,9 @@ DERIVED: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
     "spread": _spread,
     "dropped_connections": _dropped_connections,
     "bytes_per_request": _bytes_per_request,
+    "accepted_per_request": _counted_per_request("PassiveOpens"),
+    "opened_per_request": _counted_per_request("ActiveOpens"),
+    "segments_per_request": _counted_per_request("InSegs", "OutSegs"),
     "backend_cpu_per_request": _backend_cpu_per_request,
     "slowdown": lambda _, sample: _ratio(sample, "p50_during_s", "p50_before_s"),
     "answered_while_failing": _answered_while_failing,

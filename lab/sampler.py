@@ -35,6 +35,10 @@ COUNTED = {
     ("TcpExt", "ListenOverflows"),
     ("TcpExt", "ListenDrops"),
     ("TcpExt", "TCPTimeouts"),
+    ("Tcp", "ActiveOpens"),
+    ("Tcp", "PassiveOpens"),
+    ("Tcp", "InSegs"),
+    ("Tcp", "OutSegs"),
     ("Tcp", "RetransSegs"),
 }
 HOST_PROC = "LAB_HOST_PROC"

@@ -263,6 +263,9 @@ def test_the_printed_example_stands_beside_the_same_load() -> None:
         ("failed_share", 30 / 1010),
         ("dropped_connections", 7.0),
         ("bytes_per_request", 1.5),
+        ("accepted_per_request", 0.05),
+        ("opened_per_request", 1.0),
+        ("segments_per_request", 10.0),
         ("backend_cpu_per_request", 1e-3),
     ],
 )
@@ -274,7 +277,16 @@ def test_what_claims_ask_of_steady_loads(metric: str, value: float) -> None:
             update={
                 "requests": 1000,
                 "errors": {"status": 20, "timeout": 10},
-                "counters": {"proxy/ListenOverflows": 7, "backend/ListenOverflows": 9, "client/rx_bytes": 1470},
+                "counters": {
+                    "proxy/ListenOverflows": 7,
+                    "backend/ListenOverflows": 9,
+                    "client/rx_bytes": 1470,
+                    "proxy/PassiveOpens": 49,
+                    "proxy/ActiveOpens": 980,
+                    "backend/PassiveOpens": 980,
+                    "proxy/InSegs": 4900,
+                    "proxy/OutSegs": 4900,
+                },
                 "usage": {"backend": Usage(cpu_s=0.98, rss_bytes=1, processes=1)},
             }
         )
@@ -283,7 +295,9 @@ def test_what_claims_ask_of_steady_loads(metric: str, value: float) -> None:
     assert run.values("baseline", "wrk2-c100", metric) == {1: pytest.approx(value), 2: pytest.approx(value)}
 
 
-@pytest.mark.parametrize("metric", ["dropped_connections", "bytes_per_request", "backend_cpu_per_request"])
+@pytest.mark.parametrize(
+    "metric", ["dropped_connections", "bytes_per_request", "segments_per_request", "backend_cpu_per_request"]
+)
 def test_what_nobody_counted_is_not_told(metric: str) -> None:
     """As on another target."""
 

@@ -1,6 +1,7 @@
 """The sampler against processes whose use of the CPU is known."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -109,8 +110,18 @@ def test_times_of_this_process() -> None:
 
 
 def test_network_counters_are_there() -> None:
-    """The kernel counts listen overflows for every network namespace."""
-    assert "ListenOverflows" in sampler.network_counters(os.getpid())
+    """The kernel counts for every network namespace: each of COUNTED is told by its own name."""
+    assert sampler.network_counters(os.getpid()).keys() >= {name for _, name in sampler.COUNTED}
+
+
+def test_a_connection_is_counted_where_it_is_opened_and_where_it_is_accepted() -> None:
+    """On loopback both ends are of one network: three segments to open it come in and go out."""
+    before = sampler.network_counters(os.getpid())
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        server.accept()[0].close()
+        after = sampler.network_counters(os.getpid())
+    more = {name: after[name] - before[name] for _, name in sampler.COUNTED}
+    assert more["ActiveOpens"] >= 1 and more["PassiveOpens"] >= 1 and min(more["InSegs"], more["OutSegs"]) >= 3
 
 
 def test_busy_steal_and_clock_are_fractions() -> None:
