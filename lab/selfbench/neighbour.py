@@ -176,7 +176,7 @@ def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -
     )
     noises = noise.noises(summary)
     arms = [arm.name for arm in run.record.arms if arm.role != "reference"]
-    measured = {(sample.point, sample.arm, sample.block) for sample in samples if sample.valid}
+    measured = {(sample.point.name, sample.arm, sample.block) for sample in samples if sample.valid}
     blocks = range(1, run.record.blocks + 1)
     valid = {
         point.name: sum(all((point.name, arm, block) in measured for arm in arms) for block in blocks)
