@@ -4,7 +4,7 @@ One line of the block that the Lua `done` hook prints, and what it becomes:
 
     4 3          →  three requests took 4 µs longer than those of the line before
 
-Outputs recorded before November 2026 hold the latencies themselves, under `LAB latency`: three times the bytes once packed.
+Outputs recorded until 23 November 2026 hold the latencies themselves, under `LAB latency`: twice the bytes once packed, or more.
 
 wrk facts this file respects (source of 4.1.0, and tried):
 

@@ -4,7 +4,7 @@ Starts an nginx on loopback, runs each case below against it, and writes `<gener
 status), `.out` and `.err` (verbatim). What the parsers make of them is then written by
 `LAB_GOLDEN=write pytest lab/tests/test_generators.py` and reviewed as a diff.
 `wrk2/sample-*` are not recorded here: they came from elsewhere, without our script. Nor is `wrk/whole-latencies`: our script
-printed so until November 2026, and runs of then are read on. `GENERATOR/CASE` records one only.
+printed so until 23 November 2026, and runs of then are read on. `GENERATOR/CASE` records one only.
 """
 
 import json
