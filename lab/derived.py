@@ -142,17 +142,15 @@ def _per_good_request(sample: Sample, amount: float | None) -> float | None:
     return amount / good if amount is not None and good > 0 else None
 
 
-def _bytes_per_request(_: RunStore, sample: Sample) -> float | None:
-    """What the client's link carried towards it for every good answer, headers and all; None where nobody counted."""
-    return _per_good_request(sample, sample.counters.get("client/rx_bytes"))
-
-
 def _counted_per_request(*names: str) -> Callable[[RunStore, Sample], float | None]:
-    """So many of what the kernel counted of the proxy's connections, of both sides, for every good answer; None where nobody counted."""
+    """The sum of these counters for every good answer; None where nobody counted one of them.
+
+    The proxy's are of its connections to both sides; the client's link tells what it carried towards it, headers and all.
+    """
 
     def of(_: RunStore, sample: Sample) -> float | None:
-        counted = [sample.counters[key] for key in (f"proxy/{name}" for name in names) if key in sample.counters]
-        return _per_good_request(sample, float(sum(counted)) if len(counted) == len(names) else None)
+        counted = [sample.counters[name] for name in names if name in sample.counters]
+        return _per_good_request(sample, sum(counted) if len(counted) == len(names) else None)
 
     return of
 
@@ -182,10 +180,10 @@ DERIVED: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
     "failed_share": _failed_share,
     "spread": _spread,
     "dropped_connections": _dropped_connections,
-    "bytes_per_request": _bytes_per_request,
-    "accepted_per_request": _counted_per_request("PassiveOpens"),
-    "opened_per_request": _counted_per_request("ActiveOpens"),
-    "segments_per_request": _counted_per_request("InSegs", "OutSegs"),
+    "bytes_per_request": _counted_per_request("client/rx_bytes"),
+    "accepted_per_request": _counted_per_request("proxy/PassiveOpens"),
+    "opened_per_request": _counted_per_request("proxy/ActiveOpens"),
+    "segments_per_request": _counted_per_request("proxy/InSegs", "proxy/OutSegs"),
     "backend_cpu_per_request": _backend_cpu_per_request,
     "slowdown": lambda _, sample: _ratio(sample, "p50_during_s", "p50_before_s"),
     "answered_while_failing": _answered_while_failing,
