@@ -21,8 +21,6 @@ from lab.targets.local.namespaces import unshare
 ROOT = Path(__file__).parents[2]
 CONTAINER, WORKER, LOAD = "unshare --mount --uts", "nginx: worker process", "wrk -t1"
 """What a command line says of how far a run has come."""
-GONE_S = 20.0
-"""Far less than the load lasts, and enough where other tests keep the CPUs busy: `bats` measures the two seconds of Ctrl-C."""
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
 
@@ -147,8 +145,8 @@ def wait_for(outer: subprocess.Popen[bytes], command: str) -> list[psutil.Proces
     return family
 
 
-def assert_gone(family: Sequence[psutil.Process], mark: str) -> None:
-    deadline = time.monotonic() + GONE_S
+def assert_gone(family: Sequence[psutil.Process], mark: str, within_s: float = 2.0) -> None:
+    deadline = time.monotonic() + within_s
     while (left := [process for process in [*family, *marked(mark)] if alive(process)]) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left == []
@@ -196,7 +194,7 @@ def test_a_signal_to_the_outer_process_ends_the_run_cleanly(number: signal.Signa
     outer = lab("baseline", tmp_path, mark)
     family = wait_for(outer, LOAD)
     outer.send_signal(number)
-    assert outer.wait(GONE_S) == 1
+    assert outer.wait(2.0) == 1
     assert_gone(family, mark)
 
 
@@ -209,7 +207,7 @@ def test_a_third_interrupt_does_not_ask(tmp_path: Path) -> None:
     for _ in range(3):
         outer.send_signal(signal.SIGINT)
         time.sleep(0.05)
-    assert outer.wait(GONE_S) == 128 + signal.SIGKILL
+    assert outer.wait(2.0) == 128 + signal.SIGKILL
     assert_gone(family, mark)
 
 
@@ -231,7 +229,8 @@ def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
     assert Path(f"/proc/{script.pid}/comm").read_text() == "just\n"
     script.kill()
     script.wait()
-    assert_gone(family, mark)
+    # It hears of it by a signal and stops its load itself: slower than being killed where other tests keep the CPUs busy.
+    assert_gone(family, mark, within_s=20.0)
 
 
 def test_the_exit_status_comes_through(tmp_path: Path) -> None:
