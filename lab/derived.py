@@ -131,10 +131,13 @@ def _spread(run: RunStore, sample: Sample) -> float | None:
     return high / middle if middle and high is not None else None
 
 
-def _dropped_connections(_: RunStore, sample: Sample) -> float | None:
-    """Connections that found the proxy's accept queue full; None where nobody counted."""
-    counted = sample.counters.get("proxy/ListenOverflows")
-    return None if counted is None else float(counted)
+def _counted(name: str) -> Callable[[RunStore, Sample], float | None]:
+    """What the kernel counted in the whole sample; None where nobody counted."""
+
+    def of(_: RunStore, sample: Sample) -> float | None:
+        return float(sample.counters[name]) if name in sample.counters else None
+
+    return of
 
 
 def _per_good_request(sample: Sample, amount: float | None) -> float | None:
@@ -179,7 +182,8 @@ DERIVED: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
     "busiest_second": _busiest_second,
     "failed_share": _failed_share,
     "spread": _spread,
-    "dropped_connections": _dropped_connections,
+    "dropped_connections": _counted("proxy/ListenOverflows"),
+    "opened_connections": _counted("proxy/ActiveOpens"),
     "bytes_per_request": _counted_per_request("client/rx_bytes"),
     "accepted_per_request": _counted_per_request("proxy/PassiveOpens"),
     "opened_per_request": _counted_per_request("proxy/ActiveOpens"),

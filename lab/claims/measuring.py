@@ -34,6 +34,7 @@ SHORT = {
     "failed_share": ("share that failed", "%", 0.01),
     "spread": ("p99 as a multiple of p50", "×", 1.0),
     "dropped_connections": ("connections dropped at a full accept queue", "", 1.0),
+    "opened_connections": ("upstream connections opened", "", 1.0),
     "bytes_per_request": ("bytes on the link per good answer", "kB", 1e3),
     "accepted_per_request": ("clients' connections per 1000 good answers", "", 1e-3),
     "opened_per_request": ("upstream connections per 1000 good answers", "", 1e-3),

@@ -262,6 +262,7 @@ def test_the_printed_example_stands_beside_the_same_load() -> None:
     [
         ("failed_share", 30 / 1010),
         ("dropped_connections", 7.0),
+        ("opened_connections", 980.0),
         ("bytes_per_request", 1.5),
         ("accepted_per_request", 0.05),
         ("opened_per_request", 1.0),
