@@ -1,10 +1,11 @@
-"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst.
+"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst or raw.xz.
 
 Refuses a histogram table whose columns, buckets or counts are not what `histogram_frame` makes.
 """
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -61,7 +62,9 @@ EVENTS_SCHEMA = {
 STDERR_MARK = "\n#lab stderr\n"
 Stream = Literal["stdout", "stderr"]
 PACKED_BYTES = 2**16
-"""Of a raw.zst read at once: request rows are some ten times as much unpacked."""
+"""Of packed output read at once: request rows are some ten times as much unpacked."""
+RAW, SMALL_RAW = "raw.zst", "raw.xz"
+"""Verbatim output as a run writes it, and as `packing` leaves it."""
 
 
 class FrameError(Exception):
@@ -129,27 +132,33 @@ def _of(frame: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def join_raw(stdout: str, stderr: str) -> str:
-    """The generator's verbatim output as `raw.zst` holds it."""
+    """The generator's verbatim output as a packed file holds it."""
     return stdout + (STDERR_MARK + stderr if stderr else "")
 
 
-def pack_raw(raw: str) -> bytes:
-    return zstandard.compress(raw.encode("utf-8", "surrogateescape"))
+def pack_raw(raw: str, level: int = 3) -> bytes:
+    return zstandard.compress(raw.encode("utf-8", "surrogateescape"), level)
+
+
+def pack_small(raw: str) -> bytes:
+    """A fifth smaller than `pack_raw` at its best, and some hundred times as slow: for what is kept in a repository."""
+    text = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
+    return lzma.compress(raw.encode("utf-8", "surrogateescape"), check=lzma.CHECK_CRC32, filters=text)
+
+
+def raw_path(folder: Path) -> Path:
+    """Where the verbatim output of the sample in this folder lies, or should lie."""
+    return next((path for name in (RAW, SMALL_RAW) if (path := folder / name).is_file()), folder / RAW)
 
 
 def read_raw(path: Path) -> tuple[str, str]:
-    """(stdout, stderr) of a raw.zst. OSError, or FrameError when the file is damaged."""
-    content = path.read_bytes()
-    try:
-        text = zstandard.decompress(content).decode("utf-8", "surrogateescape")
-    except zstandard.ZstdError as error:
-        raise FrameError(str(error)) from None
-    stdout, _, stderr = text.partition(STDERR_MARK)
+    """(stdout, stderr) of packed output. OSError, or FrameError when the file is damaged."""
+    stdout, _, stderr = b"".join(_unpacked(path)).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
     return stdout, stderr
 
 
 def raw_pieces(path: Path, stream: Stream) -> Iterator[bytes]:
-    """stdout or stderr of a raw.zst in pieces of some MB at most, unpacked while they are read. OSError, or FrameError as `read_raw`."""
+    """stdout or stderr of packed output in pieces of some MB at most, unpacked while they are read. OSError, or FrameError as `read_raw`."""
     mark = STDERR_MARK.encode()
     held, marked = b"", False
     for piece in _unpacked(path):
@@ -173,12 +182,12 @@ def raw_pieces(path: Path, stream: Stream) -> Iterator[bytes]:
 
 
 def _unpacked(path: Path) -> Iterator[bytes]:
-    unpacking = zstandard.ZstdDecompressor().decompressobj()
+    unpacking = lzma.LZMADecompressor() if path.suffix == ".xz" else zstandard.ZstdDecompressor().decompressobj()
     with open(path, "rb") as packed:
         while not unpacking.eof and (piece := packed.read(PACKED_BYTES)):
             try:
                 yield unpacking.decompress(piece)
-            except zstandard.ZstdError as error:
+            except (zstandard.ZstdError, lzma.LZMAError) as error:
                 raise FrameError(str(error)) from None
     if not unpacking.eof:
         raise FrameError("it is cut short")

@@ -6,7 +6,7 @@
                     deployed/b01-<arm>.json  the pods, on a cluster
                     roundtrip.json           of the bare network
                     knee.json                of a search for the knee: what it found, derived from the samples
-                    samples/<id>/sample.json raw.zst hist.parquet usage.parquet
+                    samples/<id>/sample.json raw.zst (in data/reference raw.xz) hist.parquet usage.parquet
                                  events.parquet where something was done to the system, or a control run of it
                                  k6-summary.json, k6.csv.gz, k6.json.gz where k6's own were asked for
 
@@ -48,8 +48,8 @@ from lab.targets.base import Endpoint
 
 Told = TypeVar("Told")
 
-PARTS = ("raw.zst", "hist.parquet", "usage.parquet")
-"""What lies beside sample.json."""
+TABLES = ("hist.parquet", "usage.parquet")
+"""What lies beside sample.json and the verbatim output."""
 EVENTS = "events.parquet"
 """Lies there too where the load was logged."""
 NOWHERE = Endpoint("http://192.0.2.1", "")
@@ -190,7 +190,8 @@ class RunStore:
         for folder in sorted(self._sample_folders()):
             remedy = f"move {folder} away and `--resume {self.record.id}` measures it again"
             try:
-                missing = [name for name in PARTS if not (folder / name).is_file()]
+                parts = frames.raw_path(folder), *(folder / name for name in TABLES)
+                missing = [path.name for path in parts if not path.is_file()]
                 told = (folder / EVENTS).is_file()
             except OSError as error:
                 raise _unreadable(folder, error, "make it readable for you") from None
@@ -231,7 +232,7 @@ class RunStore:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             packed = frames.pack_raw(raw)
-            write_synced(partial / "raw.zst", packed)
+            write_synced(partial / frames.RAW, packed)
             write_frame(partial / "hist.parquet", frames.histogram_frame(histograms))
             write_frame(partial / "usage.parquet", usage)
             if events is not None:
@@ -282,11 +283,12 @@ class RunStore:
             raise UsageError(str(self._raw_path(sample)), fault, remedy) from None
 
     def _raw_path(self, sample: Sample) -> Path:
-        return self.folder / "samples" / sample.id / "raw.zst"
+        return frames.raw_path(self.folder / "samples" / sample.id)
 
     def _of_raw(self, sample: Sample, read: Callable[[Path], Told]) -> Told:
-        path = self._raw_path(sample)
+        path = self.folder / "samples" / sample.id
         try:
+            path = self._raw_path(sample)
             return read(path)
         except (OSError, frames.FrameError) as error:
             remedy = f"restore it from a copy; without --from-raw, `just table {self.record.id}` does not read it"

@@ -22,6 +22,7 @@ from lab.events import EventLog
 from lab.frames import (
     EVENTS_SCHEMA,
     HISTOGRAM_SCHEMA,
+    RAW,
     USAGE_SCHEMA,
     FrameError,
     events_frame,
@@ -225,7 +226,8 @@ def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
     assert run.events(sample)["kind"].to_list() == ["Begin"]
     assert dict(run.events(make_sample()).schema) == EVENTS_SCHEMA, "a steady load has none"
     assert {path.name for path in (run.folder / "samples" / sample.id).iterdir()} == {
-        *store.PARTS,
+        RAW,
+        *store.TABLES,
         "events.parquet",
         "sample.json",
     }

@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 
 from lab.disturbances.outage import Outage
 from lab.errors import UsageError
-from lab.frames import EVENTS_SCHEMA, USAGE_SCHEMA, FrameError, Stream, join_raw, pack_raw, raw_pieces
+from lab.frames import (
+    EVENTS_SCHEMA,
+    RAW,
+    SMALL_RAW,
+    USAGE_SCHEMA,
+    FrameError,
+    Stream,
+    join_raw,
+    pack_raw,
+    pack_small,
+    raw_pieces,
+    read_raw,
+)
 from lab.generators import Load, OutputError, Result, generator
 from lab.generators._k6_log import requests_of
 from lab.generators._pieces import LONGEST_LINE, Pieces, of_bytes, of_file, whole_lines
@@ -249,9 +261,9 @@ STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 outputs = st.text(st.characters(codec="utf-8"), max_size=200)
 
 
-def stored(tmp_path: Path, raw: str) -> Path:
-    path = tmp_path / "raw.zst"
-    path.write_bytes(pack_raw(raw))
+def stored(tmp_path: Path, raw: str, name: str = RAW) -> Path:
+    path = tmp_path / name
+    path.write_bytes(pack_raw(raw) if name == RAW else pack_small(raw))
     return path
 
 
@@ -269,10 +281,14 @@ def test_both_streams_come_back_however_they_are_unpacked(
     assert [b"".join(raw_pieces(path, stream)).decode() for stream in STREAMS] == cut_up
 
 
+@pytest.mark.parametrize("name", [RAW, SMALL_RAW])
 @pytest.mark.parametrize("left", [0, 7, 1000, -1])
-def test_a_file_that_is_cut_short_is_damaged(left: int, tmp_path: Path) -> None:
+def test_a_file_that_is_cut_short_is_damaged(left: int, name: str, tmp_path: Path) -> None:
     """Nothing of it is taken for the whole: a CSV has no end mark."""
-    path = stored(tmp_path, "".join(f"{number * 7919 % 10007}\n" for number in range(50_000)))
+    text = "".join(f"{number * 7919 % 10007}\n" for number in range(50_000))
+    path = stored(tmp_path, text, name)
+    assert read_raw(path) == (text, "")
+    assert b"".join(raw_pieces(path, "stdout")).decode() == text
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(FrameError):
         list(raw_pieces(path, "stdout"))

@@ -1,0 +1,53 @@
+"""A run packed for a repository, and read as if it had not been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import evidence
+from lab.frames import RAW, SMALL_RAW
+from lab.packing import packed
+from lab.store import RunStore
+from lab.tests.committed import nds_story, run_of
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
+    return run_of(tmp_path / "runs", monkeypatch, "kill-quick", [("kill-nds", "kill-grace-30")], nds_story, blocks=1)
+
+
+def test_a_packed_run_is_the_same_run(run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same output and tables; smaller; and its digests hold, so that it is evidence."""
+    packed(run.folder, tmp_path / "reference" / "kill")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
+    (found,) = evidence.shelf().runs
+    copy = found.run
+    for mine, its in zip(run.samples(), copy.samples(), strict=True):
+        assert its == mine.model_copy(update={"raw_sha256": its.raw_sha256}) and its.raw_sha256 != mine.raw_sha256
+        assert copy.raw(its) == run.raw(mine)
+        assert copy.usage(its).equals(run.usage(mine))
+        assert copy.events(its).equals(run.events(mine))
+        folder = copy.folder / "samples" / its.id
+        assert {path.name for path in folder.glob("raw.*")} == {SMALL_RAW}
+        assert (folder / SMALL_RAW).stat().st_size < (run.folder / "samples" / mine.id / RAW).stat().st_size
+
+
+def test_a_packed_run_that_was_changed_is_damaged(
+    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another sample's output is whole, and not this one's."""
+    packed(run.folder, tmp_path / "reference" / "kill")
+    one, other, *_ = sorted((tmp_path / "reference" / "kill" / "samples").glob(f"*/{SMALL_RAW}"))
+    one.write_bytes(other.read_bytes())
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
+    (damaged,) = evidence.shelf().damaged
+    assert f"{SMALL_RAW}: not what sample.json has the digest of" in damaged.said
+
+
+def test_packing_leaves_what_is_there(run: RunStore, tmp_path: Path) -> None:
+    (tmp_path / "kill").mkdir()
+    with pytest.raises(FileExistsError, match="kill exists: name a folder that is not there yet"):
+        packed(run.folder, tmp_path / "kill")
+    assert list((tmp_path / "kill").iterdir()) == []
