@@ -58,6 +58,8 @@ class Verdict:
     runs: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     own: Own | None = None
+    unable: str = ""
+    """Folder of the run that was asked for it and could not show it."""
 
 
 def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damaged: Sequence[Damaged] = ()) -> Verdict:
@@ -85,7 +87,8 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         return replace(found, why="; ".join(filter(None, [found.why, *unread])))
     if (unable := _unable(rules, runs)) is not None:
         rule, run, why = unable
-        return replace(blank, answer="not measurable here", why=why, rule=rule.rule, runs=(run.run.record.id,))
+        asked = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)
+        return replace(asked, answer="not measurable here", why=why)
     why = "; ".join([f"no run of it in data/reference yet: {rules[0].command}", *unread])
     return replace(blank, answer="not resolved", why=why, rule=rules[0].rule)
 

@@ -101,6 +101,7 @@ def as_markdown(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), link
     `linked`: from the checkout's top, to the notebooks that show the claims and to the runs' folders.
     """
     folders = {found.run: found.name for verdict in verdicts for found in verdict.findings} if linked else {}
+    folders |= {run: verdict.unable for verdict in verdicts if linked and verdict.unable for run in verdict.runs}
     lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
     for verdict in _judged(verdicts):
         own = verdict.own

@@ -790,6 +790,14 @@ def test_markdown_and_json_have_what_the_table_has() -> None:
     assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ND"))
 
 
+def test_every_run_of_the_ledger_is_linked() -> None:
+    """Also one that could not show what it was asked for."""
+    verdicts = ledger.ledger()
+    linked = ledger.as_markdown(verdicts, linked=True)
+    assert any(verdict.unable for verdict in verdicts)
+    assert not [line for line in linked.splitlines() if line.startswith("| [") and line.endswith("` |")]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
