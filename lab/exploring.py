@@ -19,6 +19,7 @@ from lab.exhibits import Run
 from lab.noise import BASELINE
 from lab.outcome_tables import disturbance_text
 from lab.outcomes import METRICS
+from lab.stats import MIN_BLOCKS
 from lab.store import run_names
 from lab.summary import LABELS, counted_samples
 from lab.sweeps import Point
@@ -31,7 +32,7 @@ NOTHING = "nothing in data/reference of any sweep, and no run of yours: just ben
 
 def picked(name: str = "") -> Run:
     """A run by its name or folder, yours or a committed one. Without a name: LAB_EXPLORE's, else the newest of yours, whatever
-    its state, else the first committed one.
+    its state, else the first committed one, with blocks enough for intervals if there is one.
     """
     name = name or os.environ.get(EXPLORE, "")
     committed, damaged = references()
@@ -39,7 +40,9 @@ def picked(name: str = "") -> Run:
         return next((each for each in committed if name in (each.name, each.run.record.id)), None) or _opened(name)
     if own := run_names():
         return _opened(own[-1])
-    return next(iter(committed), None) or Missing("; ".join([NOTHING, *(each.said for each in damaged)]))
+    if committed:
+        return max(committed, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
+    return Missing("; ".join([NOTHING, *(each.said for each in damaged)]))
 
 
 def _opened(name: str) -> Run:

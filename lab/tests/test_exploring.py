@@ -8,6 +8,7 @@ import pytest
 
 from lab import exhibits, exploring
 from lab.evidence import Evidence, Missing
+from lab.stats import MIN_BLOCKS
 from lab.tests.committed import nds_story, run_of
 
 STEADY = "quick-keepalive"
@@ -47,8 +48,11 @@ def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.Monke
     assert named(exploring.picked(str(own / "20260101-a"))) == "20260101-a"
 
 
-def test_without_any_the_first_committed_one() -> None:
-    assert isinstance(exploring.picked(), Evidence)
+def test_without_any_a_committed_one_that_has_intervals() -> None:
+    """Also when the newest was made for its shape alone."""
+    picked = exploring.picked()
+    assert isinstance(picked, Evidence)
+    assert picked.run.record.blocks >= MIN_BLOCKS
     assert named(exploring.picked(STEADY)) == STEADY
 
 
