@@ -7,11 +7,12 @@ not read back as it was.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import io
 import json
 import shutil
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -24,6 +25,8 @@ BEST = 22
 
 def packed(run: Path, into: Path) -> None:
     """Copy a run's folder; what was there before stays as it is. FileExistsError where something lies at `into`."""
+    if into.exists():
+        raise FileExistsError(f"{into} exists: name a folder that is not there yet")
     partial = into.with_name(f".{into.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     into.parent.mkdir(parents=True, exist_ok=True)
@@ -32,8 +35,6 @@ def packed(run: Path, into: Path) -> None:
         _output(path)
     for path in sorted(partial.glob("samples/*/*.parquet")):
         _table(path)
-    if into.exists():
-        raise FileExistsError(f"{into} exists: name a folder that is not there yet")
     partial.rename(into)
 
 
@@ -61,5 +62,18 @@ def _table(path: Path) -> None:
         path.write_bytes(tight.getvalue())
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("lab.packing", description="copy a run's folder for a repository, smaller")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("into", type=Path)
+    asked = parser.parse_args(arguments)
+    if not (asked.run / "run.json").is_file():
+        parser.error(f"{asked.run} is no run: it has no run.json")
+    try:
+        packed(asked.run, asked.into)
+    except FileExistsError as error:
+        parser.error(str(error))
+
+
 if __name__ == "__main__":
-    packed(Path(sys.argv[1]), Path(sys.argv[2]))
+    main()

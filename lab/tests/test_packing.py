@@ -8,7 +8,7 @@ import pytest
 
 from lab import evidence
 from lab.frames import RAW, SMALL_RAW
-from lab.packing import packed
+from lab.packing import main, packed
 from lab.store import RunStore
 from lab.tests.committed import nds_story, run_of
 
@@ -46,8 +46,11 @@ def test_a_packed_run_that_was_changed_is_damaged(
     assert f"{SMALL_RAW}: not what sample.json has the digest of" in damaged.said
 
 
-def test_packing_leaves_what_is_there(run: RunStore, tmp_path: Path) -> None:
+def test_packing_leaves_what_is_there(run: RunStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So it is wrong usage, as is a folder that is no run."""
     (tmp_path / "kill").mkdir()
-    with pytest.raises(FileExistsError, match="kill exists: name a folder that is not there yet"):
-        packed(run.folder, tmp_path / "kill")
+    for source, said in ((run.folder, "kill exists: name a folder that is not there yet"), (tmp_path, "is no run")):
+        with pytest.raises(SystemExit, match="2"):
+            main([str(source), str(tmp_path / "kill")])
+        assert said in capsys.readouterr().err
     assert list((tmp_path / "kill").iterdir()) == []
