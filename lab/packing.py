@@ -41,14 +41,13 @@ def packed(run: Path, into: Path) -> None:
 def _output(path: Path) -> None:
     raw, was = join_raw(*read_raw(path)), path.read_bytes()
     path.unlink()
-    smallest = min(
-        (path.with_name(SMALL_RAW), pack_small(raw)), (path, pack_raw(raw, BEST)), key=lambda file: len(file[1])
-    )
-    smallest[0].write_bytes(smallest[1])
-    if join_raw(*read_raw(smallest[0])) != raw:
-        raise ValueError(f"{smallest[0]} does not read back as it was")
+    forms = (path.with_name(SMALL_RAW), pack_small(raw)), (path, pack_raw(raw, BEST))
+    smallest, content = min(forms, key=lambda form: len(form[1]))
+    smallest.write_bytes(content)
+    if join_raw(*read_raw(smallest)) != raw:
+        raise ValueError(f"{smallest} does not read back as it was")
     record = path.with_name("sample.json")
-    digests = hashlib.sha256(was).hexdigest(), hashlib.sha256(smallest[1]).hexdigest()
+    digests = hashlib.sha256(was).hexdigest(), hashlib.sha256(content).hexdigest()
     told = json.loads(record.read_text("utf-8").replace(*digests))
     record.write_text(json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n", "utf-8")
 
