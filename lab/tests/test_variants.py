@@ -133,7 +133,12 @@ def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
         except UsageError as error:
             faults.append(error.fault)
     assert len(faults) < len(roots), faults
-    known = ("kustomize: ", "there is no", "changes nothing", f"lists knob '{name}' again")  # the last two: it is so there already
+    known = (
+        "kustomize: ",
+        "there is no",
+        "changes nothing",
+        f"lists knob '{name}' again",
+    )  # the last two: it is so there already
     assert all(any(words in fault for words in known) for fault in faults), faults
 
 
