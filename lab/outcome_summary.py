@@ -136,7 +136,7 @@ def summarise_outcomes(record: RunRecord, samples: Sequence[Sample]) -> OutcomeS
             for name, variant in variants.items()
             if variant.hypothesis_sweep not in (None, record.sweep)
         },
-        systems=frozenset(name for name, own in variants.items() if not own.own_knobs and not own.snippet),
+        systems=record.systems,
         not_measurable=record.not_measurable,
         resume=left_out(record, samples),
     )

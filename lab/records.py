@@ -152,6 +152,17 @@ class RunRecord(BaseModel):
         """What of k6's own outputs is kept of a point's load; None = nothing."""
         return self.generators.get(point, {}).get(K6_OUT)
 
+    @property
+    def systems(self) -> frozenset[str]:
+        """Arms of variants that no knob tells from their baseline: another system, so that there is nothing to apply."""
+        return frozenset(arm.name for arm in self.arms if arm.role == "variant" and self._is_system(arm.variant))
+
+    def _is_system(self, name: str) -> bool:
+        variant = self.variants[name]
+        baseline = self.variants.get(variant.baseline or "")
+        shared = baseline.knobs if baseline else ()
+        return not variant.snippet and set(variant.own_knobs) <= set(shared)
+
     def plan(self) -> Plan:
         arms = {arm.name: arm for arm in self.arms}
         points = {point.name: point for point in self.points}

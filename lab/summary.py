@@ -214,13 +214,12 @@ def summarise_run(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
     nulls = frozenset(
         arm.name for arm in record.arms if arm.role == "variant" and ran.get(arm.baseline or "") == arm.variant
     )
-    systems = frozenset(name for name, variant in variants.items() if not variant.own_knobs and not variant.snippet)
     return replace(
         summary,
         elsewhere=elsewhere,
         notes=notes,
         not_measurable=record.not_measurable,
-        systems=systems - nulls,
+        systems=record.systems - nulls,
         nulls=nulls,
         resume=left_out(record, samples),
     )

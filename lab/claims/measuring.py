@@ -200,7 +200,8 @@ def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
 
 
 def _held(found: Measured, floor: float | None, hidden: tuple[bool, bool]) -> Measured:
-    """With whether the interval lies where the test wants it: `above` and `below` are moved by the floor, away from what is claimed.
+    """With whether the interval lies where the test wants it: `above` and `below` are moved by the floor, away from what is claimed,
+    a ratio's by it as a factor.
 
     Where the truth may lie beyond an end (`hidden`), the interval has none there, so that only the other end can decide.
     """
@@ -215,11 +216,14 @@ def _held(found: Measured, floor: float | None, hidden: tuple[bool, bool]) -> Me
     if test.within is not None:
         inside = test.within[0] <= low and high <= test.within[1]
         outside = high < test.within[0] or low > test.within[1]
-    elif test.above is not None:
-        inside, outside = low > test.above + floor, high <= test.above - floor
     else:
-        assert test.below is not None
-        inside, outside = high < test.below - floor, low >= test.below + floor
+        bound = test.above if test.above is not None else test.below
+        assert bound is not None
+        factor = 1 + floor
+        lower, upper = (bound / factor, bound * factor) if test.ratio_to is not None else (bound - floor, bound + floor)
+        inside, outside = low > upper, high <= lower
+        if test.above is None:
+            inside, outside = high < lower, low >= upper
     return replace(found, holds=True if inside else False if outside else None, why=_bound(test.metric, hidden))
 
 

@@ -642,7 +642,7 @@ def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: Rule) -
                     assert len(found) == 1, f"{name}: {other.points} in {sweep}"
 
 
-ABOUT_SEVERAL = {"AW-01", "AW-04", "AW-05", "DO-22", "QN-15"}
+ABOUT_SEVERAL = {"AW-01", "AW-04", "AW-05", "DO-22", "QN-15", "QN-17"}
 """Claims that speak of several settings at once."""
 
 

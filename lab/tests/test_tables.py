@@ -25,7 +25,7 @@ from lab.records import RunRecord, VariantRecord
 from lab.samples import Reason, Sample
 from lab.summary import Effect, Row, Summary, counted_samples, summarise, summarise_run
 from lab.tests.factories import made_invalid, make_plan, make_point, make_run, make_sample
-from lab.tests.made_runs import made
+from lab.tests.made_runs import made, made_record
 
 GOLDEN = Path(__file__).parent / "testdata" / "tables"
 PRIMARY: Mapping[str, str | None] = {"keepalive": "p99", "backlog": "rate"}
@@ -152,6 +152,19 @@ def test_of_another_system_there_is_nothing_to_apply() -> None:
         assert (verdict.kind, verdict.snippet) == ("differs", "")
         choice = "choose keepalive" if effect < 1 else "stay with baseline"
         assert verdict.text.endswith(f"another system, no setting to apply: {choice}")
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "system"), [((), (), True), (("cpu",), ("cpu",), True), (("cpu",), (), False)]
+)
+def test_what_no_knob_tells_from_its_baseline_is_another_system(
+    own: tuple[str, ...], theirs: tuple[str, ...], system: bool
+) -> None:
+    """A root may list knobs, and be compared with another root that lists the same."""
+    record = made_record("r", make_plan())
+    changes = {"keepalive": {"knobs": own, "own_knobs": own, "snippet": ""}, "baseline": {"knobs": theirs}}
+    variants = {name: each.model_copy(update=changes.get(name, {})) for name, each in record.variants.items()}
+    assert record.model_copy(update={"variants": variants}).systems == (frozenset({"keepalive"}) if system else set())
 
 
 def test_nothing_found_names_the_bound() -> None:
