@@ -109,7 +109,7 @@ PY
 }
 
 @test "what may not stand side by side is refused" {
-  refused "is of target 'local'" "$reference" data/reference/kind-lua
+  refused "is of target 'local'" "$reference" data/reference/kind-qinng
   refused 'is the same run twice' "$reference" "$reference"
   refused "has no arm 'keepalvie'" "$reference:keepalvie"
   refused "did you mean 'keepalive'?" "$reference:keepalvie" "$reference:baseline"

@@ -253,6 +253,25 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
 
 
 @pytest.mark.parametrize(
+    ("ratio", "bound", "answer"),
+    [
+        (0.45, {"below": 0.6}, "reproduced"),  # below 0.48
+        (0.45, {"below": 0.5}, "not resolved"),  # between 0.4 and 0.625
+        (0.45, {"above": 0.6}, "contradicted"),
+        (3.5, {"above": 3}, "not resolved"),  # between 2.4 and 3.75
+        (4.0, {"above": 3}, "reproduced"),
+        (4.0, {"below": 3}, "contradicted"),
+    ],
+)
+def test_a_ratios_bound_is_moved_by_the_floor_as_a_factor(
+    ratio: float, bound: dict[str, float], answer: str, retold: Retold
+) -> None:
+    """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
+    run = retold({"okd-routes-1000": ratio, "okd-again": 1.25}, LIMITS)
+    assert judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run]).answer == answer
+
+
+@pytest.mark.parametrize(
     ("metric", "bound", "answer"),
     [
         ("rate", {"above": 0.5}, "reproduced"),
@@ -525,7 +544,7 @@ def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_els
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All claims are there; those that no damaged run has to do with as without the damage."""
-    for name in ("outage", "kind-lua"):
+    for name in ("outage", "kind-qinng"):
         shutil.copytree(ROOT / "data" / "reference" / name, tmp_path / name)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     before, known_before = ledger.ledger(), ledger.checks()
