@@ -32,7 +32,7 @@ NOTHING = "nothing in data/reference of any sweep, and no run of yours: just ben
 
 def picked(name: str = "") -> Run:
     """A run by its name or folder, yours or a committed one. Without a name: LAB_EXPLORE's, else the newest of yours, whatever
-    its state, else the first committed one, with blocks enough for intervals if there is one.
+    its state, else the first committed one, with blocks enough for intervals and a variant to compare if there is one.
     """
     name = name or os.environ.get(EXPLORE, "")
     committed, damaged = references()
@@ -41,8 +41,13 @@ def picked(name: str = "") -> Run:
     if own := run_names():
         return _opened(own[-1])
     if committed:
-        return max(committed, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
+        return max(committed, key=_telling)
     return Missing("; ".join([NOTHING, *(each.said for each in damaged)]))
+
+
+def _telling(run: Evidence) -> tuple[bool, bool]:
+    record = run.run.record
+    return record.blocks >= MIN_BLOCKS, any(arm.role == "variant" for arm in record.arms)
 
 
 def _opened(name: str) -> Run:

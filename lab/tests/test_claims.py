@@ -264,7 +264,7 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
     ],
 )
 def test_a_ratios_bound_is_moved_by_the_floor_as_a_factor(
-    ratio: float, bound: dict[str, float], answer: str, retold: Retold
+    ratio: float, bound: dict[str, Any], answer: str, retold: Retold
 ) -> None:
     """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
     run = retold({"okd-routes-1000": ratio, "okd-again": 1.25}, LIMITS)

@@ -49,10 +49,11 @@ def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.Monke
 
 
 def test_without_any_a_committed_one_that_has_intervals() -> None:
-    """Also when the newest was made for its shape alone."""
+    """And something to compare; also when the newest was made for its shape alone, or of one system alone."""
     picked = exploring.picked()
     assert isinstance(picked, Evidence)
     assert picked.run.record.blocks >= MIN_BLOCKS
+    assert any(arm.role == "variant" for arm in picked.run.record.arms)
     assert named(exploring.picked(STEADY)) == STEADY
 
 
