@@ -216,15 +216,19 @@ def _held(found: Measured, floor: float | None, hidden: tuple[bool, bool]) -> Me
     if test.within is not None:
         inside = test.within[0] <= low and high <= test.within[1]
         outside = high < test.within[0] or low > test.within[1]
-    else:
-        bound = test.above if test.above is not None else test.below
-        assert bound is not None
-        factor = 1 + floor
-        lower, upper = (bound / factor, bound * factor) if test.ratio_to is not None else (bound - floor, bound + floor)
+    elif test.above is not None:
+        lower, upper = _moved(test, test.above, floor)
         inside, outside = low > upper, high <= lower
-        if test.above is None:
-            inside, outside = high < lower, low >= upper
+    else:
+        assert test.below is not None
+        lower, upper = _moved(test, test.below, floor)
+        inside, outside = high < lower, low >= upper
     return replace(found, holds=True if inside else False if outside else None, why=_bound(test.metric, hidden))
+
+
+def _moved(test: Test, bound: float, floor: float) -> tuple[float, float]:
+    """The bound, moved down and up by the floor."""
+    return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
 
 
 def _bound(metric: str, hidden: tuple[bool, bool]) -> str:
