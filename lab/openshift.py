@@ -7,9 +7,10 @@
 
 Fields and bounds are those of the operator's own API (openshift/api, operator/v1/types_ingresscontroller.go), as far as
 knobs use them; anything else is refused. Two deviations: a reload interval beyond the bounds, which OpenShift caps without a
-word, is refused, and a Deployment's patch may hold probe timeouts only: the operator reverts whatever else is changed there,
-and leaves those as they are (openshift/enhancements, tunable-router-kubelet-probes). An IngressController of another name than
-`default` is a router of its own, which the operator makes: it needs a `domain`, and is applied, not patched.
+word, is refused, and a Deployment's patch may hold probe timeouts (openshift/enhancements, tunable-router-kubelet-probes) and
+a CPU limit only: the operator leaves those as they are (openshift/cluster-ingress-operator 015e6d6, deployment.go), and
+reverts most of what else is changed there. An IngressController of another name than `default` is a router of its own, which
+the operator makes: it needs a `domain`, and is applied, not patched.
 """
 
 from __future__ import annotations
@@ -104,8 +105,17 @@ class Timeout(_Part):
     timeout_seconds: int = Field(ge=1)
 
 
+class Limits(_Part):
+    cpu: str = Field(pattern=r"^([1-9]\d*m?|0\.\d*[1-9]\d*)$", description="CPUs, or thousandths of one: 150m")
+
+
+class Resources(_Part):
+    limits: Limits
+
+
 class RouterContainer(_Part):
     name: Literal["router"]
+    resources: Resources | None = None
     liveness_probe: Timeout | None = None
     readiness_probe: Timeout | None = None
 
@@ -145,6 +155,8 @@ _KEYS = {
         TuningOptions,
         EndpointPublishingStrategy,
         RouterContainer,
+        Resources,
+        Limits,
         Timeout,
     )
     for field in part.model_fields.values()

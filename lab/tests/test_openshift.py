@@ -61,7 +61,7 @@ def test_the_form_says_what_is_read_back(knob: Knob) -> None:
     found: set[str] = set()
     for patch in knob.openshift:
         text = json.dumps(patch["spec"])
-        found |= set(re.findall(r'"(?:threadCount|reloadInterval|timeoutSeconds)": "?(\w+)', text))
+        found |= set(re.findall(r'"(?:threadCount|reloadInterval|timeoutSeconds|cpu)": "?(\w+)', text))
         found |= {"true"} & {str("HostNetwork" in text).lower()}
         found |= {str(len(knob.openshift))} if "routeSelector" in text else set()
     assert found == {check.value for check in knob.readback}
@@ -84,6 +84,18 @@ def test_probe_timeouts_are_a_strategic_patch_of_the_deployment_as_published() -
     assert command.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
     container = {"name": "router", "livenessProbe": {"timeoutSeconds": 5}, "readinessProbe": {"timeoutSeconds": 5}}
     assert patch_of(command) == {"spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+def test_a_cpu_limit_is_a_strategic_patch_of_the_deployment_beside_the_operators_fields() -> None:
+    first, second = [
+        line
+        for line in config_snippet(load_variant("okd+router-threads-4+proxy-cpu-150m")).splitlines()
+        if line[0] != "#"
+    ]
+    assert patch_of(first) == {"spec": {"tuningOptions": {"threadCount": 4}}}
+    assert second.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
+    container = {"name": "router", "resources": {"limits": {"cpu": "150m"}}}
+    assert patch_of(second) == {"spec": {"template": {"spec": {"containers": [container]}}}}
 
 
 def test_the_host_network_makes_the_ingresscontroller_anew() -> None:
@@ -146,6 +158,8 @@ def test_no_file_is_no_form(tmp_path: Path) -> None:
         (controller(endpointPublishingStrategy={"type": "Private"}), "type: input should be 'HostNetwork', got 'Private'"),
         ({**controller(), "metadata": {"name": "defualt", "namespace": "openshift-ingress-operator"}}, "spec.domain: every IngressController but 'default' needs one of its own"),
         (deployment(livenessProbe={"timeoutSeconds": 0}), "timeoutSeconds: input should be greater than or equal to 1, got 0"),
+        (deployment(resources={"limits": {"cpu": "some"}}), "resources.limits.cpu: string should match pattern"),
+        (deployment(resources={"requests": {"cpu": "1"}}), "resources.requests: unknown key"),
         (deployment(env=[]), "containers.0.env: unknown key"),
         ({"kind": "Route"}, "found using 'kind' does not match"),
         ("text", "input should be a valid dictionary"),
