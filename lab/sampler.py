@@ -1,8 +1,8 @@
 """CPU, memory and kernel counters while a sample is measured, from /proc, at 1 Hz and at both ends.
 
 Of proxy and backend every thread is looked at as well where a process has several, as `pidstat -t` does.
-Process times come from the scheduler's nanosecond clock (/proc/PID/task/*/schedstat) where the kernel keeps it,
-else from clock ticks. Other people's processes are read from the host's /proc, which the lab hands
+Process times come from the scheduler's nanosecond clock, which keeps what ended threads used (a sum over those alive would
+fall with each that ends), a thread's from its schedstat; from clock ticks where the kernel keeps neither. Other people's processes are read from the host's /proc, which the lab hands
 into its namespaces as an open folder (`host_proc`); kernel threads are not counted as theirs,
 because they carry the packets of the load itself. A process that ends hands its CPU time to the parent that waits
 for it, so the sum over all processes and their ended children misses none that somebody waited for.
@@ -192,16 +192,15 @@ class Sampler:
         )
 
 
-def process_times(pid: int, proc: str = "/proc") -> ProcessTimes | None:
-    """What /proc tells of a process (proc(5)), or None when it has gone."""
-    folder = f"{proc}/{pid}"
-    return _times(folder, [f"{folder}/task/{tid}" for tid in _threads(folder)])
+def process_times(pid: int) -> ProcessTimes | None:
+    """What the kernel tells of a process (proc(5)), its ended threads included, or None when it has gone."""
+    return _times(f"/proc/{pid}", _process_s(pid))
 
 
-def thread_times(pid: int, proc: str = "/proc") -> Mapping[int, ProcessTimes]:
+def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
     """Thread → what it alone has used; memory is its process's. Empty when the process has gone."""
-    folders = {tid: f"{proc}/{pid}/task/{tid}" for tid in _threads(f"{proc}/{pid}")}
-    found = {tid: _times(folder, [folder]) for tid, folder in folders.items()}
+    folders = {tid: f"/proc/{pid}/task/{tid}" for tid in _threads(f"/proc/{pid}")}
+    found = {tid: _times(folder, _scheduled_s(folder)) for tid, folder in folders.items()}
     return {tid: times for tid, times in found.items() if times is not None}
 
 
@@ -212,12 +211,10 @@ def _threads(folder: str) -> list[int]:
         return []
 
 
-def _times(folder: str, tasks: Sequence[str]) -> ProcessTimes | None:
-    """Of a process or a thread; `tasks` are the folders of the threads whose scheduled time counts."""
+def _times(folder: str, scheduled_s: float) -> ProcessTimes | None:
     try:
         with open(f"{folder}/stat", "rb") as handle:
-            stat = handle.read()
-        return parse_times(stat, _scheduled_s(tasks))
+            return parse_times(handle.read(), scheduled_s)
     except (OSError, IndexError, ValueError):
         return None  # it ended while we looked
 
@@ -245,16 +242,21 @@ def parse_stat(text: bytes) -> tuple[str, list[bytes]]:
     return name.decode("utf-8", "replace"), rest.split()
 
 
-def _scheduled_s(tasks: Sequence[str]) -> float:
-    """The sum over threads; 0 where the kernel does not tell, or one ended while we looked."""
-    total = 0
+def _process_s(pid: int) -> float:
+    """A process's CPU-time clock, numbered as clock_getcpuclockid(3) does; 0 where it cannot be read."""
     try:
-        for task in tasks:
-            with open(f"{task}/schedstat", "rb") as handle:
-                total += int(handle.read().split()[0])
+        return time.clock_gettime(~pid << 3 | 2)
     except OSError:
         return 0.0
-    return total * 1e-9
+
+
+def _scheduled_s(thread: str) -> float:
+    """0 where the kernel does not tell, or it ended while we looked."""
+    try:
+        with open(f"{thread}/schedstat", "rb") as handle:
+            return int(handle.read().split()[0]) * 1e-9
+    except OSError:
+        return 0.0
 
 
 def cpu_times() -> Mapping[int, CpuTimes]:

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -107,6 +108,26 @@ def test_times_of_this_process() -> None:
     assert mine.threads >= 1
     assert mine.rss_bytes > 1_000_000
     assert mine.cpu_s > 0
+
+
+def test_a_thread_that_ends_takes_nothing_of_its_process_with_it() -> None:
+    """However many of its threads end between two looks, and while one looks: the lab's own do at every sample's end."""
+
+    def burn() -> None:
+        end_s = time.thread_time() + 0.02
+        while time.thread_time() < end_s:
+            pass
+
+    with Sampler(lambda: {"lab": [os.getpid()]}, interval_s=0.01) as watching:
+        began_s = time.process_time()
+        for _ in range(20):
+            thread = threading.Thread(target=burn)
+            thread.start()
+            thread.join()
+        used_s = time.process_time() - began_s
+    seen = watching.observation()
+    assert used_s - 0.02 < seen.usage["lab"].cpu_s < used_s + 0.2
+    assert seen.rows["cpu_s"].is_sorted()
 
 
 def test_network_counters_are_there() -> None:
