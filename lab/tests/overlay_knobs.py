@@ -1,6 +1,7 @@
 """`python -m lab.tests.overlay_knobs NAME…`: does each overlay differ from its baseline by exactly its knobs?
 
-One line each, `NAME<tab>ok` or `NAME<tab>fault`, in one process, so that what overlays have in common is rendered once.
+A root that lists knobs is held against the root of the same bases without any. One line each, `NAME<tab>ok` or
+`NAME<tab>fault`, in one process, so that what overlays have in common is rendered once.
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from lab import differences
+from lab import differences, kustomize
 from lab.errors import LabError
-from lab.variants import load_variant
+from lab.knobs import MANIFESTS
+from lab.variants import load_variant, variant_names
 
 
 def fault(name: str) -> str:
     """What the overlay changes must be what its knobs change one by one on the same baseline, no more and no less."""
     variant = load_variant(name)
-    if variant.baseline is None:
-        return f"a root has no baseline, but knobs {variant.own_knobs}" if variant.own_knobs else ""
-    before = load_variant(variant.baseline).manifests
+    if variant.baseline is None and not variant.own_knobs:
+        return ""
+    baseline = variant.baseline or plain_root(name)
+    if baseline is None:
+        return f"a root with knobs {variant.own_knobs}, and none of the same bases without"
+    before = load_variant(baseline).manifests
     single: dict[tuple[str, str], differences.Change] = {}
     for knob in variant.own_knobs:
-        alone = differences.changes(before, load_variant(f"{variant.baseline}+{knob}").manifests)
+        alone = differences.changes(before, load_variant(f"{baseline}+{knob}").manifests)
         if not alone:
             return f"{knob} changes nothing"
         if both := set(alone) & set(single):
@@ -33,6 +38,19 @@ def fault(name: str) -> str:
         if together.get(key) != single.get(key):
             return f"{key}: the overlay changes {together.get(key)}, its knobs {single.get(key)}"
     return ""
+
+
+def plain_root(name: str) -> str | None:
+    """The overlay of the same bases that lists no knob."""
+    files = {
+        each: kustomize.read_yaml(MANIFESTS / "overlays" / each / "kustomization.yaml", "") for each in variant_names()
+    }
+    alike = (
+        each
+        for each, file in files.items()
+        if file["resources"] == files[name]["resources"] and "components" not in file
+    )
+    return next(alike, None)
 
 
 def line(name: str) -> str:
