@@ -2,10 +2,10 @@
 
 Of proxy and backend every thread is looked at as well where a process has several, as `pidstat -t` does.
 Process times come from the scheduler's nanosecond clock, which keeps what ended threads used (a sum over those alive would
-fall with each that ends), a thread's from its schedstat; from clock ticks where the kernel keeps neither. Other people's processes are read from the host's /proc, which the lab hands
-into its namespaces as an open folder (`host_proc`); kernel threads are not counted as theirs,
-because they carry the packets of the load itself. A process that ends hands its CPU time to the parent that waits
-for it, so the sum over all processes and their ended children misses none that somebody waited for.
+fall with each that ends), a thread's from its schedstat; from clock ticks where the kernel keeps neither. Other people's
+processes are read from the host's /proc, which the lab hands into its namespaces as an open folder (`host_proc`); kernel
+threads are not counted as theirs, because they carry the packets of the load itself. A process that ends hands its CPU time
+to the parent that waits for it, so the sum over all processes and their ended children misses none that somebody waited for.
 """
 
 from __future__ import annotations
