@@ -199,14 +199,15 @@ def process_times(pid: int) -> ProcessTimes | None:
 
 def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
     """Thread → what it alone has used; memory is its process's. Empty when the process has gone."""
-    folders = {tid: f"/proc/{pid}/task/{tid}" for tid in _threads(f"/proc/{pid}")}
+    folders = {tid: f"/proc/{pid}/task/{tid}" for tid in thread_ids(pid)}
     found = {tid: _times(folder, _scheduled_s(folder)) for tid, folder in folders.items()}
     return {tid: times for tid, times in found.items() if times is not None}
 
 
-def _threads(folder: str) -> list[int]:
+def thread_ids(pid: int) -> list[int]:
+    """Those alive, in order; empty when the process has gone."""
     try:
-        return sorted(map(int, os.listdir(f"{folder}/task")))
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
     except OSError:
         return []
 

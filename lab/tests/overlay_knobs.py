@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from lab import differences, kustomize
 from lab.errors import LabError
@@ -42,15 +43,13 @@ def fault(name: str) -> str:
 
 def plain_root(name: str) -> str | None:
     """The overlay of the same bases that lists no knob."""
-    files = {
-        each: kustomize.read_yaml(MANIFESTS / "overlays" / each / "kustomization.yaml", "") for each in variant_names()
-    }
-    alike = (
-        each
-        for each, file in files.items()
-        if file["resources"] == files[name]["resources"] and "components" not in file
-    )
-    return next(alike, None)
+    bases = _file(name)["resources"]
+    roots = ((each, _file(each)) for each in variant_names())
+    return next((each for each, file in roots if file["resources"] == bases and "components" not in file), None)
+
+
+def _file(name: str) -> Any:
+    return kustomize.read_yaml(MANIFESTS / "overlays" / name / "kustomization.yaml", "")
 
 
 def line(name: str) -> str:

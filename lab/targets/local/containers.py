@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 
 from lab.errors import UsageError
+from lab.sampler import thread_ids
 from lab.targets.local import cpus
 from lab.targets.local.cgroups import Group
 from lab.targets.local.namespaces import real_root
@@ -172,7 +173,7 @@ class Process:
         bound = Counter(cpu for pid in pids if (cpu := self._bound(pid)) is not None)
         for pid in pids:
             own = self._bound(pid)
-            for thread in _threads(pid):
+            for thread in thread_ids(pid):
                 try:
                     mask = os.sched_getaffinity(thread)
                     if mask <= self.setting.cpus:
@@ -385,13 +386,6 @@ def _stat(pid: int) -> tuple[int, str]:
     """(parent, state)"""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[1]), fields[0]
-
-
-def _threads(pid: int) -> list[int]:
-    try:
-        return [int(entry) for entry in os.listdir(f"/proc/{pid}/task")]
-    except OSError:
-        return []
 
 
 def _only_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | None:
