@@ -19,7 +19,7 @@ def confined(monkeypatch: pytest.MonkeyPatch, own: set[int], masks: dict[int, se
     found = {thread: set(mask) for thread, mask in masks.items()}
     monkeypatch.setattr(containers.os, "sched_getaffinity", found.__getitem__)
     monkeypatch.setattr(containers.os, "sched_setaffinity", found.__setitem__)
-    monkeypatch.setattr(containers, "_threads", lambda pid: [t for t in found if t // 10 == int(pid) // 10])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(containers, "thread_ids", lambda pid: [t for t in found if t // 10 == pid // 10])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     process: Any = object.__new__(Process)
     process.setting = SimpleNamespace(cpus=frozenset(own))
     process.processes = lambda: [thread for thread in found if thread % 10 == 0]
