@@ -1,4 +1,4 @@
-"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst or raw.xz.
+"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst, raw.xz or raw.log.xz.
 
 Refuses a histogram table whose columns, buckets or counts are not what `histogram_frame` makes.
 """
@@ -16,6 +16,7 @@ import zstandard
 
 from lab.events import Event
 from lab.histogram import BUCKETS, Histogram
+from lab.request_lines import as_differences, restored
 
 USAGE_SCHEMA = {
     "t_s": pl.Float64,  # since the sample began
@@ -63,8 +64,8 @@ STDERR_MARK = "\n#lab stderr\n"
 Stream = Literal["stdout", "stderr"]
 PACKED_BYTES = 2**16
 """Of packed output read at once: request rows are some ten times as much unpacked."""
-RAW, SMALL_RAW = "raw.zst", "raw.xz"
-"""Verbatim output as a run writes it, and as `packing` leaves it."""
+RAW, SMALL_RAW, SMALL_LOG = "raw.zst", "raw.xz", "raw.log.xz"
+"""Verbatim output as a run writes it, and as `packing` leaves it: with a log of requests its lines as differences."""
 
 
 class FrameError(Exception):
@@ -146,9 +147,14 @@ def pack_small(raw: str) -> bytes:
     return lzma.compress(raw.encode("utf-8", "surrogateescape"), check=lzma.CHECK_CRC32, filters=text)
 
 
+def pack_log(raw: str) -> bytes:
+    """As `pack_small`, and of a log of requests some half of that."""
+    return pack_small(as_differences(raw.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape"))
+
+
 def raw_path(folder: Path) -> Path:
     """Where the verbatim output of the sample in this folder lies, or should lie."""
-    return next((path for name in (RAW, SMALL_RAW) if (path := folder / name).is_file()), folder / RAW)
+    return next((path for name in (RAW, SMALL_RAW, SMALL_LOG) if (path := folder / name).is_file()), folder / RAW)
 
 
 def read_raw(path: Path) -> tuple[str, str]:
@@ -182,6 +188,17 @@ def raw_pieces(path: Path, stream: Stream) -> Iterator[bytes]:
 
 
 def _unpacked(path: Path) -> Iterator[bytes]:
+    pieces = _decompressed(path)
+    if path.name != SMALL_LOG:
+        yield from pieces
+        return
+    try:
+        yield from restored(pieces)
+    except ValueError as error:
+        raise FrameError(f"a line is no difference of requests: {error}") from None
+
+
+def _decompressed(path: Path) -> Iterator[bytes]:
     unpacking = lzma.LZMADecompressor() if path.suffix == ".xz" else zstandard.ZstdDecompressor().decompressobj()
     with open(path, "rb") as packed:
         while not unpacking.eof and (piece := packed.read(PACKED_BYTES)):

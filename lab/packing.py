@@ -1,7 +1,7 @@
 """A run's folder copied for a repository: `python -m lab.packing data/runs/<run> data/reference/<name>`.
 
-The same run to every reader, a fifth smaller: verbatim output by xz where that is smaller than zstd at its best (and its digest
-in sample.json with it), that file without indents, tables by zstd at its best. Refuses to overwrite, and to write a file that does
+The same run to every reader, a fifth smaller: verbatim output by xz where that is smaller than zstd at its best, a log of requests
+as differences (and its digest in sample.json with it), that file without indents, tables by zstd at its best. Refuses to overwrite, and to write a file that does
 not read back as it was.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import polars as pl
 
-from lab.frames import RAW, SMALL_RAW, join_raw, pack_raw, pack_small, read_raw
+from lab.frames import RAW, SMALL_LOG, SMALL_RAW, join_raw, pack_log, pack_raw, pack_small, raw_path, read_raw
 
 BEST = 22
 """Level of zstd: the slowest."""
@@ -31,7 +31,7 @@ def packed(run: Path, into: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     into.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(run, partial)
-    for path in sorted(partial.glob(f"samples/*/{RAW}")):
+    for path in filter(Path.is_file, map(raw_path, sorted(partial.glob("samples/*")))):
         _output(path)
     for path in sorted(partial.glob("samples/*/*.parquet")):
         _table(path)
@@ -41,8 +41,9 @@ def packed(run: Path, into: Path) -> None:
 def _output(path: Path) -> None:
     raw, was = join_raw(*read_raw(path)), path.read_bytes()
     path.unlink()
-    forms = (path.with_name(SMALL_RAW), pack_small(raw)), (path, pack_raw(raw, BEST))
-    smallest, content = min(forms, key=lambda form: len(form[1]))
+    forms = (SMALL_RAW, pack_small(raw)), (SMALL_LOG, pack_log(raw)), (RAW, pack_raw(raw, BEST))
+    name, content = min(forms, key=lambda form: len(form[1]))
+    smallest = path.with_name(name)
     smallest.write_bytes(content)
     if join_raw(*read_raw(smallest)) != raw:
         raise ValueError(f"{smallest} does not read back as it was")

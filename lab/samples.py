@@ -155,7 +155,9 @@ class Sample(BaseModel):
         default_factory=dict,
         description="of a logged load: what came of the disturbance (lab/outcomes.py has the metrics); null = not to be told",
     )
-    raw_sha256: str = Field(default="", description="of raw.zst (raw.xz) as it lies there; empty in older samples")
+    raw_sha256: str = Field(
+        default="", description="of raw.zst (raw.xz, raw.log.xz) as it lies there; empty in older samples"
+    )
     verdict: Literal["valid", "invalid"]
     reason: Reason | None
     detail: str = Field(default="", description="every fault found, for people")

@@ -6,7 +6,7 @@
                     deployed/b01-<arm>.json  the pods, on a cluster
                     roundtrip.json           of the bare network
                     knee.json                of a search for the knee: what it found, derived from the samples
-                    samples/<id>/sample.json raw.zst (in data/reference raw.xz) hist.parquet usage.parquet
+                    samples/<id>/sample.json raw.zst (in data/reference raw.xz, raw.log.xz) hist.parquet usage.parquet
                                  events.parquet where something was done to the system, or a control run of it
                                  k6-summary.json, k6.csv.gz, k6.json.gz where k6's own were asked for
 

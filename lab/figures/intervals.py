@@ -26,6 +26,14 @@ class Told:
     note: str = ""
 
 
+def medians(rows: Sequence[Told]) -> str:
+    """What a figure's values are, for the line under its title."""
+    enough = [row.low is not None for row in rows]
+    if not any(enough):
+        return "median of the blocks, too few for an interval"
+    return "median of the blocks with its 95 % interval" + ("" if all(enough) else ", where they are enough for one")
+
+
 def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published: float | None = None) -> go.Figure:
     """`name` and `unit` (s, bytes, bytes/s or what is to be written) head the axis; the first row stands at the top."""
     shown = [row for row in rows if row.value is not None]
@@ -57,7 +65,7 @@ def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published:
                 showlegend=False,
             )
         )
-    below = "diamond: median of the blocks with its 95 % interval; rings: single blocks"
+    below = f"diamond: {medians(shown)}; rings: single blocks"
     if published is not None:
         figure.add_vline(
             x=published / scale,

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from lab.figures.intervals import Told
+from lab.figures.intervals import Told, medians
 from lab.figures.style import INK, axis_title, colours, dressed, gap, log_axis, scaled
 
 Sizes = Sequence[tuple[float, Told]]
@@ -55,7 +55,7 @@ def scaling(
         figure.add_trace(_published(line, items, scale, written, painted[line], line not in present))
     for bound in bounds:
         figure.add_trace(_bound(bound, scale, written, painted.get(bound.of, INK)))
-    kinds = ["line: median of the blocks with its 95 % interval"] if present else []
+    kinds = [f"line: {medians([each for items in present.values() for _, each in items])}"] if present else []
     kinds += ["open: published"] if others else []
     dressed(figure, title, 380, "; ".join([*kinds, *(["dashed: as claimed"] if bounds else [])]))
     seen = {size for items in (*present.values(), *others.values()) for size, _ in items}

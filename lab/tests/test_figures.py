@@ -178,6 +178,24 @@ def test_intervals_are_drawn_to_their_ends() -> None:
     assert "published: 30 s" in [note["text"] for note in figure["layout"]["annotations"]]
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (TOLD[:2], "median of the blocks with its 95 % interval"),
+        ([Told("a", "a", 3.0, blocks=(3.0,))], "median of the blocks, too few for an interval"),
+        ([TOLD[0], Told("a", "a", 3.0)], "median of the blocks with its 95 % interval, where they are enough for one"),
+    ],
+)
+def test_a_figure_promises_no_interval_that_it_has_not(rows: list[Told], said: str) -> None:
+    """Of one block there is only a shape."""
+    across, along = (
+        figures.intervals(rows, "T", "gap", "s"),
+        figures.scaling({"a": list(enumerate(rows, 1))}, "T", "n", "gap", "s"),
+    )
+    assert f"diamond: {said};" in told(across)["layout"]["title"]["text"]
+    assert told(along)["layout"]["title"]["text"].endswith(f"line: {said}</span>")
+
+
 def test_what_was_never_seen_stands_above_all() -> None:
     """As a mark of its own kind."""
     assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]

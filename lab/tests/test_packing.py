@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import evidence
-from lab.frames import RAW, SMALL_RAW
+from lab.frames import RAW, SMALL_LOG
 from lab.packing import main, packed
 from lab.store import RunStore
 from lab.tests.committed import nds_story, run_of
@@ -30,8 +30,8 @@ def test_a_packed_run_is_the_same_run(run: RunStore, tmp_path: Path, monkeypatch
         assert copy.usage(its).equals(run.usage(mine))
         assert copy.events(its).equals(run.events(mine))
         folder = copy.folder / "samples" / its.id
-        assert {path.name for path in folder.glob("raw.*")} == {SMALL_RAW}
-        assert (folder / SMALL_RAW).stat().st_size < (run.folder / "samples" / mine.id / RAW).stat().st_size
+        assert {path.name for path in folder.glob("raw.*")} == {SMALL_LOG}
+        assert (folder / SMALL_LOG).stat().st_size < (run.folder / "samples" / mine.id / RAW).stat().st_size
 
 
 def test_a_packed_run_that_was_changed_is_damaged(
@@ -39,11 +39,11 @@ def test_a_packed_run_that_was_changed_is_damaged(
 ) -> None:
     """Another sample's output is whole, and not this one's."""
     packed(run.folder, tmp_path / "reference" / "kill")
-    one, other, *_ = sorted((tmp_path / "reference" / "kill" / "samples").glob(f"*/{SMALL_RAW}"))
+    one, other, *_ = sorted((tmp_path / "reference" / "kill" / "samples").glob(f"*/{SMALL_LOG}"))
     one.write_bytes(other.read_bytes())
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
     (damaged,) = evidence.shelf().damaged
-    assert f"{SMALL_RAW}: not what sample.json has the digest of" in damaged.said
+    assert f"{SMALL_LOG}: not what sample.json has the digest of" in damaged.said
 
 
 def test_packing_leaves_what_is_there(run: RunStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,11 +18,13 @@ from lab.errors import UsageError
 from lab.frames import (
     EVENTS_SCHEMA,
     RAW,
+    SMALL_LOG,
     SMALL_RAW,
     USAGE_SCHEMA,
     FrameError,
     Stream,
     join_raw,
+    pack_log,
     pack_raw,
     pack_small,
     raw_pieces,
@@ -261,9 +263,12 @@ STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 outputs = st.text(st.characters(codec="utf-8"), max_size=200)
 
 
+PACKED = {RAW: pack_raw, SMALL_RAW: pack_small, SMALL_LOG: pack_log}
+
+
 def stored(tmp_path: Path, raw: str, name: str = RAW) -> Path:
     path = tmp_path / name
-    path.write_bytes(pack_raw(raw) if name == RAW else pack_small(raw))
+    path.write_bytes(PACKED[name](raw))
     return path
 
 
@@ -281,7 +286,7 @@ def test_both_streams_come_back_however_they_are_unpacked(
     assert [b"".join(raw_pieces(path, stream)).decode() for stream in STREAMS] == cut_up
 
 
-@pytest.mark.parametrize("name", [RAW, SMALL_RAW])
+@pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize("left", [0, 7, 1000, -1])
 def test_a_file_that_is_cut_short_is_damaged(left: int, name: str, tmp_path: Path) -> None:
     """Nothing of it is taken for the whole: a CSV has no end mark."""
