@@ -98,12 +98,14 @@ def once(measuring: Measuring, manifests: Sequence[Mapping[str, Any]], attempt: 
     log = EventLog()
     with scratch() as folder, scratch() as beside, ExitStack() as lasting:
         stage = Stage(system, log, manifests, beside, _finder(measuring.target), lasting)
+        began_s = time.monotonic()
         try:
             point.disturbance.prepare(stage)
         except LostError:
             raise
         except MeasuringError as error:
             return measuring.unmeasured(blank, [(Reason.DISTURBANCE_FAILED, f"before the load: {error}")])
+        blank = blank.model_copy(update={"prepared_s": time.monotonic() - began_s})
         endpoint = system.endpoint(point)
         load = logged_load(measuring, endpoint)
         argv = tuple(command(measuring.chosen.generator, measuring.chosen.path, load))

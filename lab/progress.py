@@ -38,7 +38,7 @@ class Terminal:
         )
         self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
         self._bring_ups_s: list[float] = []
-        self._measured_s = 0.0
+        self._prepared_s, self._measured_s = 0.0, 0.0
         self._start_done, self._done, self._began = done, done, time.monotonic()
 
     def __enter__(self) -> Terminal:
@@ -65,6 +65,7 @@ class Terminal:
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         if last:
             self._done += 1
+        self._prepared_s += sample.prepared_s or 0.0
         if sample.requests is not None:
             # A generator may wait longer than planned for its last answers, or end sooner with its last request.
             self._measured_s += sample.point.warmup_s + (sample.duration_s or sample.point.duration_s)
@@ -102,13 +103,16 @@ class Terminal:
         self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
 
     def account(self) -> None:
-        """How the time was spent: measuring (warm-up included), bringing up, and the rest: the lab's own, and generators that start.
+        """How the time was spent: measuring (warm-up included), bringing up, with what a disturbance needs before it (a route of
+        its own waits for a reload interval), and the rest: the lab's own, and generators that start.
 
         k6 takes half a second and more to start with a thousand connections, and starts twice for a sample.
         """
         total_s, up_s = time.monotonic() - self._began, sum(self._bring_ups_s)
-        own_s = max(0.0, total_s - up_s - self._measured_s)
+        own_s = max(0.0, total_s - up_s - self._prepared_s - self._measured_s)
         share = f" ({own_s / self._measured_s:.1%} of measuring)" if self._measured_s else ""
         ups = f"{len(self._bring_ups_s)} bring-ups {format_duration(up_s)}"
+        if self._prepared_s >= 1:
+            ups += f", what a disturbance needs beforehand {format_duration(self._prepared_s)}"
         rest = f"starting generators and the lab itself {format_duration(own_s)}{share}"
         self._line(f"\n[dim]measuring {format_duration(self._measured_s)}, {ups}, {rest}[/]\n")

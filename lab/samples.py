@@ -103,6 +103,10 @@ class Sample(BaseModel):
     notes: tuple[str, ...] = Field(default=(), description="what the generator's numbers leave out or cannot tell")
     started_at: str = Field(description="UTC, ISO 8601")
     bring_up_s: float | None = Field(description="how long this arm took to come up in this block")
+    prepared_s: float | None = Field(
+        default=None,
+        description="after that, until the system was as its disturbance needs it: a first change may wait for a reload interval",
+    )
     offered_rps: float | None = Field(description="null = closed loop")
     achieved_rps: float | None
     requests: int | None

@@ -41,6 +41,8 @@ class Prodded(Disturbance):
         stage.system.apply([{"kind": "Service"}])
         if self.what == "unprepared":
             raise MeasuringError("Service changing", "is refused", "")
+        if self.what == "slow":
+            stage.wait(0.2)
 
     def disturb(self, stage: Stage) -> None:
         if self.what == "refused":
@@ -139,6 +141,12 @@ def test_a_control_run_is_prepared_and_not_disturbed() -> None:
     sample = measured(disturbed("freeze", control=True), system)
     assert sample.valid
     assert set(system.done) == {"apply Service"}
+
+
+def test_what_the_preparation_took_is_recorded_apart() -> None:
+    """A route waits for the proxy's next reload: that is no time of the lab's."""
+    took_s = measured(disturbed("slow")).prepared_s
+    assert took_s is not None and took_s >= 0.2
 
 
 @pytest.mark.parametrize(
