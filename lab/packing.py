@@ -1,8 +1,8 @@
 """A run's folder copied for a repository: `python -m lab.packing data/runs/<run> data/reference/<name>`.
 
 The same run to every reader, a fifth smaller: verbatim output by xz where that is smaller than zstd at its best, a log of requests
-as differences (and its digest in sample.json with it), that file without indents, tables by zstd at its best. Refuses to overwrite, and to write a file that does
-not read back as it was.
+as differences (and its digest in sample.json with it), that file without indents, tables by zstd at its best. Refuses to overwrite,
+and to write a file that does not read back as it was.
 """
 
 from __future__ import annotations

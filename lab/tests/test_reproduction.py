@@ -21,7 +21,7 @@ import pytest
 from lab import evidence, exhibits
 from lab.commands.measuring import print_result
 from lab.evidence import Evidence
-from lab.frames import join_raw, pack_raw, read_raw
+from lab.frames import RAW, join_raw, pack_raw, raw_path, read_raw
 from lab.reparse import from_raw
 from lab.store import RunStore, run_names
 
@@ -162,19 +162,20 @@ def test_another_log_changes_outcome_and_timeline(copy: Callable[[str], Path], p
 
     was, seen = failed(raw=True), shown()
     assert was == failed(raw=False)
-    refuse(sample / "raw.zst", 20)
+    refuse(sample, 20)
     noted(sample)
     assert failed(raw=True) == was + 20
     assert shown() == seen + 20
     assert failed(raw=False) == was
 
 
-def refuse(path: Path, count: int) -> None:
+def refuse(sample: Path, count: int) -> None:
     """So many of the last requests that were answered with 200 were answered with 503."""
-    stdout, stderr = read_raw(path)
+    stdout, stderr = read_raw(raw_path(sample))
     told, lines = json.loads(stdout), stderr.split("\n")
     good = [number for number, line in enumerate(lines) if line.startswith("request ") and " 200 - " in line]
     for number in good[-count:]:
         lines[number] = lines[number].replace(" 200 - ", " 503 - ")
     told["errors"]["status"] += count
-    path.write_bytes(pack_raw(join_raw(json.dumps(told, separators=(",", ":")) + "\n", "\n".join(lines))))
+    raw_path(sample).unlink()
+    (sample / RAW).write_bytes(pack_raw(join_raw(json.dumps(told, separators=(",", ":")) + "\n", "\n".join(lines))))
