@@ -215,8 +215,7 @@ class AsApplied(RunStore):
         except (TypeError, ValueError):  # a date that there is not, a key that JSON has not
             found, whole = [], False
         if not whole:
-            place = str(self.folder / "manifests" / f"{variant}.yaml")
-            raise UsageError(place, "not what run.json has the digest of", RESTORE)
+            raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
         return found
 
     def _digest(self, variant: str) -> str:

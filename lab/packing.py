@@ -1,8 +1,8 @@
 """A run's folder copied for a repository: `python -m lab.packing data/runs/<run> data/reference/<name>`.
 
 The same run to every reader, a fifth smaller: verbatim output by xz where that is smaller than zstd at its best, a log of requests
-as differences (and its digest in sample.json with it), that file without indents, tables by zstd at its best. Refuses to overwrite,
-and to write a file that does not read back as it was.
+as differences (and its digest in sample.json with it), that file without indents, tables by zstd at its best, manifests by xz.
+Refuses to overwrite, and to write a file that does not read back as it was.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def packed(run: Path, into: Path) -> None:
         _output(path)
     for path in sorted(partial.glob("samples/*/*.parquet")):
         _table(path)
+    for path in sorted(partial.glob("manifests/*.yaml")):
+        _manifests(path)
     partial.rename(into)
 
 
@@ -60,6 +62,11 @@ def _table(path: Path) -> None:
         raise ValueError(f"{path} does not read back as it was")
     if len(tight.getvalue()) < path.stat().st_size:
         path.write_bytes(tight.getvalue())
+
+
+def _manifests(path: Path) -> None:
+    path.with_name(f"{path.name}.xz").write_bytes(pack_small(path.read_text("utf-8")))
+    path.unlink()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,7 +1,7 @@
 """The only module that knows `data/`: runs, samples, read-backs. A sample appears whole or not at all.
 
     data/runs/<run>/run.json            schema version, plan, seed, facts, versions, digests, git commit
-                    manifests/<variant>.yaml
+                    manifests/<variant>.yaml (in data/reference .yaml.xz)
                     readback/b01-<arm>.json
                     deployed/b01-<arm>.json  the pods, on a cluster
                     roundtrip.json           of the bare network
@@ -19,6 +19,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import lzma
 import os
 import random
 import re
@@ -317,13 +318,20 @@ class RunStore:
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
-        path = self.folder / "manifests" / f"{variant}.yaml"
+        path = self.manifests_path(variant)
         try:
-            loaded = yaml.load_all(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+            loaded = yaml.load_all(content.decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             return [found for found in loaded if isinstance(found, dict)]
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, lzma.LZMAError, UnicodeDecodeError, yaml.YAMLError) as error:
             first = " ".join(str(error).split())
             raise UsageError(str(path), f"cannot be read: {first}", "restore it from a copy") from None
+
+    def manifests_path(self, variant: str) -> Path:
+        """Where a variant's rendered objects lie, or should lie: YAML, in data/reference packed by xz."""
+        plain = self.folder / "manifests" / f"{variant}.yaml"
+        packed = plain.with_name(f"{plain.name}.xz")
+        return packed if packed.is_file() and not plain.is_file() else plain
 
     def usage(self, sample: Sample) -> pl.DataFrame:
         """What the processes of a sample used, second by second: the columns of `lab.frames.USAGE_SCHEMA`."""

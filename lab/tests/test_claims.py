@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -473,19 +474,19 @@ def test_manifests_that_are_not_those_that_were_applied_leave_open_what_is_read_
     """Half a YAML file is YAML, too: of 1000 routes it has some; and what is no YAML any more."""
     shutil.copytree(ROOT / "data" / "reference" / "new-route", tmp_path / "run")
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    path = tmp_path / "run" / "manifests" / "okd.yaml"
+    path = tmp_path / "run" / "manifests" / "okd.yaml.xz"
     asked = Rule(
         rule="r", sweeps=["new-route"], variant="okd", tests=[Test(metric="routes", points="new-route", above=0)]
     )
     assert judged(CLAIM, [asked], *evidence.references()).answer == "reproduced"
-    whole = path.read_text()
+    whole = lzma.decompress(path.read_bytes()).decode()
     for text in (
         whole.rpartition("\n---\n")[0] + "\n",
         whole.replace("host: ", "ghost: "),
         whole + "\n\t",
         "2026-99-99",
     ):
-        path.write_text(text)
+        path.write_bytes(lzma.compress(text.encode()))
         found = judged(CLAIM, [asked], *evidence.references())
         ledger.settled([found])
         assert (found.answer, found.effect) == ("not resolved", "")

@@ -15,11 +15,13 @@ from lab.tests.committed import nds_story, run_of
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
-    return run_of(tmp_path / "runs", monkeypatch, "kill-quick", [("kill-nds", "kill-grace-30")], nds_story, blocks=1)
+    manifests = {"kill-nds": [{"kind": "ConfigMap", "data": {"hide-headers": "Größe"}}, {"kind": "Service"}]}
+    variants = [("kill-nds", "kill-grace-30")]
+    return run_of(tmp_path / "runs", monkeypatch, "kill-quick", variants, nds_story, blocks=1, manifests=manifests)
 
 
 def test_a_packed_run_is_the_same_run(run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same output and tables; smaller; and its digests hold, so that it is evidence."""
+    """The same output, tables and manifests; smaller; and its digests hold, so that it is evidence."""
     packed(run.folder, tmp_path / "reference" / "kill")
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
     (found,) = evidence.shelf().runs
@@ -32,6 +34,8 @@ def test_a_packed_run_is_the_same_run(run: RunStore, tmp_path: Path, monkeypatch
         folder = copy.folder / "samples" / its.id
         assert {path.name for path in folder.glob("raw.*")} == {SMALL_LOG}
         assert (folder / SMALL_LOG).stat().st_size < (run.folder / "samples" / mine.id / RAW).stat().st_size
+    assert copy.manifests("kill-nds") == run.manifests("kill-nds") != []
+    assert [path.name for path in (copy.folder / "manifests").iterdir()] == ["kill-nds.yaml.xz"]
 
 
 def test_a_packed_run_that_was_changed_is_damaged(
