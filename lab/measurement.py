@@ -245,9 +245,12 @@ def _changes(before: Running, after: Running) -> str:
 def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
     """Work on our CPUs that none of our processes did, beyond what clock ticks get wrong, is somebody else's.
 
-    It catches what no process list shows: processes in other containers, or ones that nobody waited for.
+    It catches what no process list shows: processes in other containers, or ones that nobody waited for. Interrupts are nobody's: those
+    that come in a process are in its time, and the rest (a disk's, of a log whose every line it confirms) in the CPU's idle share.
     """
-    residual = [seen.busy[cpu] - own_s / seen.elapsed_s for cpu, own_s in own_cpu_s.items() if cpu in seen.busy]
+    residual = []
+    for cpu, own in ((cpu, own_s / seen.elapsed_s) for cpu, own_s in own_cpu_s.items() if cpu in seen.busy):
+        residual.append(seen.busy[cpu] - own - seen.interrupts.get(cpu, 0.0) * max(0.0, 1 - own))
     unexplained = sum(share for share in residual if share > RESIDUAL_NOISE)
     return replace(seen, others=max(seen.others or 0.0, unexplained)) if unexplained else seen
 

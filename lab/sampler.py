@@ -67,13 +67,16 @@ class CpuTimes:
     busy_s: float
     steal_s: float
     total_s: float
+    interrupts_s: float = 0.0
+    """Part of busy_s: hard and soft interrupts, in whatever process they came."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible).
 
-    `busy` counts every clock tick that found the CPU at work, for whomever. On a cluster, where the generator's process is
+    `busy` counts every clock tick that found the CPU at work, for whomever, `interrupts` those of them that found it at an interrupt
+    (a disk's that has written, a network card's). On a cluster, where the generator's process is
     none of this machine's and no role has CPUs of its own, `generator_cpu_s` is what the generator used, `cores` how full
     the CPUs were that the proxy and the generator could use (fractions, over the whole time, whoever filled them), and
     `busiest_thread` the share of one CPU that the generator's busiest thread had while it ran.
@@ -87,6 +90,7 @@ class Observation:
     others: float | None
     counters: Mapping[str, int]
     clock_step_s: float
+    interrupts: Mapping[int, float] = field(default_factory=dict[int, float])
     generator_cpu_s: float | None = None
     cores: Mapping[str, float] | None = None
     busiest_thread: float | None = None
@@ -185,6 +189,7 @@ class Sampler:
             usage=usage,
             rows=pl.DataFrame(self._rows, schema=USAGE_SCHEMA, orient="row"),
             busy={cpu: span.busy_s / span.total_s if span.total_s else 0.0 for cpu, span in cpus.items()},
+            interrupts={cpu: span.interrupts_s / span.total_s if span.total_s else 0.0 for cpu, span in cpus.items()},
             steal=sum(span.steal_s for span in cpus.values()) / (sum(span.total_s for span in cpus.values()) or 1.0),
             others=others,
             counters={name: value - start.counters.get(name, value) for name, value in end.counters.items()},
@@ -267,21 +272,21 @@ def cpu_times() -> Mapping[int, CpuTimes]:
 
 
 def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
-    """Per CPU, from the lines of /proc/stat: busy (all but idle, iowait and steal), steal, all."""
+    """Per CPU, from the lines of /proc/stat: busy (all but idle, iowait and steal), steal, all, and interrupts."""
     found: dict[int, CpuTimes] = {}
     for line in stat:
         name, *values = line.split()
         if name.startswith("cpu") and name != "cpu":
             user, nice, system, idle, iowait, irq, softirq, steal = (int(value) * TICK_S for value in values[:8])
             busy = user + nice + system + irq + softirq
-            found[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal)
+            found[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal, irq + softirq)
     return found
 
 
 def spans(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
     """What each CPU did between two looks at it."""
     return {
-        cpu: CpuTimes(now.busy_s - was.busy_s, now.steal_s - was.steal_s, now.total_s - was.total_s)
+        cpu: CpuTimes(*(after - before for before, after in zip(astuple(was), astuple(now), strict=True)))
         for cpu, now in end.items()
         if (was := start.get(cpu))
     }

@@ -98,6 +98,15 @@ def test_work_that_none_of_ours_did_is_somebody_elses() -> None:
     assert with_unexplained(calm, {0: 2.2, 1: 1.0}).others == 0.0
 
 
+def test_interrupts_outside_of_our_processes_are_nobodys() -> None:
+    """A disk's, of which none came in our process; of a process that fills its CPU they are in its own time."""
+    seen = replace(CALM, elapsed_s=5.0, busy={0: 0.3}, interrupts={0: 0.2}, others=0.0)
+    assert with_unexplained(seen, {0: 0.5}).others == 0.0
+    full = replace(seen, busy={0: 1.0})
+    assert with_unexplained(full, {0: 4.0}).others == pytest.approx(0.16)
+    assert with_unexplained(full, {0: 5.0}).others == 0.0
+
+
 LOGGED = replace(GOOD, requests=2000, duration_s=20.0, latency=Histogram.of_values([0.001] * 2000))
 
 
