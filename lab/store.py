@@ -10,6 +10,8 @@
                                  events.parquet where something was done to the system, or a control run of it
                                  k6-summary.json, k6.csv.gz, k6.json.gz where k6's own were asked for
 
+`hist.parquet` is derived: where it is missing, its histograms are read off the verbatim output again.
+
 Refuses to overwrite a sample, and to read a damaged one as if it were whole.
 """
 
@@ -49,8 +51,10 @@ from lab.targets.base import Endpoint
 
 Told = TypeVar("Told")
 
-TABLES = ("hist.parquet", "usage.parquet")
+HISTOGRAMS, USAGE = "hist.parquet", "usage.parquet"
 """What lies beside sample.json and the verbatim output."""
+READ_AGAIN = 256
+"""So many samples' histograms that were read off verbatim output are kept in memory, 15 MB."""
 EVENTS = "events.parquet"
 """Lies there too where the load was logged."""
 NOWHERE = Endpoint("http://192.0.2.1", "")
@@ -116,6 +120,7 @@ class RunStore:
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder, self.record = folder, record
+        self._read_again: dict[str, Mapping[str, Histogram]] = {}
 
     # -- making and finding runs ------------------------------------------------------------------------
 
@@ -191,7 +196,7 @@ class RunStore:
         for folder in sorted(self._sample_folders()):
             remedy = f"move {folder} away and `--resume {self.record.id}` measures it again"
             try:
-                parts = frames.raw_path(folder), *(folder / name for name in TABLES)
+                parts = frames.raw_path(folder), folder / USAGE
                 missing = [path.name for path in parts if not path.is_file()]
                 told = (folder / EVENTS).is_file()
             except OSError as error:
@@ -234,8 +239,8 @@ class RunStore:
             partial.mkdir()
             packed = frames.pack_raw(raw)
             write_synced(partial / frames.RAW, packed)
-            write_frame(partial / "hist.parquet", frames.histogram_frame(histograms))
-            write_frame(partial / "usage.parquet", usage)
+            write_frame(partial / HISTOGRAMS, frames.histogram_frame(histograms))
+            write_frame(partial / USAGE, usage)
             if events is not None:
                 write_frame(partial / EVENTS, events)
             for name, content in (left or {}).items():
@@ -304,17 +309,28 @@ class RunStore:
             raise _unreadable(path, error, "make it readable for you") from None
 
     def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
-        """A sample's stored histogram, None where it recorded none."""
+        """A sample's histogram, as stored or else from its verbatim output; None where it recorded none."""
         if sample.histogram is None:
             return None
-        path = self.folder / "samples" / sample.id / "hist.parquet"
+        path = self.folder / "samples" / sample.id / HISTOGRAMS
         try:
+            if not path.exists():
+                return self._histograms_again(sample).get(series)
             return frames.read_histogram(path, series, sample.histogram)
         except (OSError, frames.FrameError) as error:
             remedy = (
                 f"restore it from a copy; `just table {self.record.id} --from-raw` reads the verbatim output instead"
             )
             raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
+
+    def _histograms_again(self, sample: Sample) -> Mapping[str, Histogram]:
+        if sample.id not in self._read_again:
+            if len(self._read_again) >= READ_AGAIN:
+                self._read_again.clear()
+            result = self.result(sample)
+            named = {"latency": result.latency, "service": result.service}
+            self._read_again[sample.id] = {name: each for name, each in named.items() if each is not None}
+        return self._read_again[sample.id]
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
@@ -335,7 +351,7 @@ class RunStore:
 
     def usage(self, sample: Sample) -> pl.DataFrame:
         """What the processes of a sample used, second by second: the columns of `lab.frames.USAGE_SCHEMA`."""
-        return self._table(self.folder / "samples" / sample.id / "usage.parquet", frames.read_usage)
+        return self._table(self.folder / "samples" / sample.id / USAGE, frames.read_usage)
 
     def events(self, sample: Sample) -> pl.DataFrame:
         """What happened to the system meanwhile: the columns of `lab.frames.EVENTS_SCHEMA`. Of a steady load, no rows."""

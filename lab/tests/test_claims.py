@@ -32,6 +32,8 @@ from lab.tests import disturbed
 from lab.tests.committed import RATE_RPS, Story, run_of
 from lab.variants import chain
 
+pytestmark = pytest.mark.committed
+
 ROOT = Path(__file__).resolve().parents[2]
 CLAIM = Claim("ND-12", "nds", "stated", "about 30 s of outage", "30", "s", "")
 Judge = Callable[..., Verdict]

@@ -16,6 +16,8 @@ from nbclient import NotebookClient
 from lab.studies import load_study
 from lab.tests.committed import nds_story, run_of
 
+pytestmark = pytest.mark.committed
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CALLED = {"claims", "evidence", "exhibits", "exploring", "figures", "stats", "store", "tables"}

@@ -9,6 +9,8 @@ from lab import readme
 from lab.errors import UsageError
 from lab.samples import Reason
 
+pytestmark = pytest.mark.committed
+
 README = Path(__file__).parent.parent.parent / "README.md"
 
 

@@ -23,6 +23,8 @@ from lab.report.executing import NotebookError, executed
 from lab.report.parts import FIGURE, PROSE, Part, parts
 from lab.tests.committed import nds_story, run_of
 
+pytestmark = pytest.mark.committed
+
 SHELF = "from lab import evidence, exhibits\n\nshelf = evidence.shelf()\nkill = shelf.of('kill', variant='kill-nds')"
 TIMELINE = "exhibits.timeline(kill, 'The pod is <i>deleted</i>', 'kill-nds', 'held')"
 PLOTS = "exhibits.percentiles({name: shelf.of('digitalocean', variant=name) for name in ('baseline', 'backlog')}, 'Plots', 'original')"

@@ -25,6 +25,8 @@ from lab.frames import RAW, join_raw, pack_raw, raw_path, read_raw
 from lab.reparse import from_raw
 from lab.store import RunStore, run_names
 
+pytestmark = pytest.mark.committed
+
 REFERENCE = Path(__file__).resolve().parents[2] / "data" / "reference"
 STEADY, OUTAGE = "quick-keepalive", "outage"
 ARM, POINT = "keepalive", "ceiling"
@@ -77,6 +79,19 @@ def test_untouched_files_give_the_same_numbers(name: str, copy: Callable[[str], 
     run = copy(name)
     assert printed(run) == committed
     assert printed(run, raw=True) == committed
+
+
+@pytest.mark.parametrize("name", [STEADY, OUTAGE])
+def test_without_what_is_derived_the_numbers_are_the_same(
+    name: str, copy: Callable[[str], Path], printed: Printed
+) -> None:
+    """hist.parquet of every sample deleted: its histograms are those of the verbatim output."""
+    run = copy(name)
+    for path in run.glob("samples/*/hist.parquet"):
+        path.unlink()
+    assert printed(run) == printed(REFERENCE / name)
+    (found,) = evidence.shelf().runs
+    assert found.name == name
 
 
 def removed(sample: Path, _: Path) -> None:

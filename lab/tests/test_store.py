@@ -227,7 +227,8 @@ def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
     assert dict(run.events(make_sample()).schema) == EVENTS_SCHEMA, "a steady load has none"
     assert {path.name for path in (run.folder / "samples" / sample.id).iterdir()} == {
         RAW,
-        *store.TABLES,
+        store.HISTOGRAMS,
+        store.USAGE,
         "events.parquet",
         "sample.json",
     }
