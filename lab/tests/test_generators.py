@@ -122,6 +122,14 @@ def test_slow_last_answers_do_not_lower_the_rate_of_an_open_loop(name: str) -> N
     assert result.requests + result.dropped >= 200
 
 
+def test_the_rate_of_wrk2_is_over_the_time_for_which_its_connections_ran() -> None:
+    """They begin 5 ms apart in a thread, and nothing is due on one that has not begun."""
+    made_by, stdout, stderr, exit_status, load = case("wrk2/ok")
+    for connections, threads, late_s in ((901, 1, 2.25), (900, 3, 0.7475)):
+        result = made_by.parse(stdout, stderr, exit_status, replace(load, connections=connections, threads=threads))
+        assert result.achieved_rps == pytest.approx(result.requests / (result.duration_s - late_s))
+
+
 def test_an_open_loop_of_so_many_requests_is_scheduled_by_its_rate() -> None:
     """A closed loop has no schedule: it ends when it ends."""
     assert scheduled_s(replace(LOAD, rate_rps=50.0, requests=200)) == 4.0
