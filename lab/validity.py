@@ -121,7 +121,8 @@ def _rate(point: Point, result: Result, generator_core: float, pinned: bool) -> 
         return
     tried = unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
     tried_rps = result.achieved_rps * (1 + tried)
-    if tried_rps < MIN_ACHIEVED * point.rate_rps:
+    short = result.least_due is None or result.requests * (1 + tried) < MIN_ACHIEVED * result.least_due
+    if short and tried_rps < MIN_ACHIEVED * point.rate_rps:
         share = tried_rps / point.rate_rps
         yield Reason.RATE_NOT_ACHIEVED, f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})"
     yield from _saturated(generator_core, pinned)

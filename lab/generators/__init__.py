@@ -79,7 +79,8 @@ class Result:
     requests that were due and never sent. `latency` covers `recorded_s` of the run, counted from when
     the request was due or sent, as the generator's `latency_from` says. `service` is the time since
     sending where the generator gives both; `uncalibrated` says that it holds a start-up which it was to leave
-    out, so that it must not count. `size_bytes` is what was read, as it came (not decompressed): headers and chunk
+    out, so that it must not count. `least_due` is how many requests fell due at the least, where each connection has a schedule of its own
+    and the rate asked for cannot be met to the last request; None: rate × time. `size_bytes` is what was read, as it came (not decompressed): headers and chunk
     sizes included where `size_includes_headers`, and TLS records and handshakes where `size_includes_tls`.
     """
 
@@ -95,6 +96,7 @@ class Result:
     service: Histogram | None = None
     notes: tuple[str, ...] = ()
     scheduled_s: float | None = None
+    least_due: int | None = None
     uncalibrated: bool = False
 
     @property

@@ -128,6 +128,8 @@ def test_the_rate_of_wrk2_is_over_the_time_for_which_its_connections_ran() -> No
     for connections, threads, late_s in ((901, 1, 2.25), (900, 3, 0.7475)):
         result = made_by.parse(stdout, stderr, exit_status, replace(load, connections=connections, threads=threads))
         assert result.achieved_rps == pytest.approx(result.requests / (result.duration_s - late_s))
+    one_each = replace(load, connections=100, rate_rps=100.0, duration_s=30.0, threads=1)
+    assert made_by.parse(stdout, stderr, exit_status, one_each).least_due == 30 + 99 * 29
 
 
 def test_an_open_loop_of_so_many_requests_is_scheduled_by_its_rate() -> None:

@@ -91,6 +91,15 @@ def test_overflow_is_no_fault_where_the_accept_queue_is_the_subject() -> None:
     assert validity.faults(about, GOOD, seen, 0.3, 0.0, 1024) == []
 
 
+def test_a_rate_of_connections_with_schedules_of_their_own_may_lack_their_last_requests() -> None:
+    """At a request per second each, of a thousand for 5 s, none more may be missing than fell due at the end."""
+    short = replace(GOOD, requests=4100, least_due=4000, size_bytes=4100 * 1270)
+    assert reasons(short) == []
+    assert (
+        reasons(replace(short, least_due=4500)) == reasons(replace(short, least_due=None)) == [Reason.RATE_NOT_ACHIEVED]
+    )
+
+
 def test_work_that_none_of_ours_did_is_somebody_elses() -> None:
     """A CPU that was half busy while our process used a tenth of it had company; a few per cent are clock ticks."""
     calm = replace(CALM, elapsed_s=5.0, busy={0: 0.5, 1: 0.25}, others=0.0)
