@@ -248,9 +248,9 @@ def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Obser
     It catches what no process list shows: processes in other containers, or ones that nobody waited for. Interrupts are nobody's: those
     that come in a process are in its time, and the rest (a disk's, of a log whose every line it confirms) in the CPU's idle share.
     """
-    residual = []
-    for cpu, own in ((cpu, own_s / seen.elapsed_s) for cpu, own_s in own_cpu_s.items() if cpu in seen.busy):
-        residual.append(seen.busy[cpu] - own - seen.interrupts.get(cpu, 0.0) * max(0.0, 1 - own))
+    own = {cpu: own_s / seen.elapsed_s for cpu, own_s in own_cpu_s.items() if cpu in seen.busy}
+    outside = {cpu: seen.interrupts.get(cpu, 0.0) * max(0.0, 1 - share) for cpu, share in own.items()}
+    residual = [seen.busy[cpu] - share - outside[cpu] for cpu, share in own.items()]
     unexplained = sum(share for share in residual if share > RESIDUAL_NOISE)
     return replace(seen, others=max(seen.others or 0.0, unexplained)) if unexplained else seen
 

@@ -53,10 +53,10 @@ Told = TypeVar("Told")
 
 HISTOGRAMS, USAGE = "hist.parquet", "usage.parquet"
 """What lies beside sample.json and the verbatim output."""
-READ_AGAIN = 256
-"""So many samples' histograms that were read off verbatim output are kept in memory, 15 MB."""
 EVENTS = "events.parquet"
 """Lies there too where the load was logged."""
+READ_AGAIN = 256
+"""So many samples' histograms that were read off verbatim output are kept in memory, 15 MB."""
 NOWHERE = Endpoint("http://192.0.2.1", "")
 """Where a load went does not matter to a parser."""
 ROUNDTRIP = "roundtrip.json"
