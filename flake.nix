@@ -9,7 +9,7 @@
       systems = [ "x86_64-linux" "aarch64-linux" "x86_64-darwin" "aarch64-darwin" ];
       forAll = f: nixpkgs.lib.genAttrs systems (system: f nixpkgs.legacyPackages.${system});
       inherit (nixpkgs.lib) optionals;
-      # What pyproject.toml pins, less what nix brings as a program; lab/tests/test_tools.py compares.
+      # What pyproject.toml pins, less what nix brings as a program; lab/tests/scripts/test_tools.py compares.
       python = pkgs: pkgs.python3.withPackages (p: with p; [
         crossplane cryptography duckdb hypothesis jupyterlab kubernetes kubernetes-validate nbclient numpy plotly polars
         psutil pydantic pyroute2 pytest pyyaml rich scipy types-pyyaml zstandard
@@ -24,7 +24,7 @@
       # wrk2 has never been built elsewhere.
       ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
       # The generators' image for clusters; without nix, lab/clusters/images/Dockerfile makes the same. Nobody here has built
-      # it: lab/tests/flake.bats evaluates it. `/tmp` is for what runs without a scratch folder of its own.
+      # it: lab/tests/commands/flake.bats evaluates it. `/tmp` is for what runs without a scratch folder of its own.
       loadgen = pkgs: pkgs.dockerTools.buildLayeredImage {
         name = "docker.io/lab/loadgen";
         tag = "built-here";

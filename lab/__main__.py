@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab import commands
-from lab.errors import LabError, UsageError
+from lab.base.errors import LabError, UsageError
 
 
 class Parser(argparse.ArgumentParser):

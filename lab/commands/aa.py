@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import add_k6_out, add_measuring, known_target, number, rebuilt, target_of
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
-from lab.errors import UsageError
 
 if TYPE_CHECKING:
-    from lab.noise_tables import Example, Report
-    from lab.records import RunRecord
-    from lab.store import RunStore
+    from lab.model.run import RunRecord
+    from lab.records.store import RunStore
+    from lab.report.tables.noise import Example, Report
     from lab.targets.base import Target
 
 BLOCKS = 10
@@ -42,7 +42,7 @@ def add(adder: Adder) -> None:
 
 
 def _aa(options: argparse.Namespace, talk: Console) -> int:
-    from lab.store import RunStore
+    from lab.records.store import RunStore
 
     stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
     own = ("sweep", "blocks", "nulls", "seed", "knee", "k6_out")
@@ -72,14 +72,14 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
 
 def _is_run(name: str) -> bool:
     """A run's name or folder. A variant has no slash in its name, and comes first."""
-    from lab.store import run_names
-    from lab.variants import variant_names
+    from lab.model.variants.variants import variant_names
+    from lab.records.store import run_names
 
     return "/" in name or (name.partition("+")[0] not in variant_names() and name in run_names())
 
 
 def _refuse_disturbed(sweep: str) -> None:
-    from lab.sweeps import load_sweep
+    from lab.model.sweeps import load_sweep
 
     if any(point.disturbance is not None for point in load_sweep(sweep)[1].expanded()):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
@@ -87,8 +87,8 @@ def _refuse_disturbed(sweep: str) -> None:
 
 
 def _measure(options: argparse.Namespace, talk: Console, target: Target, arguments: list[str]) -> int:
-    from lab import bench
-    from lab.noise import BASELINE
+    from lab.analysis.noise import BASELINE
+    from lab.experiments import bench
 
     settle()
     if options.resume:
@@ -117,7 +117,7 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target, argumen
 
 
 def _refuse_without_pair(record: RunRecord) -> None:
-    from lab.noise import pairs
+    from lab.analysis.noise import pairs
 
     if not pairs(record.arms) or all(point.disturbance is not None for point in record.points):
         why = "every load in it is disturbed" if pairs(record.arms) else "nothing in it was measured twice"
@@ -125,9 +125,9 @@ def _refuse_without_pair(record: RunRecord) -> None:
 
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
-    from lab import noise_tables
-    from lab.forecast import past_of
-    from lab.summary import summarise_run
+    from lab.analysis.forecast import past_of
+    from lab.analysis.summary import summarise_run
+    from lab.report.tables import noise as noise_tables
 
     record = run.record
     _refuse_without_pair(record)
@@ -145,8 +145,8 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
 
 def _again(record: RunRecord) -> str:
     """The command that measures the noise, in blocks enough."""
-    from lab import rerun
-    from lab.noise import pairs
+    from lab.analysis import rerun
+    from lab.analysis.noise import pairs
 
     blocks = f" --blocks {max(BLOCKS, record.blocks)}"
     return f"just aa {pairs(record.arms)[0]}{rerun.load(record)}{blocks}"
@@ -154,12 +154,12 @@ def _again(record: RunRecord) -> str:
 
 def _example(report: Report) -> Example:
     """A variant with one knob whose hypothesis is about this load and whose baseline this is; else any, by a metric judged here."""
-    from lab import rerun
-    from lab.forecast import judged_at
-    from lab.knobs import load_knob
-    from lab.noise import pairs
-    from lab.noise_tables import Example
-    from lab.variants import load_overlay, variant_names
+    from lab.analysis import rerun
+    from lab.analysis.forecast import judged_at
+    from lab.analysis.noise import pairs
+    from lab.model.variants.knobs import load_knob
+    from lab.model.variants.variants import load_overlay, variant_names
+    from lab.report.tables.noise import Example
 
     base = next((noise.variant for noise in report.judged), pairs(report.record.arms)[0])
     points, rest = report.record.points, rerun.load(report.record)

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import add_measuring, known_target, rebuilt
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
-from lab.errors import UsageError
 
 if TYPE_CHECKING:
-    from lab.ablation import Cumulative, Owned
-    from lab.ablation_store import AblationRun, AblationStore
-    from lab.bench import Prepared
-    from lab.records import NotMeasured
-    from lab.store import RunStore
+    from lab.experiments.ablation.folder import AblationRun, AblationStore
+    from lab.experiments.ablation.plan import Cumulative, Owned
+    from lab.experiments.bench import Prepared
+    from lab.model.run import NotMeasured
+    from lab.records.store import RunStore
     from lab.targets.base import Target
 
 Build = Callable[[Path], "tuple[list[Owned], list[str]]"]
@@ -51,7 +51,7 @@ def add(adder: Adder) -> None:
 
 
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
-    from lab.ablation_store import AblationStore
+    from lab.experiments.ablation.folder import AblationStore
 
     if options.resume and (options.subject or options.blocks or options.seed is not None or options.target):
         raise UsageError(
@@ -76,16 +76,16 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
 
 def _is_study(options: argparse.Namespace) -> bool:
     """A name that a variant has, too, is the study's."""
-    from lab.studies import study_keys
+    from lab.analysis.claims.studies import study_keys
 
     return options.subject in study_keys() and not options.variant
 
 
 def _subject(options: argparse.Namespace) -> tuple[str, ...]:
     """The variants whose knobs are asked for: a study's, then the others that are annotated with it."""
-    from lab.errors import did_you_mean
-    from lab.studies import load_study, study_keys
-    from lab.variants import chain, load_overlay, variant_names
+    from lab.analysis.claims.studies import load_study, study_keys
+    from lab.base.errors import did_you_mean
+    from lab.model.variants.variants import chain, load_overlay, variant_names
 
     name: str = options.subject
     if _is_study(options):
@@ -102,7 +102,7 @@ def _subject(options: argparse.Namespace) -> tuple[str, ...]:
 
 def _knobs_of(names: Sequence[str], study: bool, manifests: Path) -> tuple[list[Owned], list[str]]:
     """In a study, knobs that belong to none are only there for its own to be compared with."""
-    from lab.ablation import knobs_of
+    from lab.experiments.ablation.plan import knobs_of
 
     found = knobs_of(names, manifests)
     return [replace(owned, beside=study and owned.knob.study is None) for owned in found], []
@@ -112,9 +112,10 @@ def ablate_here(
     options: argparse.Namespace, talk: Console, target: Target, subject: str, build: Build, command: Sequence[str]
 ) -> int:
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
-    from lab import ablation, ablation_store
-    from lab.records import now
-    from lab.store import new_id, runs_folder
+    from lab.experiments.ablation import folder as ablation_store
+    from lab.experiments.ablation import plan as ablation
+    from lab.model.run import now
+    from lab.records.store import new_id, runs_folder
 
     settle()
     name = Path(subject).stem.replace("+", "-")[:40]
@@ -161,10 +162,10 @@ def ablate_here(
 
 
 def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
-    from lab import bench
-    from lab.errors import NotMeasurableError
-    from lab.sweeps import load_sweep
-    from lab.variants import load_variant
+    from lab.base.errors import NotMeasurableError
+    from lab.experiments import bench
+    from lab.model.sweeps import load_sweep
+    from lab.model.variants.variants import load_variant
 
     points = load_sweep(sweep)[1].expanded()
     try:
@@ -177,7 +178,7 @@ def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> 
 
 
 def _first_refused(target: Target, manifests: Path, wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
-    from lab import ablation_store
+    from lab.experiments.ablation import folder as ablation_store
 
     ablation_store.write_overlays(manifests, wanted)
     for each in wanted:
@@ -195,9 +196,9 @@ def _go_on(options: argparse.Namespace, talk: Console, target: Target, store: Ab
 
 def _prepare(store: AblationStore, target: Target) -> list[Ready]:
     """Every run checked before the first begins. NothingMeasurableError if none of them has anything to measure."""
-    from lab import bench
-    from lab.records import NotMeasured
-    from lab.store import run_names
+    from lab.experiments import bench
+    from lab.model.run import NotMeasured
+    from lab.records.store import run_names
 
     record, begun = store.record, set(run_names())
     ready: list[Ready] = []
@@ -226,7 +227,7 @@ def _prepare(store: AblationStore, target: Target) -> list[Ready]:
 
 
 def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> None:
-    from lab.units import format_duration
+    from lab.stats.units import format_duration
 
     record = store.record
     say(talk, "ablation", f"{record.id}: {len(record.steps)} knobs of {record.subject}")
@@ -277,10 +278,10 @@ def _measure(
 
 def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """The ranked table; the exit status: 0 when every run is there and complete."""
-    from lab import ablation_table
-    from lab.outcome_summary import summarise_outcomes
-    from lab.store import RunStore, run_names
-    from lab.summary import summarise_run
+    from lab.analysis.outcome_summary import summarise_outcomes
+    from lab.analysis.summary import summarise_run
+    from lab.records.store import RunStore, run_names
+    from lab.report.tables import ablation as ablation_table
 
     begun = set(run_names())
     runs = {each.sweep: RunStore.open(each.run) for each in store.record.runs if each.run and each.run in begun}

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lab.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lab.resolving import Resolve
+    from lab.experiments.resolve import Resolve
     from lab.targets.base import Target
 
 BLOCKS_MOST = 1000
@@ -63,7 +63,7 @@ def refuse_blocks_beside_resolve(options: argparse.Namespace) -> None:
 
 
 def _resolve(text: str) -> Resolve:
-    from lab.resolving import parse
+    from lab.experiments.resolve import parse
 
     return parse(text)
 
@@ -99,7 +99,7 @@ def number(place: str, least: int, most: int) -> Callable[[str], int]:
 
 def target_of(options: argparse.Namespace) -> str | None:
     """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
-    from lab.store import RunStore
+    from lab.records.store import RunStore
 
     if not options.resume:
         return options.target

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import (
@@ -21,10 +22,9 @@ from lab.commands.arguments import (
     target_of,
 )
 from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, settle
-from lab.errors import UsageError
 
 if TYPE_CHECKING:
-    from lab.ablation import Owned
+    from lab.experiments.ablation.plan import Owned
     from lab.targets.base import Target
 
 
@@ -77,7 +77,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
-    from lab import configmaps
+    from lab.experiments import configmap as configmaps
 
     if options.k6_out:
         raise UsageError(
@@ -99,10 +99,10 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], list[str]]:
-    from lab import configmaps
-    from lab.ablation import Owned
-    from lab.knobs import load_knob
-    from lab.variants import load_overlay, variant_names
+    from lab.experiments import configmap as configmaps
+    from lab.experiments.ablation.plan import Owned
+    from lab.model.variants.knobs import load_knob
+    from lab.model.variants.variants import load_overlay, variant_names
 
     settings, notes = configmaps.split(str(path), configmaps.read(path))
     if not settings:
@@ -127,7 +127,7 @@ def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], lis
 
 
 def _bench_here(options: argparse.Namespace, talk: Console, target: Target, arguments: list[str]) -> int:
-    from lab import bench
+    from lab.experiments import bench
 
     settle()
     if options.resume:

@@ -6,9 +6,9 @@ import argparse
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.arguments import add_target, known_target
-from lab.errors import UsageError
 
 
 def add(adder: Adder) -> None:
@@ -19,8 +19,8 @@ def add(adder: Adder) -> None:
 
 
 def _with(options: argparse.Namespace, talk: Console) -> int:
-    from lab.process import run_beside
-    from lab.variants import load_variant
+    from lab.model.variants.variants import load_variant
+    from lab.targets.common.process import run_beside
 
     if not options.command:
         raise UsageError("with", "no command given", "for example: just with baseline sh -c 'curl -i $LAB_URL/healthz'")

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import number, rebuilt
 from lab.commands.measuring import say, settle
-from lab.errors import LabError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lab.calibrating.folder import CalibrationFolder
-    from lab.calibrating.prepared import Ready
-    from lab.calibrating.records import CalibrationRecord, Measured
-    from lab.calibrating.scenarios import Cell
+    from lab.analysis.calibration.folder import CalibrationFolder
+    from lab.analysis.calibration.records import CalibrationRecord, Measured
+    from lab.analysis.calibration.scenarios import Cell
+    from lab.experiments.calibration.prepared import Ready
     from lab.targets.base import Target
 
 REPEATS, DURATION_S = 3, 12
@@ -49,7 +49,7 @@ def add(adder: Adder) -> None:
 
 
 def _calibrate(options: argparse.Namespace, talk: Console) -> int:
-    from lab.calibrating.folder import CalibrationFolder
+    from lab.analysis.calibration.folder import CalibrationFolder
     from lab.targets import chosen
 
     names, scenarios = _asked(options)
@@ -70,7 +70,7 @@ def _calibrate(options: argparse.Namespace, talk: Console) -> int:
 
 def _asked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     """(generators, scenarios) in their own order. UsageError for an unknown one."""
-    from lab.calibrating.scenarios import SCENARIOS
+    from lab.analysis.calibration.scenarios import SCENARIOS
     from lab.generators import generator, generators
 
     names = [generator(name).name for name in options.generator or ()]
@@ -92,9 +92,10 @@ def _measure(
     scenarios: Sequence[str],
     command: Sequence[str],
 ) -> int:
-    from lab import store
-    from lab.calibrating import folder, prepared
-    from lab.files import StoreError, check_writable
+    from lab.analysis.calibration import folder
+    from lab.base.files import StoreError, check_writable
+    from lab.experiments.calibration import prepared
+    from lab.records import store
 
     target.check()
     asked = prepared.Asked(
@@ -130,8 +131,8 @@ def _measure(
 
 
 def _print_plan(talk: Console, record: CalibrationRecord, slots: Sequence[tuple[int, Cell]]) -> None:
-    from lab.calibrating.scenarios import takes_s
-    from lab.units import format_duration
+    from lab.analysis.calibration.scenarios import takes_s
+    from lab.stats.units import format_duration
 
     say(talk, "run", record.id)
     say(
@@ -161,9 +162,9 @@ def _measure_all(
     calibration: CalibrationFolder,
     ready: Ready,
 ) -> None:
-    from lab.calibrating.measuring import Calibrating
+    from lab.experiments.calibration.measuring import Calibrating
     from lab.generators import generators
-    from lab.variants import load_variant, reference_name
+    from lab.model.variants.variants import load_variant, reference_name
 
     reference = reference_name()
     if reference is None:
@@ -177,7 +178,7 @@ def _measure_all(
 
 
 def _line(measured: Measured) -> str:
-    from lab.units import format_rate, format_seconds
+    from lab.stats.units import format_rate, format_seconds
 
     name = f"{measured.generator} {measured.scenario}"
     noise = f"; disturbed: {', '.join(text.partition(':')[0] for text in measured.noise)}" if measured.noise else ""
@@ -188,7 +189,7 @@ def _line(measured: Measured) -> str:
 
 
 def _print(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
-    from lab.calibrating import tables
+    from lab.analysis.calibration import tables
 
     record = calibration.record
     with answer() as out:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lab.base.errors import UsageError, did_you_mean
 from lab.commands import Adder
 from lab.commands.arguments import number
-from lab.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lab.capacity import Wanted
+    from lab.analysis.capacity.size import Wanted
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
 UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
@@ -74,8 +74,9 @@ def _capacity(options: argparse.Namespace, talk: Console) -> int:
     if options.rate is None:
         raise UsageError("--rate", "is missing", f"{RATE_REMEDY}; or --check")
     wanted = _wanted(options)
-    from lab import capacity_json, capacity_tables
-    from lab.capacity_answer import answer
+    from lab.analysis.capacity.answer import answer
+    from lab.report.json import capacity as capacity_json
+    from lab.report.tables import capacity as capacity_tables
 
     found = answer(options.run or [], wanted, options.cores, None if options.scaling == "none" else options.scaling)
     for line in found.passed_over:
@@ -93,10 +94,12 @@ def _capacity(options: argparse.Namespace, talk: Console) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     """Exit 0 whatever it shows: a model that is off is an answer. UsageError where there is nothing to read."""
-    from lab import capacity_checks, capacity_json, capacity_tables
-    from lab.capacity_answer import named
-    from lab.capacity_cells import proxy_cpus
-    from lab.store import run_names
+    from lab.analysis.capacity import checks as capacity_checks
+    from lab.analysis.capacity.answer import named
+    from lab.analysis.capacity.cells import proxy_cpus
+    from lab.records.store import run_names
+    from lab.report.json import capacity as capacity_json
+    from lab.report.tables import capacity as capacity_tables
 
     asked = [name for name, usual in QUESTION.items() if getattr(options, name) != usual]
     if asked:
@@ -125,7 +128,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> Wanted:
-    from lab.capacity import Wanted
+    from lab.analysis.capacity.size import Wanted
 
     if options.tls not in TLS:
         raise UsageError("--tls", f"unknown mode '{options.tls}'", did_you_mean(options.tls, TLS))

@@ -11,7 +11,7 @@ from lab.commands import Adder
 
 
 def add(adder: Adder) -> None:
-    from lab.clusters import providers
+    from lab.targets.provision import providers
 
     up = adder("up", _up, "get a cluster ready to measure on")
     down = adder("down", _down, "remove it, with everything that the lab made for it")

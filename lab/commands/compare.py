@@ -7,8 +7,8 @@ import json
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.errors import UsageError
 
 ABOUT = "every metric of a run's variants against their baselines, or of two runs against each other"
 
@@ -39,9 +39,10 @@ def _compare(options: argparse.Namespace, talk: Console) -> int:
         fault = f"expected one run or two, got {len(options.runs)}"
         raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
 
-    from lab import comparison_json, comparison_tables
-    from lab.comparison import compare_runs
-    from lab.store import RunStore
+    from lab.analysis.comparison.comparison import compare_runs
+    from lab.records.store import RunStore
+    from lab.report.json import comparison as comparison_json
+    from lab.report.tables import comparison as comparison_tables
 
     named = [run_and_arm(text) for text in options.runs]
     stores = [RunStore.open(name) for name, _ in named]

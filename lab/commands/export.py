@@ -15,12 +15,12 @@ from typing import IO, TYPE_CHECKING, Literal
 from rich.console import Console
 from rich.markup import escape
 
+from lab.base.errors import UsageError, did_you_mean
 from lab.commands import Adder
-from lab.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lab.samples import Sample
-    from lab.store import RunStore
+    from lab.model.samples import Sample
+    from lab.records.store import RunStore
 
 AnyFormat = Literal["csv", "json", "parquet", "openmetrics"]
 FORMATS: tuple[AnyFormat, ...] = ("csv", "json", "parquet", "openmetrics")
@@ -80,7 +80,7 @@ def _export(options: argparse.Namespace, talk: Console) -> int:
     elif form == "parquet" and output is None:
         raise UsageError("--format", "parquet is not for a terminal or a pipe", "name a file by --output")
 
-    from lab.store import RunStore
+    from lab.records.store import RunStore
 
     run = RunStore.open(options.run)
     samples = _chosen(run, options.sample)
@@ -105,7 +105,8 @@ def _chosen(run: RunStore, wanted: str | None) -> Sequence[Sample]:
 
 
 def _writer(run: RunStore, samples: Sequence[Sample], what: str, form: AnyFormat) -> Callable[[IO[bytes]], None]:
-    from lab import export, openmetrics
+    from lab.report.export import openmetrics
+    from lab.report.export import tables as export
 
     def write(out: IO[bytes]) -> None:
         if form == "openmetrics":

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.compare import run_and_arm
-from lab.errors import LabError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lab.gate import Bounds, Gate
+    from lab.analysis.gate.gate import Bounds, Gate
 
 BOUND = "--max-regression"
 
@@ -77,7 +77,7 @@ def fraction(text: str) -> float:
 
 def own_unit(text: str) -> tuple[str, float]:
     """`gap_s=0.5` → ("gap_s", 0.5). UsageError for what is no outcome, or has no worse."""
-    from lab.outcomes import METRICS
+    from lab.records.outcomes import METRICS
 
     name, sign, number = text.partition("=")
     try:
@@ -119,9 +119,9 @@ def _found(options: argparse.Namespace) -> Gate:
         fault = "is of steady loads, and these have no bound"
         raise UsageError("--metric", fault, f"as --metric {options.metric[0]} --max-regression 5%, or leave it out")
 
-    from lab.comparison import compare_runs
-    from lab.gate import gate
-    from lab.store import RunStore
+    from lab.analysis.comparison.comparison import compare_runs
+    from lab.analysis.gate.gate import gate
+    from lab.records.store import RunStore
 
     bounds = _bounds(options)
     base, base_arm = run_and_arm(options.base)
@@ -131,7 +131,9 @@ def _found(options: argparse.Namespace) -> Gate:
 
 
 def _say(options: argparse.Namespace, found: Gate) -> None:
-    from lab import gate_json, gate_tables, junit
+    from lab.report import junit
+    from lab.report.json import gate as gate_json
+    from lab.report.tables import gate as gate_tables
 
     if options.junit:
         _write(Path(options.junit), junit.xml(found, options.strict))
@@ -152,8 +154,8 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
 
 
 def _bounds(options: argparse.Namespace) -> Bounds:
-    from lab.gate import Bounds
-    from lab.summary import LABELS
+    from lab.analysis.gate.gate import Bounds
+    from lab.analysis.summary import LABELS
 
     for metric in options.metric:
         if metric not in LABELS:

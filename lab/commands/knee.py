@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
+from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import add_target, known_target, number, rebuilt, target_of
 from lab.commands.measuring import resume_command, say, say_resume, settle
-from lab.errors import LabError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lab import seeking
-    from lab.bench import Prepared
-    from lab.histogram import Histogram
-    from lab.plan import Slot
-    from lab.readback import Reading
-    from lab.records import RunRecord
-    from lab.reparse import Reparsed
-    from lab.samples import Sample
-    from lab.store import RunStore
+    from lab.experiments import knee as seeking
+    from lab.experiments.bench import Prepared
+    from lab.model.plan import Slot
+    from lab.model.run import RunRecord
+    from lab.model.samples import Sample
+    from lab.records.reparse import Reparsed
+    from lab.records.store import RunStore
+    from lab.stats.histogram import Histogram
     from lab.targets.base import Target
+    from lab.targets.readback import Reading
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
 ENCODINGS = ("identity", "gzip")
@@ -66,7 +66,7 @@ def add(adder: Adder) -> None:
 
 
 def _latency(text: str) -> str:
-    from lab.durations import seconds
+    from lab.base.durations import seconds
 
     found = seconds(text.strip())
     if found is None or not 0 < found <= 120:
@@ -120,7 +120,7 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     from lab.generators import generator
-    from lab.sweeps import PAGES
+    from lab.model.sweeps import PAGES
 
     if options.page is not None and options.page not in PAGES:
         raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))
@@ -134,7 +134,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _knee_here(options: argparse.Namespace, talk: Console, target: Target, arguments: Sequence[str]) -> int:
-    from lab import seeking
+    from lab.experiments import knee as seeking
 
     settle()
     if options.resume:
@@ -149,8 +149,8 @@ def _knee_here(options: argparse.Namespace, talk: Console, target: Target, argum
 
 
 def _request(options: argparse.Namespace) -> seeking.Request:
-    from lab import seeking
-    from lab.durations import seconds
+    from lab.base.durations import seconds
+    from lab.experiments import knee as seeking
 
     given: dict[str, Any] = {
         "generator": options.generator,
@@ -170,9 +170,9 @@ def _request(options: argparse.Namespace) -> seeking.Request:
 
 
 def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
-    from lab.knee_tables import conditions_text
-    from lab.tables import load_text
-    from lab.units import format_duration
+    from lab.report.tables.knee import conditions_text
+    from lab.report.tables.steady import load_text
+    from lab.stats.units import format_duration
 
     record, search = prepared.record, prepared.record.knee
     assert search is not None
@@ -197,7 +197,8 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
 
 def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
     """None when interrupted."""
-    from lab import bench, seeking
+    from lab.experiments import bench
+    from lab.experiments import knee as seeking
 
     begun = False
     try:
@@ -234,8 +235,8 @@ class Lines:
     def measuring(self, slot: Slot, attempt: int) -> None: ...
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        from lab.trials import tried
-        from lab.units import format_rate, format_seconds
+        from lab.analysis.knee.trials import tried
+        from lab.stats.units import format_rate, format_seconds
 
         found = tried(slot, sample, latency, self._record, passed_before=True)
         head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"
@@ -255,9 +256,9 @@ class Lines:
 
 def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool = False) -> int:
     """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
-    from lab.knee_tables import as_markdown, print_report
-    from lab.knees import report_of
-    from lab.store import RunStore
+    from lab.analysis.knee.report import report_of
+    from lab.records.store import RunStore
+    from lab.report.tables.knee import as_markdown, print_report
 
     report = report_of(run)
     if keep and isinstance(run, RunStore):

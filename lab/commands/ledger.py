@@ -21,9 +21,9 @@ def add(adder: Adder) -> None:
 
 
 def _ledger(options: argparse.Namespace, talk: Console) -> int:
-    from lab.claims import ledger
-    from lab.errors import UsageError, did_you_mean
-    from lab.studies import study_keys
+    from lab.analysis.claims import ledger
+    from lab.analysis.claims.studies import study_keys
+    from lab.base.errors import UsageError, did_you_mean
 
     if options.study is not None and options.study not in study_keys():
         raise UsageError("study", f"unknown study '{options.study}'", did_you_mean(options.study, study_keys()))

@@ -21,7 +21,7 @@ def add(adder: Adder) -> None:
 
 
 def _list(options: argparse.Namespace, talk: Console) -> int:
-    from lab import catalog
+    from lab.report import catalog
 
     if options.json:
         print(json.dumps(catalog.as_json(), indent=1))
@@ -31,7 +31,7 @@ def _list(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _show(options: argparse.Namespace, talk: Console) -> int:
-    from lab import catalog
+    from lab.report import catalog
 
     if options.json:
         print(json.dumps(catalog.show_json(options.variant), indent=1))
@@ -41,6 +41,6 @@ def _show(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _doctor(options: argparse.Namespace, talk: Console) -> int:
-    from lab import doctor
+    from lab.commands import doctor
 
     return doctor.doctor(Console(), as_json=options.json)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
+from lab.base.errors import LabError
 from lab.commands.answers import answer
-from lab.errors import LabError
 
 if TYPE_CHECKING:
-    from lab.bench import Prepared
-    from lab.records import NotMeasured
-    from lab.reparse import Reparsed
-    from lab.store import RunStore
+    from lab.experiments.bench import Prepared
+    from lab.model.run import NotMeasured
+    from lab.records.reparse import Reparsed
+    from lab.records.store import RunStore
     from lab.targets.base import Target
 
 
@@ -39,16 +39,17 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 def done_samples(run: RunStore | None) -> int:
     """How many cells of a run need no further measurement."""
-    from lab.run import settled
+    from lab.measure.loop import settled
 
     return len([sample for sample in run.samples() if settled(sample)]) if run else 0
 
 
 def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
     """Measure what `run` (None = a new one) does not hold yet; None when interrupted. `resume`: the command to go on with."""
-    from lab import bench, roundtrip
-    from lab.progress import Terminal
-    from lab.run import Bench
+    from lab.commands.progress import Terminal
+    from lab.experiments import bench
+    from lab.measure import roundtrip
+    from lab.measure.loop import Bench
 
     begun = False
     try:
@@ -92,10 +93,10 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
 
 
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
-    from lab.forecast import UNKNOWN
-    from lab.outcome_tables import disturbance_text
-    from lab.tables import load_text
-    from lab.units import format_duration, metric_name
+    from lab.analysis.forecast import UNKNOWN
+    from lab.report.tables.outcomes import disturbance_text
+    from lab.report.tables.steady import load_text
+    from lab.stats.units import format_duration, metric_name
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
@@ -141,10 +142,22 @@ def _roles(facts: Mapping[str, str]) -> str:
 
 def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     """A run's tables, of steady loads and of disturbed ones, and its study's; the exit status."""
-    from lab import gauge_tables, outcome_tables, roundtrip, study_tables, tables
-    from lab.outcome_summary import summarise_outcomes
-    from lab.studies import load_study, study_keys
-    from lab.summary import summarise_run
+    from lab.analysis.claims.studies import load_study, study_keys
+    from lab.analysis.outcome_summary import summarise_outcomes
+    from lab.analysis.summary import summarise_run
+    from lab.measure import roundtrip
+    from lab.report.tables import (
+        gauges as gauge_tables,
+    )
+    from lab.report.tables import (
+        outcomes as outcome_tables,
+    )
+    from lab.report.tables import (
+        steady as tables,
+    )
+    from lab.report.tables import (
+        study as study_tables,
+    )
 
     samples = run.samples()
     summary = summarise_run(run.record, samples, run.histogram)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.errors import UsageError
 
 OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
 """Of the checkout, and git-ignored."""
@@ -31,7 +31,7 @@ def _report(options: argparse.Namespace, talk: Console) -> int:
         if "" in named:
             raise UsageError(place, "is empty", "name one, or leave it out")
 
-    from lab.report import site
+    from lab.report.html import site
 
     def say(text: str) -> None:
         talk.print(text, style="dim", highlight=False, soft_wrap=True)

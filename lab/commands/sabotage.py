@@ -17,7 +17,7 @@ from lab.commands import Adder
 from lab.commands.arguments import add_target, known_target, rebuilt
 
 if TYPE_CHECKING:
-    from lab.sabotage import Finding
+    from lab.experiments.sabotage import Finding
     from lab.targets.base import Target
 
 
@@ -35,8 +35,8 @@ def add(adder: Adder) -> None:
 
 def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
-    from lab.sabotage import BAD
-    from lab.variants import chain, variant_names
+    from lab.experiments.sabotage import BAD
+    from lab.model.variants.variants import chain, variant_names
 
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
@@ -60,8 +60,8 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    from lab.errors import LabError
-    from lab.sabotage import Finding, Saboteur, intact
+    from lab.base.errors import LabError
+    from lab.experiments.sabotage import Finding, Saboteur, intact
 
     saboteur = Saboteur(target)
     for name in names:
@@ -74,7 +74,7 @@ def _findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterat
 
 
 def _print(found: Sequence[Finding]) -> None:
-    from lab.sabotage import BAD
+    from lab.experiments.sabotage import BAD
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in ("VARIANT", "KNOB", "SABOTAGE", "OUTCOME"):

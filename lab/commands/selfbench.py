@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lab.base.errors import UsageError, did_you_mean
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import number
 from lab.commands.measuring import say as say_line
 from lab.commands.measuring import settle
 from lab.commands.selfbench_checks import check_effects, check_neighbour
-from lab.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lab.selfbench.bring_up import Start
-    from lab.selfbench.report import Report
+    from lab.experiments.selfbench.bring_up import Start
+    from lab.experiments.selfbench.report import Report
 
 INSIDE = ("pairs", "bring-up")
 
@@ -67,7 +67,7 @@ def add(adder: Adder) -> None:
 
 
 def _selfbench(options: argparse.Namespace, talk: Console) -> int:
-    from lab.selfbench.report import PARTS
+    from lab.experiments.selfbench.report import PARTS
 
     if unknown := next((part for part in options.parts if part not in PARTS), None):
         raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, PARTS))
@@ -96,11 +96,11 @@ def _selfbench(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _parts(options: argparse.Namespace, talk: Console) -> int:
-    from lab import facts
-    from lab.errors import LabError
-    from lab.records import now
-    from lab.selfbench import report
-    from lab.units import format_duration
+    from lab.base.errors import LabError
+    from lab.experiments.selfbench import report
+    from lab.model import facts
+    from lab.model.run import now
+    from lab.stats.units import format_duration
 
     wanted = [part for part in report.PARTS if not options.parts or part in options.parts]
     takes = {part: _takes_s(part, options) for part in wanted}
@@ -114,11 +114,11 @@ def _parts(options: argparse.Namespace, talk: Console) -> int:
     if options.plan:
         return 0
     if "analysis" in wanted:
-        from lab.selfbench.reducing import check_room
+        from lab.experiments.selfbench.reducing import check_room
 
         check_room(_sizes(options.rows))
     if options.context:
-        from lab.cluster.connection import Connection
+        from lab.targets.cluster.connection import Connection
 
         Connection(options.context)  # nothing is asked of the server yet
     found = report.Report()
@@ -138,7 +138,7 @@ def _takes_s(part: str, options: argparse.Namespace) -> float:
     if part == "samples":
         return (options.duration + 1.5) * 2 * (4 * options.pairs + 1) + 10  # a run of so many blocks, and the pairs
     if part == "analysis":
-        from lab.selfbench.reducing import REPEATED_MOST, ROW_S
+        from lab.experiments.selfbench.reducing import REPEATED_MOST, ROW_S
 
         return sum(120 if rows <= REPEATED_MOST else rows * ROW_S for rows in _sizes(options.rows))
     return 2.5 * options.pairs if part == "bring-up" else 60
@@ -153,17 +153,17 @@ def _part(part: str, options: argparse.Namespace, talk: Console) -> Report:
     if part == "bring-up":
         return _bring_up(options, say)
     if part == "analysis":
-        from lab.selfbench.reducing import reducing
+        from lab.experiments.selfbench.reducing import reducing
 
         return reducing(_sizes(options.rows), say, seed=options.seed)
-    from lab.selfbench.start_up import start_up
+    from lab.experiments.selfbench.start_up import start_up
 
     return start_up()
 
 
 def _samples(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
-    from lab.process import scratch
-    from lab.selfbench import overhead, pairs
+    from lab.experiments.selfbench import overhead, pairs
+    from lab.targets.common.process import scratch
 
     whole = overhead.whole_run(options.duration, options.pairs)
     say(f"a run of {whole.samples} samples: {whole.wall_s:.1f} s, of which the lab's own {whole.own_s:.1f} s")
@@ -177,9 +177,9 @@ def _samples(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
 
 def _bring_up(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
     """Of every target: one that fails, or is not to be had, takes nothing from the others."""
-    from lab.errors import LabError
-    from lab.selfbench import bring_up, clusters
-    from lab.selfbench.report import Report
+    from lab.base.errors import LabError
+    from lab.experiments.selfbench import bring_up, clusters
+    from lab.experiments.selfbench.report import Report
     from lab.targets import chosen
 
     starts: list[bring_up.Start] = []
@@ -208,8 +208,8 @@ def _bring_up(options: argparse.Namespace, say: Callable[[str], None]) -> Report
 
 
 def _local_starts(options: argparse.Namespace) -> list[Start]:
-    from lab.process import scratch
-    from lab.selfbench.bring_up import Start
+    from lab.experiments.selfbench.bring_up import Start
+    from lab.targets.common.process import scratch
 
     with scratch() as folder:
         told = _told("bring-up", [f"--pairs={options.pairs}"], folder, _takes_s("bring-up", options))
@@ -221,8 +221,8 @@ def _told(what: str, arguments: Sequence[str], folder: Path, planned_s: float) -
     import os
     import sys
 
-    from lab.errors import MeasuringError
-    from lab.selfbench.process import last_words, patience_s, timed
+    from lab.base.errors import MeasuringError
+    from lab.experiments.selfbench.process import last_words, patience_s, timed
 
     argv = [sys.executable, "-m", "lab", "selfbench", f"--inside={what}", *arguments]
     done = timed(argv, {**os.environ, "LAB_RUNS": str(folder / "runs")}, patience_s(planned_s))
@@ -233,9 +233,9 @@ def _told(what: str, arguments: Sequence[str], folder: Path, planned_s: float) -
 
 
 def _inside(options: argparse.Namespace) -> int:
-    from lab.selfbench import bring_up, overhead, pairs
+    from lab.experiments.selfbench import bring_up, overhead, pairs
+    from lab.model.variants.variants import load_variant
     from lab.targets import chosen
-    from lab.variants import load_variant
 
     target = chosen("local", None)
     own = [f"--inside={options.inside}", f"--pairs={options.pairs}", f"--seed={options.seed}"]
@@ -259,7 +259,7 @@ def _inside(options: argparse.Namespace) -> int:
 
 def _sizes(most: int | None) -> list[int]:
     """The usual sizes up to the one asked for, and that one."""
-    from lab.selfbench.reducing import ROWS
+    from lab.experiments.selfbench.reducing import ROWS
 
     return list(ROWS) if most is None else sorted({rows for rows in ROWS if rows < most} | {most})
 
@@ -285,7 +285,7 @@ def _rows(text: str) -> int:
 
 
 def _print(found: Report, as_json: bool) -> None:
-    from lab.selfbench.report import lines
+    from lab.experiments.selfbench.report import lines
 
     with answer() as out:
         if as_json:

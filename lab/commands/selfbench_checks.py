@@ -13,7 +13,7 @@ from lab.commands.measuring import say
 
 
 def check_neighbour(options: argparse.Namespace, talk: Console) -> int:
-    from lab.selfbench import neighbour
+    from lab.experiments.selfbench import neighbour
 
     folder = _into(options.into, "selfbench-neighbour")
     done = neighbour.finished(folder)
@@ -35,7 +35,7 @@ def check_neighbour(options: argparse.Namespace, talk: Console) -> int:
 
 
 def check_effects(options: argparse.Namespace, talk: Console) -> int:
-    from lab.selfbench import injected
+    from lab.experiments.selfbench import injected
 
     folder = _into(options.into, "selfbench-effects")
     names = injected.variants()
@@ -62,6 +62,6 @@ def _answer(lines: Sequence[str]) -> None:
 
 
 def _into(named: str | None, default: str) -> Path:
-    from lab.store import runs_folder
+    from lab.records.store import runs_folder
 
     return Path(named).absolute() if named else runs_folder() / default

@@ -6,16 +6,10 @@ import argparse
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.commands.arguments import (
-    add_measuring,
-    add_resolve,
-    known_target,
-    rebuilt,
-    refuse_blocks_beside_resolve,
-)
+from lab.commands.arguments import add_measuring, add_resolve, known_target, rebuilt, refuse_blocks_beside_resolve
 from lab.commands.measuring import measure, print_plan, print_result, resume_command, say, settle
-from lab.errors import UsageError
 
 
 def add(adder: Adder) -> None:
@@ -28,9 +22,10 @@ def add(adder: Adder) -> None:
 
 
 def _study(options: argparse.Namespace, talk: Console) -> int:
-    from lab import bench, rerun
-    from lab.studies import load_study, study_keys
-    from lab.units import format_duration
+    from lab.analysis import rerun
+    from lab.analysis.claims.studies import load_study, study_keys
+    from lab.experiments import bench
+    from lab.stats.units import format_duration
 
     if options.key is None:
         raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")

@@ -6,11 +6,11 @@ import argparse
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.ablate import print_ablation
 from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
-from lab.errors import UsageError
 
 
 def add(adder: Adder) -> None:
@@ -22,9 +22,9 @@ def add(adder: Adder) -> None:
 
 
 def _table(options: argparse.Namespace, talk: Console) -> int:
-    from lab.ablation_store import AblationStore, is_ablation
-    from lab.reparse import from_raw
-    from lab.store import RunStore
+    from lab.experiments.ablation.folder import AblationStore, is_ablation
+    from lab.records.reparse import from_raw
+    from lab.records.store import RunStore
 
     if is_ablation(options.run):
         if options.from_raw:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.errors import UsageError
 
 
 def add(adder: Adder) -> None:
@@ -20,7 +20,7 @@ def add(adder: Adder) -> None:
 
 
 def _schema(options: argparse.Namespace, talk: Console) -> int:
-    from lab import schema
+    from lab.commands import schema
 
     if options.write:
         schema.write()
@@ -30,7 +30,7 @@ def _schema(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _readme(options: argparse.Namespace, talk: Console) -> int:
-    from lab import readme
+    from lab.commands import readme
 
     path = Path(__file__).resolve().parents[2] / "README.md"
     if options.write:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lab.base.errors import UsageError, did_you_mean
 from lab.commands import Adder
-from lab.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from lab.samples import Sample
-    from lab.store import RunStore
+    from lab.model.samples import Sample
+    from lab.records.store import RunStore
 
 
 def add(adder: Adder) -> None:
@@ -25,8 +25,8 @@ def add(adder: Adder) -> None:
 
 
 def _usage(options: argparse.Namespace, talk: Console) -> int:
-    from lab import usage_tables
-    from lab.store import RunStore
+    from lab.records.store import RunStore
+    from lab.report.tables import usage as usage_tables
 
     run = RunStore.open(options.run)
     chosen = _chosen(run, options.arm, options.point)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError
 
-from lab.errors import did_you_mean
-from lab.events import Event
-from lab.faults import faults
+from lab.base.errors import did_you_mean
+from lab.base.validation import faults
+from lab.model.events import Event
 
 if TYPE_CHECKING:
-    from lab.events import EventLog
+    from lab.model.events import EventLog
     from lab.targets.base import System
 
 Manifests = Sequence[Mapping[str, Any]]

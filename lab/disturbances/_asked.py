@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lab.base.durations import seconds
+from lab.base.errors import NotMeasurableError
 from lab.disturbances import Manifests
-from lab.durations import seconds
-from lab.errors import NotMeasurableError
 
 SETTLE = 1.25
 """A load goes on for so many reload intervals after its last change, at least: one, and what loading takes."""

@@ -10,9 +10,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from lab.base.errors import NotMeasurableError
 from lab.disturbances import Manifests, _long_lived
-from lab.errors import NotMeasurableError
-from lab.events import FIRST_PORT
+from lab.model.events import FIRST_PORT
 
 HOST = "changing.lab.test"
 FIXTURE = _long_lived.FIXTURE

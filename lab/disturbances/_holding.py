@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from lab.base.errors import UsageError
 from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import replicas
 from lab.disturbances._long_lived import FIXTURE, held
-from lab.errors import UsageError
 
 
 class Holding(Disturbance):

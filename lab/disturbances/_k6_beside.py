@@ -14,9 +14,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+from lab.base.errors import MeasuringError
+from lab.base.files import own_faults, writing
 from lab.disturbances import Stage
-from lab.errors import MeasuringError
-from lab.files import own_faults, writing
 
 HERE = Path(__file__).parent
 _QUIET = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--log-format", "raw"]

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from subprocess import Popen
 
+from lab.base.errors import MeasuringError
 from lab.disturbances import Stage
 from lab.disturbances._k6_beside import HERE, Beside, k6, wait_for
-from lab.errors import MeasuringError
-from lab.events import Event
-from lab.sweeps import PAGES
+from lab.model.events import Event
+from lab.model.sweeps import PAGES
 
 FIXTURE = "answers"
 PORT = 8088

@@ -14,10 +14,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from lab.base.errors import MeasuringError, UsageError
 from lab.disturbances import Manifests, Stage, _changing
 from lab.disturbances._asked import SETTLE, reload_interval_s
 from lab.disturbances._holding import Holding
-from lab.errors import MeasuringError, UsageError
 from lab.targets.base import Endpoint
 
 READY_S = 30.0

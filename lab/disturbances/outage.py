@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from lab.base.errors import NotMeasurableError
 from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import deployment, replicas
-from lab.errors import NotMeasurableError
 
 
 class Outage(Disturbance):

@@ -11,11 +11,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from lab.base.errors import MeasuringError
 from lab.disturbances import Disturbance, Stage
 from lab.disturbances._k6_beside import Beside, k6
-from lab.errors import MeasuringError
-from lab.events import Event
-from lab.sweeps import PAGES
+from lab.model.events import Event
+from lab.model.sweeps import PAGES
 
 FIXTURE = "answers"
 START_S = 5.0

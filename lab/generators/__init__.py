@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from lab.errors import UsageError, did_you_mean
-from lab.histogram import Histogram
+from lab.base.errors import UsageError, did_you_mean
+from lab.stats.histogram import Histogram
 
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
 
@@ -181,7 +181,7 @@ def generators() -> Mapping[str, Generator]:
     """Every generator in this folder by name."""
     names = [found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")]
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return {module.GENERATOR.name: module.GENERATOR for module in modules}
+    return {module.GENERATOR.name: module.GENERATOR for module in modules if hasattr(module, "GENERATOR")}
 
 
 def generator(name: str) -> Generator:

@@ -23,7 +23,7 @@ import polars as pl
 
 from lab.generators import OutputError
 from lab.generators._pieces import Pieces, whole_lines
-from lab.requests import REQUESTS_SCHEMA
+from lab.model.requests import REQUESTS_SCHEMA
 
 WORDS = ("request", "number", "start_ms", "wall_ms", "sent_ms", "done_ms", "service_ms", "status", "kind", "answer")
 _LINE = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from lab.generators import ErrorKind, Result
-from lab.histogram import Histogram
+from lab.stats.histogram import Histogram
 
 
 def merged(results: Sequence[Result]) -> Result:

@@ -41,7 +41,7 @@ from lab.generators import (
     unlogged,
     unreadable,
 )
-from lab.histogram import Histogram
+from lab.stats.histogram import Histogram
 
 TEMPLATE = (
     r'{{printf "LAB summary %d %d %d\n" .Total.Nanoseconds .NumRes .SizeTotal}}'

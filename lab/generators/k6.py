@@ -44,7 +44,7 @@ from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal,
 from lab.generators._k6_log import requests_of
 from lab.generators._merged import merged
 from lab.generators._pieces import of_bytes
-from lab.histogram import Histogram
+from lab.stats.histogram import Histogram
 
 SCRIPT = """\
 import exec from 'k6/execution';

@@ -43,7 +43,7 @@ from lab.generators import (
     unlogged,
     unreadable,
 )
-from lab.histogram import Histogram
+from lab.stats.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
 START, FIRST_BYTE, DURATION, BYTES, STATUS = 0, 3, 4, 5, 6

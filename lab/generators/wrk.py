@@ -39,7 +39,7 @@ import polars as pl
 
 from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unlogged, unreadable
 from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
-from lab.histogram import UNIT_S, Histogram
+from lab.stats.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
 -- Prints wrk's exact counts, one line for every latency that occurred: by how many µs it is above the last one, and its count.

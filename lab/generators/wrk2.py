@@ -44,7 +44,7 @@ from lab.generators.wrk import (
     resumption_refusal,
     thread_refusal,
 )
-from lab.histogram import UNIT_S, Histogram
+from lab.stats.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
 -- Prints wrk2's exact counts of corrected latencies: µs (top of its bucket) and count.

@@ -1,4 +1,4 @@
-"""Where a system runs: one module or package per target, found by globbing; `base` holds the protocol they keep."""
+"""Where a system runs: one module or package per target, found by what they carry; `base` holds the protocol they keep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def close() -> None:
 
 @cache
 def targets() -> Mapping[str, Target]:
-    """Every target by name. Each module but `base` carries an instance named `TARGET`."""
-    names = [found.name for found in pkgutil.iter_modules(__path__) if found.name != "base"]
+    """Every target by name. A module with an instance named `TARGET` is one."""
+    names = [found.name for found in pkgutil.iter_modules(__path__)]
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return {module.TARGET.name: module.TARGET for module in modules}
+    return {module.TARGET.name: module.TARGET for module in modules if hasattr(module, "TARGET")}

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Protocol
 
-from lab.events import Event
 from lab.generators import Generator, Installed, Load, Shard
-from lab.sampler import Observation
-from lab.sweeps import Point, Tls
-from lab.variants import Variant
+from lab.model.events import Event
+from lab.model.sweeps import Point, Tls
+from lab.model.variants.variants import Variant
+from lab.targets.common.sampler import Observation
 
 Role = Literal["proxy", "backend", "generator", "lab", "node"]
 """`node`: no pod and no process of ours; the machine under the proxy's pod, where `System.exec` can look at it."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lab.cluster import hostwatch, kind
-from lab.cluster.api import Api
-from lab.cluster.sampling import Others
-from lab.cluster.target import ClusterTarget
-from lab.errors import UsageError
+from lab.base.errors import UsageError
+from lab.targets.cluster import hostwatch, kind
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.sampling import Others
+from lab.targets.cluster.target import ClusterTarget
 
 
 def _connect() -> Api:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import NoReturn
 
-from lab.cluster.api import Api
-from lab.cluster.connection import contexts
-from lab.cluster.target import ClusterTarget
-from lab.errors import UsageError
+from lab.base.errors import UsageError
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.connection import contexts
+from lab.targets.cluster.target import ClusterTarget
 
 
 class RemoteTarget(ClusterTarget):

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lab.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
-from lab.quantities import quantity
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
+from lab.base.quantities import quantity
 from lab.targets.base import Role
 from lab.targets.local import disk, hostwide, images, network, services
 from lab.targets.local.cgroups import Groups

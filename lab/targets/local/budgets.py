@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.errors import MeasuringError, UsageError
+from lab.base.errors import MeasuringError, UsageError
 from lab.targets.local.fields import Fields
 from lab.targets.local.replicas import Amount, amount, read_amount
 

@@ -24,10 +24,10 @@ from pathlib import Path
 
 import psutil
 
-from lab import cgroup
-from lab.cgroup import CONTROLLERS, Controller
-from lab.errors import MeasuringError
-from lab.sampler import host_proc
+from lab.base.errors import MeasuringError
+from lab.targets.common import cgroup
+from lab.targets.common.cgroup import CONTROLLERS, Controller
+from lab.targets.common.sampler import host_proc
 
 REMOVE_WITHIN_S = 2.0
 _LABEL = re.compile(r"lab-(\d+)-(\d+)-(\d+)-")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean
 
 Where = Literal["main", "events", "http", "location", "upstream", "written"]
 

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import psutil
 
-from lab.errors import UsageError
-from lab.sampler import thread_ids
+from lab.base.errors import UsageError
+from lab.targets.common.sampler import thread_ids
 from lab.targets.local import cpus
 from lab.targets.local.cgroups import Group
 from lab.targets.local.namespaces import real_root

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from lab.errors import LabError, MeasuringError
-from lab.events import EventLog
+from lab.base.errors import LabError, MeasuringError
+from lab.model.events import EventLog
 from lab.targets.base import HowToEnd, Role
 from lab.targets.local import bringup, budgets, services
 from lab.targets.local.deployments import Deployment

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab.errors import UsageError
+from lab.base.errors import UsageError
 from lab.targets.base import Role
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.errors import UsageError, did_you_mean
-from lab.quantities import quantity
+from lab.base.errors import UsageError, did_you_mean
+from lab.base.quantities import quantity
 from lab.targets.local.fields import Fields
 from lab.targets.local.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
 from lab.targets.local.replicas import Strategy, read_strategy

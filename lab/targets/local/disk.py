@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lab import mounts
-from lab.errors import UsageError
+from lab.base.errors import UsageError
+from lab.targets.common import mounts
 
 PLACE = "LAB_DISK"
 """Environment variable: another folder for them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from lab.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.haproxy import SOCKET as SOCKET
+from lab.targets.common.haproxy import SOCKET as SOCKET
 from lab.targets.local.openshift import HeaderAction, HostRoute
 
 HOME = "/var/lib/haproxy"

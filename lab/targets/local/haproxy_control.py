@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab import haproxy
-from lab.errors import MeasuringError
+from lab.base.errors import MeasuringError
+from lab.targets.common import haproxy
 from lab.targets.local.containers import Process
 from lab.targets.local.haproxy_conf import CONF, RUN
 from lab.targets.local.images import Loading, write_changed

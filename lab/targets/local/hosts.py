@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import hosts
-from lab.errors import MeasuringError
-from lab.sweeps import Point, Tls
+from lab.base.errors import MeasuringError
+from lab.model.sweeps import Point, Tls
+from lab.model.variants import hosts
 from lab.targets.base import Endpoint
 from lab.targets.local import services
 from lab.targets.local.objects import Objects

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from lab.errors import NotMeasurableError
-from lab.sampler import HOST_PROC, host_proc
+from lab.base.errors import NotMeasurableError
+from lab.targets.common.sampler import HOST_PROC, host_proc
 from lab.targets.local.objects import Objects
 
 SEEN_OUTSIDE = "LAB_NODE"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lab.errors import UsageError
+from lab.base.errors import UsageError
 from lab.targets.local.fields import Fields
 
 PREFIX = "nginx.ingress.kubernetes.io/"

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from lab.knobs import Check
-from lab.readback.nginx import directives
+from lab.model.variants.knobs import Check
+from lab.model.variants.variants import load_variant
 from lab.targets.local import objects
 from lab.targets.local.configmap import NO_MEANING, NOT_HERE, TABLE, settings
 from lab.targets.local.images import Context
 from lab.targets.local.images.ingress_nginx import nginx_version
 from lab.targets.local.nginx_conf import render
-from lab.variants import load_variant
+from lab.targets.readback.nginx import directives
 
 UNLIKELY = ((1013, 100_003), (1019, 100_019))
 """(CPUs, open files) of two machines that there are not."""

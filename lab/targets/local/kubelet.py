@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import MeasuringError
+from lab.base.errors import MeasuringError
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, reap_orphans
 from lab.targets.local.network import Place, write_sysctls

@@ -22,8 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from lab.errors import UsageError
-from lab.sampler import HOST_PROC, OUTER_PID
+from lab.base.errors import UsageError
+from lab.targets.common.sampler import HOST_PROC, OUTER_PID
 from lab.targets.local import cgroups
 
 INSIDE = "LAB_INSIDE"

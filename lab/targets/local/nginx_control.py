@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.errors import MeasuringError
+from lab.base.errors import MeasuringError
 from lab.targets.local import cpus
 from lab.targets.local.containers import Process, end_entered
 from lab.targets.local.images import Loading, write_changed

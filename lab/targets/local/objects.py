@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lab.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.budgets import Budget, read_budget
 from lab.targets.local.deployments import Deployment, read_deployment
 from lab.targets.local.fields import Fields

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from lab.errors import UsageError
-from lab.sweeps import Tls
+from lab.base.errors import UsageError
+from lab.model.sweeps import Tls
 from lab.targets.local.fields import Fields
 
 GROUP = "route.openshift.io/v1"

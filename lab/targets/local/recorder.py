@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from lab.events import Event, EventLog
+from lab.model.events import Event, EventLog
 from lab.targets.base import Recorder
 from lab.targets.local import runner
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.base.errors import NotMeasurableError
 from lab.disturbances import Disturbance
 from lab.disturbances.backends import Backends
 from lab.disturbances.kill import Kill
 from lab.disturbances.startup import Startup
 from lab.disturbances.starve import Starve
-from lab.errors import NotMeasurableError
-from lab.sweeps import Point
+from lab.model.sweeps import Point
 from lab.targets.base import Role
 from lab.targets.local import cgroups, images
 from lab.targets.local.objects import Objects

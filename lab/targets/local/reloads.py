@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from lab.errors import LabError, MeasuringError
-from lab.events import Event, EventLog
+from lab.base.errors import LabError, MeasuringError
+from lab.model.events import Event, EventLog
 from lab.targets.local.containers import Process
 from lab.targets.local.images import Control, Loading
 

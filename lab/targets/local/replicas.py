@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.errors import UsageError
+from lab.base.errors import UsageError
 from lab.targets.local.fields import Fields
 
 Amount = int | str

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lab.errors import LabError, MeasuringError, UsageError
-from lab.events import EventLog
+from lab.base.errors import LabError, MeasuringError, UsageError
+from lab.model.events import EventLog
 from lab.targets.base import Role
 from lab.targets.local import bringup, images, objects
 from lab.targets.local.containers import Process

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab import certificates
-from lab.errors import UsageError
+from lab.base.errors import UsageError
+from lab.targets.common import certificates
 from lab.targets.local.fields import Fields
 
 

@@ -31,8 +31,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab.errors import NotMeasurableError, UsageError
-from lab.sampler import network_counters
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.targets.common.sampler import network_counters
 from lab.targets.local.network import CLIENT, Network, Place, batch, call_in, write_sysctls
 from lab.targets.local.objects import Objects, Service
 from lab.targets.local.pods import Pod

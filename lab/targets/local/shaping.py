@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.errors import MeasuringError
+from lab.base.errors import MeasuringError
 from lab.targets.local import network, services
 from lab.targets.local.network import Network, Place
 from lab.targets.local.objects import Objects

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.errors import UsageError
+from lab.base.errors import UsageError
 from lab.targets.local.fields import Fields
 
 SERVICE_LABEL = "kubernetes.io/service-name"

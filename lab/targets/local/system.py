@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from lab import fetching, haproxy
-from lab import hosts as routing_hosts
-from lab.errors import MeasuringError, UsageError
-from lab.events import EventLog
-from lab.files import write_texts
+from lab.base.errors import MeasuringError, UsageError
+from lab.base.files import write_texts
 from lab.generators import Load
-from lab.sampler import Sampler
-from lab.sweeps import PAGES, Point, Tls
+from lab.model.events import EventLog
+from lab.model.sweeps import PAGES, Point, Tls
+from lab.model.variants import hosts as routing_hosts
 from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Recorder, Response, Role
+from lab.targets.common import fetching, haproxy
+from lab.targets.common.sampler import Sampler
 from lab.targets.local import cpus, hosts, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from lab.errors import MeasuringError, UsageError
-from lab.events import EventLog
+from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
-from lab.sweeps import Point
+from lab.model.events import EventLog
+from lab.model.sweeps import Point
+from lab.model.variants.variants import Variant
 from lab.targets.base import Endpoint, Role
 from lab.targets.local import (
     bringup,
@@ -37,7 +38,6 @@ from lab.targets.local.pods import Pod
 from lab.targets.local.routing import Routing
 from lab.targets.local.runner import Log
 from lab.targets.local.system import LocalSystem
-from lab.variants import Variant
 
 DEADLINE_S = 30.0
 TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")

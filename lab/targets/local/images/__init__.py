@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from lab.errors import NotMeasurableError
+from lab.base.errors import NotMeasurableError
 from lab.targets.local.containers import Process
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod

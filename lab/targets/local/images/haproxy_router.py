@@ -14,8 +14,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab import durations
-from lab.errors import UsageError, did_you_mean
+from lab.base import durations
+from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.containers import Process, find_program
 from lab.targets.local.haproxy_conf import HOME, Backend, Endpoint, Settings, render
 from lab.targets.local.haproxy_control import RouterControl

@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-from lab.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import settings
 from lab.targets.local.containers import Process
 from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from lab.errors import UsageError
+from lab.base.errors import UsageError
 from lab.targets.local.containers import Process
 from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
 

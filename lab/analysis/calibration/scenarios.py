@@ -1,0 +1,144 @@
+"""What the known server does on purpose, with what load, and what is true of it then. Pure.
+
+Open loops offer 1000 requests per second over 50 connections; closed loops have as many connections as make about that rate
+of the server's delay, because a closed loop that runs as fast as it goes would measure the queue before the server.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lab.experiments.calibration.known_behaviour import Behaviour
+from lab.generators import Generator, Load
+
+PAGE = "1kB.bin"
+RATE_RPS = 1000.0
+CONNECTIONS = 50
+OVER_S = 0.5
+"""A pause of one second makes half of the requests that fall due in it wait longer than this."""
+CEILING_S = 5.0
+OVERLOAD_RPS = 200_000.0
+"""What a generator that knows rates only is told where its ceiling is asked for: more than any here makes on one CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`behaviour` None: the real backend answers, as fast as it can. `closed`: connections of a closed loop."""
+
+    name: str
+    says: str
+    behaviour: Behaviour | None
+    closed: int
+    open: int = CONNECTIONS
+
+
+SCENARIOS = (
+    Scenario("floor", "answers at once", Behaviour(), closed=1),
+    Scenario("fixed", "answers after 10 ms", Behaviour(delay_s=0.010), closed=10),
+    Scenario(
+        "bimodal",
+        "answers after 1 ms, and 5 of 100 after 100 ms",
+        Behaviour(delay_s=0.001, slow_s=0.100, slow_every=20),
+        closed=6,
+    ),
+    Scenario(
+        "pause",
+        "answers after 10 ms, and once, mid-run, nobody for 1 s",
+        Behaviour(delay_s=0.010, pause_s=1.0),
+        closed=10,
+    ),
+    Scenario(
+        "close",
+        "answers after 10 ms, and closes a connection after its 10th answer without saying so before",
+        Behaviour(delay_s=0.010, close_after=10),
+        closed=10,
+    ),
+    Scenario(
+        "rate-ceiling",
+        "serves 500 per second at most, half of what an open loop offers",
+        Behaviour(at_most_rps=RATE_RPS / 2),
+        closed=CONNECTIONS,
+    ),
+    Scenario("ceiling", "the lab's own backend (nginx, 1 kB), as fast as both can", None, closed=64, open=64),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One generator in one scenario. `refusal`: why it cannot be measured there; empty = it can."""
+
+    generator: str
+    scenario: str
+    load: Load
+    calibration_s: float
+    refusal: str = ""
+
+    @property
+    def behaviour(self) -> Behaviour | None:
+        """The server's, with the pause in the middle of what the generator records."""
+        how = scenario(self.scenario).behaviour
+        if how is None or not how.pause_s:
+            return how
+        recorded_s = self.load.duration_s - self.calibration_s
+        at_s = self.calibration_s + (recorded_s - how.pause_s) / 2
+        return replace(how, pause_at_s=at_s)
+
+
+def scenario(name: str) -> Scenario:
+    """KeyError for a name that no scenario has."""
+    return {each.name: each for each in SCENARIOS}[name]
+
+
+def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
+    """The load that this generator makes there: an open loop where it has one (of a ceiling, a closed one)."""
+    ceiling = of.behaviour is None
+    models = ("closed", "open") if ceiling else ("open", "closed")
+    is_open = next(model for model in models if model in generator.models) == "open"
+    load = Load(
+        url=f"http://192.0.2.1/{PAGE}",
+        host="known.lab.test",
+        connections=of.open if is_open else of.closed,
+        duration_s=min(duration_s, CEILING_S) if ceiling else duration_s,
+        rate_rps=(OVERLOAD_RPS if ceiling else RATE_RPS) if is_open else None,
+    )
+    load = _long_enough(generator, load)
+    return Cell(generator.name, of.name, load, generator.calibration_s(load), generator.refusal(load) or "")
+
+
+def _long_enough(generator: Generator, load: Load) -> Load:
+    """As long as asked for beyond what the generator leaves out, and no shorter than it takes at all (wrk2: 30 s)."""
+    longest_s = math.ceil(load.duration_s + 4 * generator.calibration_s(load))
+    for seconds in range(math.ceil(load.duration_s + generator.calibration_s(load)), longest_s + 1):
+        longer = replace(load, duration_s=float(seconds))
+        if generator.refusal(longer) is None:
+            return longer
+    return load
+
+
+def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
+    """The share of requests that a pause makes wait longer than OVER_S, of all that fall due, evenly, in `recorded_s`.
+
+    A request due `t` before the pause ends has its answer `t` later; it waits longer than OVER_S if t > OVER_S, and is held
+    by the pause if it is due no earlier than the delay before its begin. So (pause + delay - OVER_S) / recorded: arithmetic
+    of the scenario, nothing measured. It is what a user who comes at any moment meets, whatever a generator sends.
+    """
+    return max(0.0, pause_s + delay_s - OVER_S) / recorded_s
+
+
+def planned(cells: Sequence[Cell], repeats: int, seed: int) -> list[tuple[int, Cell]]:
+    """(repeat from 1, cell): every repeat has each measurable cell once, in an order of its own."""
+    order = random.Random(seed)
+    found: list[tuple[int, Cell]] = []
+    for repeat in range(1, repeats + 1):
+        mine = [each for each in cells if not each.refusal]
+        order.shuffle(mine)
+        found += [(repeat, each) for each in mine]
+    return found
+
+
+def takes_s(slots: Sequence[tuple[int, Cell]]) -> float:
+    """About: a server's start and a generator's own take a second beside each load."""
+    return sum(each.load.duration_s + 1.0 for _, each in slots)

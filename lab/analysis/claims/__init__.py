@@ -1,0 +1,322 @@
+"""Claims: the sentences of the studies that can be true or false (data/published/claims.csv), and by which rule each is judged.
+
+Two judgements stand side by side: whether our runs bear a claim out (the files of this folder), and whether the publication's
+own data do (`published/`, see `lab.claims.publications`). KINDS says how a claim of each kind is judged by both.
+
+One place per claim: a table of a TOML file of this folder, named by the claim's id. Each says one of three things:
+
+    [ND-11]                                  it is measured:
+    rule = "reproduced if …"                 in words, for people
+    sweeps = ["kill"]                        runs of data/reference under one of these …
+    variant = "kill-nds"                     … that measured this variant …
+    target = "kind"                          … there, "local" unless said: runs of other targets do not count
+    [[ND-11.tests]]                          all must hold; one that does not contradicts the claim
+    metric = "terminating_s"                 of lab.outcomes, lab.summary's percentiles, gauges, or lab.derived.DERIVED
+    points = "kill*"                         at every point of such a name that is no control run
+    within = [20, 40]                        or above = …, or below = …, or like = ["OK-03", "OK-01"] for a ratio: within a
+                                             factor of NEAR of the ratio of what these two claims published
+
+    [OK-19]                                  it cannot be measured here:
+    not_measurable = "one machine: …"
+
+    [OK-21]                                  nothing is to be measured:
+    background = "a guide value for planning, …"
+
+lab/claims/checks has rules of the same form for what no study claims and is known beforehand: its tables have a `text` and
+`rules`, its files are named by the study whose notebook shows them.
+
+A claim may have several rules, `[[ID]]` each: the first that there is a run for counts, damaged or not; one too short for an interval
+only where no rule has a longer one. Where there is none, and a run has put down why it could not show a variant that a rule needs
+(`not_measurable` of its record), that is the verdict. `told` are metrics that are shown beside the effect and not judged. A claim
+without a table is not judged yet. Refuses unknown keys, sweeps, variants, targets, metrics and claims.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lab.analysis import rerun
+from lab.analysis.claims.derived import DERIVED
+from lab.analysis.summary import QUANTILES
+from lab.base.errors import UsageError, did_you_mean
+from lab.base.validation import faults
+from lab.model import sweeps
+from lab.model.variants import variants
+from lab.records import published
+from lab.records.outcomes import METRICS
+from lab.targets import DEFAULT, targets
+
+FOLDER = Path(__file__).parent
+CHECKS = FOLDER / "checks"
+CLAIMS = "claims"
+NEAR = 1.25
+"""A ratio of levels is a published one again within this factor: other machines, and one run each, leave it no closer."""
+RESTS_ON = 10
+"""Blocks that a verdict should rest on; an interval needs fewer, and a verdict of fewer says of how many it is."""
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+Answer = Literal["reproduced", "contradicted", "not resolved", "not measurable here", "background", "not judged yet"]
+ANSWERS: dict[Answer, str] = {
+    "reproduced": "measured here by the claim's rule, with an interval, and it holds",
+    "contradicted": "measured here by the claim's rule, with an interval, and it does not hold",
+    "not resolved": "the intervals leave both open, the load could not show it, or there is no whole run of it yet",
+    "not measurable here": "one machine, these systems or this target cannot show it",
+    "background": "nothing to measure: a guide, a question, or what a program's own source says",
+    "not judged yet": "no rule is written yet",
+}
+
+KINDS: Mapping[str, str] = {
+    "table cell": "here, as its ratio to the table's reference cell (the reference cell itself to another one), of the same"
+    f" blocks: the 95 % interval lies within a factor of {NEAR} of the published ratio, or within what its rule names. By its"
+    " own data, whether the table prints the number, and, beside the cell that its rule names, if any, whether it is not faster"
+    " than one with less of the same work to do, and not slower than one with more of it to do or with fewer workers",
+    "figure": "here, as its shape: the direction from one end of the load to the other, and bounds that the text names, never as"
+    " a level of another machine, and never as a latency that the same load has without a proxy. By its own data, as what was"
+    " read off the plot, with the uncertainty of reading it, against what the text says that it shows; of one run each",
+    "stated": "here, as direction and size: an interval beyond the A/A floor on the side that is claimed, or within the size"
+    " that is. By its own data, wherever the publication prints numbers of what the sentence is about",
+    "hypothesis": "here, as the effect of taking the supposed cause away. By its own data, only if it was measured with and"
+    " without that cause",
+    "question": "here, background: nothing in it is true or false, and the claims that bear upon it are judged. By its own data,"
+    " only if the publication answers it",
+    "example": "here, as its ratio to another sample of the same tool; one that stands alone is background, as the level of"
+    " another machine. By its own data, whether its numbers agree with one another",
+}
+"""Kind of a claim (claims.csv) → how both judgements are made of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One row of claims.csv. `study` is the key of the study whose document it comes from; `note` is this project's own."""
+
+    id: str
+    study: str
+    kind: str
+    text: str
+    published: str
+    unit: str
+    note: str
+
+
+class Other(BaseModel):
+    """What a test compares with: another variant at the same point, or the same variant at another, block by block."""
+
+    model_config = _STRICT
+
+    variant: str | None = None
+    points: str | None = Field(default=None, description="a pattern; it must fit one point")
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.variant is None and self.points is None:
+            raise ValueError("tests: what is compared with needs a variant or points")
+        return self
+
+
+class Test(BaseModel):
+    """One `[[ID.tests]]`: a number of every block, and where its 95 % interval must lie."""
+
+    __test__ = False  # no test of pytest's
+    model_config = _STRICT
+
+    metric: str
+    variant: str | None = Field(default=None, description="none: the rule's")
+    points: str = Field(default="*", description="a pattern of point names; control runs are never meant")
+    control: bool = Field(default=False, description="the control runs are meant, and only they")
+    minus: Other | None = Field(
+        default=None, description="the blocks' differences; the A/A floor is added to the bound"
+    )
+    ratio_to: Other | None = Field(default=None, description="the blocks' ratios; the A/A floor is added to the bound")
+    above: float | None = None
+    below: float | None = None
+    within: tuple[float, float] | None = Field(default=None, strict=False)
+    like: tuple[str, str] | None = Field(
+        default=None,
+        strict=False,
+        description="two claims: `within` is then a factor of NEAR about the ratio of what they published",
+    )
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        if sum(bound is not None for bound in (self.above, self.below, self.within, self.like)) > 1:
+            raise ValueError("tests: one of above, below, within and like says where the interval must lie")
+        if self.like is not None and self.ratio_to is None:
+            raise ValueError("tests.like: two claims have a ratio: ratio_to says to what it is one here")
+        if self.within is not None and not self.within[0] <= self.within[1]:
+            raise ValueError("tests.within: expected [low, high]")
+        if self.minus is not None and self.ratio_to is not None:
+            raise ValueError("tests: one of minus and ratio_to at most")
+        if self.metric not in METRICS and self.metric not in QUANTILES and self.metric not in DERIVED:
+            known = [*METRICS, *QUANTILES, *DERIVED]
+            if "/" not in self.metric:
+                raise ValueError(f"tests.metric: unknown metric {self.metric!r}: {did_you_mean(self.metric, known)}")
+        return self
+
+    @property
+    def bounded(self) -> bool:
+        return any(bound is not None for bound in (self.above, self.below, self.within, self.like))
+
+    def met(self, value: float) -> bool:
+        """Whether a value by itself, without an interval or a floor, lies where the test wants it."""
+        if self.within is not None:
+            return self.within[0] <= value <= self.within[1]
+        return (self.above is None or value > self.above) and (self.below is None or value < self.below)
+
+
+class Rule(BaseModel):
+    """How one claim is judged."""
+
+    model_config = _STRICT
+
+    rule: str = Field(default="", description="the rule in words, as the ledger prints it")
+    sweeps: list[str] = Field(default_factory=list[str])
+    variant: str = ""
+    target: str = Field(default=DEFAULT, description="runs of this target alone are held against the rule")
+    given: list[Test] = Field(
+        default_factory=list[Test], description="what the load must have done; else the claim is not resolved"
+    )
+    tests: list[Test] = Field(default_factory=list[Test])
+    told: list[Test] = Field(default_factory=list[Test], description="shown beside the effect, without a bound")
+    not_measurable: str = ""
+    background: str = ""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if sum(bool(part) for part in (self.tests, self.not_measurable, self.background)) != 1:
+            raise ValueError("one of tests, not_measurable and background says how the claim is judged")
+        if self.tests and not (self.rule and self.sweeps and self.variant):
+            raise ValueError("rule, sweeps and variant: tests need all three")
+        if not all(test.bounded for test in (*self.given, *self.tests)) or any(test.bounded for test in self.told):
+            raise ValueError("tests: each needs above, below, within or like; what is only told has none")
+        return self
+
+    def named(self) -> list[str]:
+        """Every variant that the rule needs."""
+        tests = (*self.given, *self.tests, *self.told)
+        others = [other.variant for test in tests for other in (test.minus, test.ratio_to) if other is not None]
+        names = [self.variant, *(test.variant for test in tests), *others]
+        return list(dict.fromkeys(name for name in names if name))
+
+    @property
+    def command(self) -> str:
+        """Makes a run that the rule can be held against."""
+        return f"just bench {' '.join(self.named())} --sweep {self.sweeps[0]} --blocks {RESTS_ON}{rerun.place(self.target)}"
+
+
+class Check(BaseModel):
+    """One table of lab/claims/checks: something that is known beforehand, and the rules by which runs are held against it."""
+
+    model_config = _STRICT
+
+    text: str
+    rules: list[Rule] = Field(min_length=1)
+
+
+def claims() -> list[Claim]:
+    """Every row of claims.csv in its order. UsageError when it is not what its schema says."""
+    named = ("claim_id", "source", "kind", "claim", "published_value", "unit", "note")
+    return [Claim(*(row[name] for name in named)) for row in published.texts(CLAIMS)]
+
+
+def rules() -> dict[str, list[Rule]]:
+    """Claim id → its rules, from every TOML file of this folder. UsageError with file, claim and remedy."""
+    known, found = {claim.id: claim for claim in claims()}, dict[str, list[Rule]]()
+    for path in sorted(FOLDER.glob("*.toml")):
+        place = f"lab/claims/{path.name}"
+        for name, table in tables(place, path).items():
+            if name not in known:
+                raise UsageError(f"{place}: {name}", "no such claim", did_you_mean(name, known))
+            if name in found:
+                raise UsageError(f"{place}: {name}", "another file judges it, too", "keep one")
+            listed = table if isinstance(table, list) else [table]
+            found[name] = [_rule(f"{place}: {name}", each, known) for each in listed]
+    return found
+
+
+def checks() -> list[tuple[Claim, list[Rule]]]:
+    """Every check of lab/claims/checks as a claim of this project's own, with its rules. UsageError as `rules`."""
+    known, found = {claim.id: claim for claim in claims()}, list[tuple[Claim, list[Rule]]]()
+    for path in sorted(CHECKS.glob("*.toml")):
+        for name, table in tables(f"lab/claims/checks/{path.name}", path).items():
+            place = f"lab/claims/checks/{path.name}: {name}"
+            try:
+                check = Check.model_validate(table)
+            except ValidationError as error:
+                raise _faulty(place, error) from None
+            made = [_read(place, rule, known) for rule in check.rules]
+            found.append((Claim(name, path.stem, "check", check.text, "", "", ""), made))
+    return found
+
+
+def tables(place: str, path: Path) -> dict[str, object]:
+    """The tables of a file of rules. UsageError where it is not TOML."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(place, f"not TOML: {error}", "see lab/claims/nds.toml for the form") from None
+
+
+def _rule(place: str, table: object, known: Mapping[str, Claim]) -> Rule:
+    try:
+        rule = Rule.model_validate(table)
+    except ValidationError as error:
+        raise _faulty(place, error) from None
+    return _read(place, rule, known)
+
+
+def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
+    """With nothing unknown in it, and with the bounds that `like` stands for."""
+    _refuse_unknown(place, rule)
+    parts = {"given": rule.given, "tests": rule.tests}
+    return rule.model_copy(
+        update={name: [_bounded(place, test, known) for test in part] for name, part in parts.items()}
+    )
+
+
+def _bounded(place: str, test: Test, known: Mapping[str, Claim]) -> Test:
+    """With the bounds that `like` stands for."""
+    if test.like is None:
+        return test
+    one, other = (_number(f"{place}: like", name, known) for name in test.like)
+    return test.model_copy(update={"within": (one / other / NEAR, one / other * NEAR)})
+
+
+def _number(place: str, name: str, known: Mapping[str, Claim]) -> float:
+    """What a claim published, above 0."""
+    if name not in known:
+        raise UsageError(place, f"there is no claim '{name}'", did_you_mean(name, known))
+    try:
+        number = float(known[name].published)
+    except ValueError:
+        number = 0.0
+    if number <= 0:
+        raise UsageError(place, f"{name} published no number: {known[name].published!r}", "name two cells of a table")
+    return number
+
+
+def _faulty(place: str, error: ValidationError) -> UsageError:
+    said = "; ".join(faults(error, Check, Rule, Test, Other))
+    return UsageError(place, said, "lab/schema/claim.json lists every key")
+
+
+def _refuse_unknown(place: str, rule: Rule) -> None:
+    known = (
+        (rule.sweeps, sweeps.sweep_names()),
+        (rule.named(), variants.variant_names()),
+        ([rule.target], targets()),
+    )
+    for names, every in known:
+        for name in names:
+            if name.partition("+")[0] not in every:
+                raise UsageError(place, f"there is no '{name}'", did_you_mean(name, every))
+
+
+def fits(pattern: str, name: str) -> bool:
+    return fnmatchcase(name, pattern)

@@ -1,0 +1,310 @@
+"""The committed runs as evidence: found by what they measured, never by their folder's name; a missing or damaged one is told.
+
+What may be asked of a run: a metric by block, the log of one sample on one zero, what was in force. Refuses to judge
+(`lab.claims`) and to draw (`lab.figures`), to hand out a block whose control run failed, manifests that are not those that
+were applied, and numbers whose verbatim output has been changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from lab.analysis import rerun, timelines
+from lab.analysis.claims.derived import DERIVED
+from lab.analysis.summary import QUANTILES, counted_samples
+from lab.base.errors import LabError, UsageError
+from lab.model.run import RunRecord
+from lab.model.samples import Sample
+from lab.model.sweeps import Point, control_of
+from lab.records import outcomes, propagation
+from lab.records.store import RunStore, reference_folder, run_names
+from lab.stats.paired import MIN_BLOCKS
+from lab.stats.units import format_blocks
+
+RESTORE = "restore it from a copy"
+Blocks = dict[int, float | None]
+"""Block → what was measured (seconds, bytes, requests per second, counts); None: its logs cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A folder of data/reference that is no whole run. `why`: the file, its fault and the remedy; `record`: its run.json, if that can be read."""
+
+    name: str
+    why: str
+    record: RunRecord | None = None
+
+    @property
+    def said(self) -> str:
+        return f"{self.name} is damaged: {self.why}"
+
+    def of(self, sweeps: Sequence[str], variants: Sequence[str], target: str | None) -> bool | None:
+        """Whether it measured these variants under one of these sweeps on `target` (None: any); None where nobody can tell."""
+        if self.record is None:
+            return None
+        arms = {arm.variant for arm in self.record.arms}
+        return self.record.sweep in sweeps and arms.issuperset(variants) and target in (None, self.record.target)
+
+
+def damage(name: str, error: LabError, record: RunRecord | None = None) -> Damaged:
+    """A run of data/reference of which one file was found damaged: which, what is wrong with it, and what to do."""
+    remedy = f"restore data/reference/{name} from a copy (git restore brings a committed one back), or measure it again"
+    return Damaged(name, f"{error.place}: {error.fault}; {remedy}", record)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One sample on one zero, the beginning of its load: what `lab.timelines` and `lab.figures` need of it."""
+
+    sample: Sample
+    zero_s: float
+    requests: pl.DataFrame
+    events: pl.DataFrame
+    usage: pl.DataFrame
+
+    @property
+    def bins(self) -> pl.DataFrame:
+        """What the sample's table counts as failed, and no other request, has failed here."""
+        return timelines.bins(self.requests, self.zero_s, right=outcomes.right(self.sample.point, self.requests))
+
+    @property
+    def marks(self) -> pl.DataFrame:
+        return timelines.marks(self.events, self.zero_s)
+
+    @property
+    def delays(self) -> pl.DataFrame:
+        """t_s, delay_s of every change that answers can show."""
+        return propagation.delays(self.requests, self.events).with_columns(t_s=pl.col("at_s") - self.zero_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One run, whole. `name`: its folder in data/reference; `beside`: what is damaged there and might have been taken instead."""
+
+    name: str
+    run: RunStore
+    samples: tuple[Sample, ...]
+    counted: Mapping[tuple[int, str, str], Sample] = field(repr=False)
+    beside: str = ""
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        return self.run.record.points
+
+    def arms(self, variant: str | None = None) -> list[str]:
+        """Names of the arms in plan order, without the A/A twins; of one variant, its arm."""
+        arms = [arm for arm in self.run.record.arms if arm.role != "again"]
+        return [arm.name for arm in arms if variant in (None, arm.variant)]
+
+    def twin(self, arm: str) -> tuple[str, str] | None:
+        """(arm, its second measurement), else its baseline's: the A/A pair for what is compared with this arm; None when there is none."""
+        arms = {each.name: each for each in self.run.record.arms}
+        again = {each.baseline: each.name for each in arms.values() if each.role == "again"}
+        base = arm if arm in again else arms[arm].baseline
+        return (base, again[base]) if base is not None and base in again else None
+
+    def blocks(self, arm: str, point: str) -> dict[int, Sample]:
+        """Block → the sample that counts; beside a disturbance only where the control run of that block is valid, too."""
+        own = next((each for each in self.points if each.name == point), None)
+        control = control_of(self.points, own) if own is not None else None
+        return {
+            block: sample
+            for (block, of, at), sample in sorted(self.counted.items())
+            if (of, at) == (arm, point) and (control is None or (block, arm, control.name) in self.counted)
+        }
+
+    def lost(self, arm: str, point: str) -> str:
+        """How many of its planned blocks count, and why not the others: `4 of 6 blocks: steal, not measured`; empty where all do."""
+        planned = {block for block, of, at in self.run.record.slots if (of, at) == (arm, point)}
+        lost = sorted(planned - self.blocks(arm, point).keys())
+        reasons: dict[str, None] = {}
+        for block in lost:
+            tried = [each for each in self.samples if (each.block, each.arm, each.point.name) == (block, arm, point)]
+            told = [str(each.reason) for each in tried if each.reason is not None]
+            reasons |= dict.fromkeys(told or ["no valid control run" if tried else "not measured"])
+        return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""
+
+    def values(self, arm: str, point: str, metric: str) -> Blocks:
+        """Of the blocks that have the metric. UsageError when a log or manifest that it needs is damaged."""
+        found: Blocks = {}
+        for block, sample in self.blocks(arm, point).items():
+            if metric in sample.outcome:
+                found[block] = sample.outcome[metric]
+            elif metric in sample.gauges:
+                found[block] = sample.gauges[metric]
+            elif metric in QUANTILES:
+                histogram = self.run.histogram(sample)
+                found[block] = histogram.quantile_s(QUANTILES[metric]) if histogram else None
+            elif metric in DERIVED:
+                found[block] = DERIVED[metric](self.run, sample)
+        return found
+
+    def direct(self, point: str, metric: str) -> float | None:
+        """What the same load takes without a proxy, which is measured once; None where no valid sample tells. UsageError as `values`."""
+        for arm in (arm for arm in self.run.record.arms if arm.role == "reference"):
+            for value in self.values(arm.name, point, metric).values():
+                return value
+        return None
+
+    def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
+        """One sample's log, of the first block that counts unless one is named; None when there is no such sample."""
+        samples = self.blocks(arm, point)
+        if not samples or (block is not None and block not in samples):
+            return None
+        sample = samples[min(samples) if block is None else block]
+        requests, events = self.run.requests(sample), self.run.events(sample)
+        return Log(sample, zero_s(requests), requests, events, since_load(sample, self.run.usage(sample)))
+
+    def logs(self, arm: str, point: str) -> list[Log]:
+        """Of every block that counts."""
+        return [log for block in self.blocks(arm, point) if (log := self.log(arm, point, block)) is not None]
+
+    @property
+    def said(self) -> str:
+        """One line for people: which run this is, and how much of it counts."""
+        record = self.run.record
+        invalid = sum(not sample.valid for sample in self.samples)
+        rest = f", {invalid} of {len(self.samples)} samples invalid" if invalid else ""
+        measured = {(sample.block, sample.arm, sample.point.name) for sample in self.samples}
+        missing = sum(slot not in measured for slot in record.slots)
+        rest += f", {missing} of {len(record.slots)} planned not measured" if missing else ""
+        shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
+        what = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
+        return f"{record.id} ({self.name}): {what}{rest}{self.beside}"
+
+
+def zero_s(requests: pl.DataFrame) -> float:
+    """When the load began (epoch): its first request was due, as `lab.outcomes` has it. 0 where none was made."""
+    first = requests["due_s"].min()
+    return first if isinstance(first, float) else 0.0
+
+
+def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
+    """Usage on the log's zero: it is recorded from before the generator starts. Unmoved where the sample does not tell by how much."""
+    return usage.with_columns(pl.col("t_s") - (sample.load_after_s or 0.0))
+
+
+class AsApplied(RunStore):
+    """A run whose manifests are held against the digest in its run.json: a part of a YAML file is YAML, too, with fewer routes in it.
+
+    So is verbatim output against that in its sample.json: the numbers beside it were read off it, and not off another block's.
+    """
+
+    def samples(self) -> list[Sample]:
+        found = super().samples()
+        for sample in (each for each in found if each.raw_sha256):
+            path = self._raw_path(sample)
+            try:
+                with open(path, "rb") as packed:
+                    same = hashlib.file_digest(packed, "sha256").hexdigest() == sample.raw_sha256
+            except OSError as error:
+                raise UsageError(str(path), f"cannot be read: {error.strerror}", RESTORE) from None
+            if not same:
+                raise UsageError(str(path), "not what sample.json has the digest of", RESTORE)
+        return found
+
+    def manifests(self, variant: str) -> list[dict[str, Any]]:
+        try:
+            found = super().manifests(variant)
+            whole = self._digest(variant) in ("", _digest_of(found))
+        except (TypeError, ValueError):  # a date that there is not, a key that JSON has not
+            found, whole = [], False
+        if not whole:
+            raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
+        return found
+
+    def _digest(self, variant: str) -> str:
+        """Empty where none was noted."""
+        known = self.record.variants.get(variant)
+        return known.manifests_sha256 if known else ""
+
+
+def _digest_of(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """As `lab.bench` takes it of what it applies."""
+    return hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
+
+
+def references() -> tuple[list[Evidence], list[Damaged]]:
+    """Every run of data/reference: local ones first, then the newest; and what cannot be read there."""
+    whole: list[Evidence] = []
+    damaged: list[Damaged] = []
+    folder = reference_folder()
+    for name in run_names(folder):
+        run = None
+        try:
+            run = AsApplied.open(f"{folder}/{name}")
+            samples = tuple(run.samples())
+        except LabError as error:
+            damaged.append(damage(name, error, run.record if run else None))
+        else:
+            whole.append(Evidence(name, run, samples, counted_samples(samples)))
+    whole.sort(key=lambda each: each.run.record.created_at, reverse=True)
+    whole.sort(key=lambda each: each.run.record.target != "local")
+    return whole, damaged
+
+
+def matching(
+    among: Sequence[Evidence], sweeps: Sequence[str], variant: str | None = None, target: str | None = None
+) -> list[Evidence]:
+    """Those that measured `variant` (None: any) under one of `sweeps` on `target` (None: any), in the order given."""
+    return [
+        each
+        for each in among
+        if each.run.record.sweep in sweeps
+        and target in (None, each.run.record.target)
+        and (variant is None or each.arms(variant))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What stands in a run's place where there is none: what was looked for, and how to get it."""
+
+    why: str
+
+    @property
+    def said(self) -> str:
+        return f"no run: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """All of data/reference, read once."""
+
+    runs: tuple[Evidence, ...]
+    damaged: tuple[Damaged, ...]
+
+    def of(
+        self, *sweeps: str, variant: str | None = None, target: str | None = None, shape: bool = False
+    ) -> Evidence | Missing:
+        """The run that measured `variant` under the first of these sweeps that there is one of, as `references` orders them.
+
+        One with blocks enough for intervals comes before one that has a shape alone, unless its `shape` is what is wanted.
+        """
+        wanted = [] if variant is None else [variant]
+        hurt = "".join(f"; {each.said}" for each in self.damaged if each.of(sweeps, wanted, target) is not False)
+        found = [run for sweep in sweeps for run in matching(self.runs, [sweep], variant, target)]
+        if found:
+            taken = found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
+            return replace(taken, beside=hurt) if hurt else taken
+        where = f" on {target}" if target else ""
+        at = rerun.place(target) if target else ""
+        return Missing(
+            f"nothing in data/reference of {' or '.join(sweeps)}{where}: just bench {variant or 'VARIANT'} --sweep {sweeps[0]}{at}{hurt}"
+        )
+
+
+def shelf() -> Shelf:
+    whole, damaged = references()
+    return Shelf(tuple(whole), tuple(damaged))
+
+
+def listed(*runs: Evidence | Missing) -> str:
+    """Markdown: every run once, in the order given."""
+    return "\n".join(dict.fromkeys(f"- {run.said}" for run in runs))

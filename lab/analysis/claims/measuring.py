@@ -1,0 +1,291 @@
+"""One test of a rule on one run: a number of every block, its interval, and whether that lies where the test wants it.
+
+Refuses to decide without an interval, without a floor where two sides are compared, where a block's log cannot tell, where the
+generator was the limit of a closed loop and the truth may lie beyond the interval, and where a latency at a rate shows no more than
+the same load does without a proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import exp, inf
+
+from lab.analysis.claims import Other, Test, fits
+from lab.analysis.claims.evidence import Blocks, Evidence
+from lab.analysis.judging import Side, resent
+from lab.analysis.outcome_summary import floor_of
+from lab.analysis.summary import QUANTILES
+from lab.model.sweeps import Point
+from lab.records.outcomes import METRICS
+from lab.stats import paired as stats
+from lab.stats.units import format_blocks
+
+SHORT = {
+    "rate": ("rate", "req/s", 1.0),
+    "cpu_per_request": ("CPU per request", "µs", 1e-6),
+    "memory_bytes": ("proxy's memory", "MB", 1e6),
+    "bring_up_s": ("brought up in", "s", 1.0),
+    "mean_s": ("average latency", "ms", 1e-3),
+    "p75_s": ("p75", "ms", 1e-3),
+    "p95_s": ("p95", "ms", 1e-3),
+    "slowest_s": ("slowest", "ms", 1e-3),
+    "busiest_second": ("a process in its busiest second", "% of a core", 0.01),
+    "failed_share": ("share that failed", "%", 0.01),
+    "spread": ("p99 as a multiple of p50", "×", 1.0),
+    "dropped_connections": ("connections dropped at a full accept queue", "", 1.0),
+    "opened_connections": ("upstream connections opened", "", 1.0),
+    "bytes_per_request": ("bytes on the link per good answer", "kB", 1e3),
+    "accepted_per_request": ("clients' connections per 1000 good answers", "", 1e-3),
+    "opened_per_request": ("upstream connections per 1000 good answers", "", 1e-3),
+    "segments_per_request": ("TCP segments in and out of the proxy per good answer", "", 1.0),
+    "backend_cpu_per_request": ("CPU of the backend per request", "µs", 1e-6),
+    "slowdown": ("p50 during against before", "×", 1.0),
+    "answered_while_failing": ("answered between the first failure and the last", "%", 0.01),
+    "routes": ("routes", "", 1.0),
+    "proxy/config_bytes": ("configuration", "kB", 1e3),
+    "proxy/load_s": ("loaded in", "ms", 1e-3),
+    "refused_share": ("large bodies refused with 413", "%", 0.01),
+    "link_share": ("of the link filled", "%", 0.01),
+    "least_reload_spacing_s": ("between two reloads at least", "s", 1.0),
+    "startup_allowance_s": ("startup probe allows", "s", 1.0),
+    "reload_interval_s": ("reload interval set", "s", 1.0),
+}
+"""Derived metrics in words: title, unit, and what one of it is in seconds, bytes …"""
+
+MORE = ("rate", "link_share", "busiest_second")
+LESS = (*QUANTILES, "mean_s", "p75_s", "p95_s", "slowest_s")
+"""Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
+BARE = (*LESS, "spread")
+"""What the generator and the backend have a part in at a rate, too: k6's own pauses grow with its connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One test at one point: `value` with its interval in the metric's own unit (or a ratio), and whether it holds (None: open)."""
+
+    test: Test
+    arm: str
+    point: str
+    value: float | None
+    low: float | None
+    high: float | None
+    blocks: int
+    holds: bool | None
+    why: str = ""
+    gap: bool = False
+    """Whether the run was not asked for it: another point, another variant, or a metric that its samples have not."""
+    other: str = ""
+    """What it is compared with: a variant, or the point that the test's pattern names."""
+
+    @property
+    def text(self) -> str:
+        """For people: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`, with whose and where as far as the test names them."""
+        title, unit, scale = said_as(self.test.metric)
+        if self.value is None:
+            return f"{title}: {self.why}"
+        sign = "+" if self.test.minus is not None and self.value > 0 else ""
+        if self.test.ratio_to is not None:
+            unit, scale = "×", 1.0
+        ends = [_short(end / scale) for end in (self.low, self.high) if end is not None]
+        parts = [title, sign + _short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
+        against = f"against {self.other}" if self.other else ""
+        where = f"at {self.point}" if self.test.points != "*" else ""
+        whose = f"of {self.test.variant}" if self.test.variant else ""
+        return " ".join(filter(None, [*parts, whose, against, where]))
+
+
+def measured(test: Test, variant: str, run: Evidence) -> Iterator[Measured]:
+    """The test at each of its points; one that is open with the reason where there is no point or no block."""
+    name = test.variant or variant
+    points = [
+        point
+        for point in run.points
+        if fits(test.points, point.name) and point.control is test.control and run.arms(name)
+    ]
+    if not points:
+        yield Measured(
+            test, name, test.points, None, None, None, 0, None, f"no point {test.points} of {name}", gap=True
+        )
+    for point in points:
+        yield _at(test, run.arms(name)[0], point, run)
+
+
+def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
+    values = run.values(arm, point.name, test.metric)
+    untold = sum(value is None for value in values.values())
+    other = test.minus or test.ratio_to
+    blank = Measured(test, arm, point.name, None, None, None, len(values), None)
+    if not values or untold:
+        why = (
+            f"not told in {untold} of {format_blocks(len(values))}"
+            if untold
+            else f"no valid block of {arm} at {point.name}"
+        )
+        return replace(blank, why=why, gap=not values and bool(run.blocks(arm, point.name)))
+    if other is None:
+        level = stats.middle(_known(values))
+        found = replace(blank, value=level.value, low=level.low, high=level.high)
+        found = _held(found, 0.0, _hidden(test.metric, mine=True in _side(run, arm, point.name).limited))
+        return _beside_direct(found, point, None, run)
+    return _compared(blank, other, values, arm, point, run)
+
+
+def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Point, run: Evidence) -> Measured:
+    against = _other(other, arm, point, run)
+    if against is None:
+        return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
+    blank = replace(blank, other=other.variant or against[1])
+    theirs = run.values(*against, blank.test.metric)
+    both = [block for block in values if values[block] is not None and theirs.get(block) is not None]
+    if not both:
+        gap = not theirs and bool(run.blocks(*against))
+        return replace(blank, why=f"no block in which both {arm} and {against[0]} count", gap=gap)
+    mine, known = ([float(side[block] or 0.0) for block in both] for side in (values, theirs))
+    floor = _floor(blank.test, arm, against, point, run)
+    if blank.test.ratio_to is not None:
+        if min(*mine, *known) <= 0:
+            return replace(blank, why="no ratio to 0")
+        estimate = stats.paired(mine, known)
+        low, high = estimate.ratio_interval or (None, None)
+        found = replace(blank, value=estimate.ratio, low=low, high=high, blocks=estimate.n)
+    else:
+        estimate = stats.difference(mine, known)
+        low, high = estimate.interval or (None, None)
+        found = replace(blank, value=estimate.effect, low=low, high=high, blocks=estimate.n)
+    sides = _side(run, arm, point.name), _side(run, *against)
+    middles = stats.middle(mine).value, stats.middle(known).value
+    limited = [True in side.limited for side in sides]
+    if blank.test.metric in LESS and resent(*sides, middles):
+        # the slower side waited for the kernel, not for the generator
+        limited[middles[0] < middles[1]] = False
+    found = _held(found, floor, _hidden(blank.test.metric, *limited))
+    # two variants under one load have the generator and the backend in common
+    return found if other.variant else _beside_direct(found, point, against[1], run)
+
+
+def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, str] | None:
+    arms = run.arms(other.variant) if other.variant else [arm]
+    points = [each.name for each in run.points if not each.control and fits(other.points or point.name, each.name)]
+    return (arms[0], points[0]) if arms and len(points) == 1 else None
+
+
+def _floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float | None:
+    """Of differences the larger of the A/A δ and of what the metric resolves; of ratios exp(δ) - 1. None: not told."""
+    twin = run.twin(against[0])
+    if twin is None:
+        return None
+    sides = [run.values(name, against[1], test.metric) for name in twin]
+    both = [block for block in sides[0] if sides[0][block] is not None and sides[1].get(block) is not None]
+    if not both:
+        return None
+    base, again = ([float(side[block] or 0.0) for block in both] for side in sides)
+    if test.ratio_to is not None:
+        floor = stats.floor_of(stats.paired(again, base)) if min(*base, *again) > 0 else None
+        return None if floor is None else exp(floor) - 1
+    sides = ((arm, point.name), against)
+    errors = (sample.outcome.get("clock_error_s") or 0.0 for side in sides for sample in run.blocks(*side).values())
+    return floor_of(test.metric, point, stats.difference(again, base), max(errors, default=0.0))
+
+
+def _side(run: Evidence, arm: str, point: str) -> Side:
+    return Side(tuple(run.blocks(arm, point).values()), {}, None)
+
+
+def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
+    """Whether the truth may lie below, and above, what was measured, by whose limit the generator was in some block."""
+    if metric in MORE:
+        return theirs, mine
+    return (mine, theirs) if metric in LESS else (False, False)
+
+
+def _held(found: Measured, floor: float | None, hidden: tuple[bool, bool]) -> Measured:
+    """With whether the interval lies where the test wants it: `above` and `below` are moved by the floor, away from what is claimed,
+    a ratio's by it as a factor.
+
+    Where the truth may lie beyond an end (`hidden`), the interval has none there, so that only the other end can decide.
+    """
+    if found.low is None or found.high is None:
+        return replace(found, why=f"no interval: {format_blocks(found.blocks)}, {stats.MIN_BLOCKS} are needed")
+    if floor is None:
+        return replace(found, why=f"no A/A floor: fewer than {stats.MIN_BLOCKS} blocks with both baselines")
+    test = found.test
+    if not test.bounded:
+        return found
+    low, high = -inf if hidden[0] else found.low, inf if hidden[1] else found.high
+    if test.within is not None:
+        inside = test.within[0] <= low and high <= test.within[1]
+        outside = high < test.within[0] or low > test.within[1]
+    elif test.above is not None:
+        lower, upper = _moved(test, test.above, floor)
+        inside, outside = low > upper, high <= lower
+    else:
+        assert test.below is not None
+        lower, upper = _moved(test, test.below, floor)
+        inside, outside = high < lower, low >= upper
+    return replace(found, holds=True if inside else False if outside else None, why=_bound(test.metric, hidden))
+
+
+def _moved(test: Test, bound: float, floor: float) -> tuple[float, float]:
+    """The bound, moved down and up by the floor."""
+    return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
+
+
+def _bound(metric: str, hidden: tuple[bool, bool]) -> str:
+    """What has to be said of a number that a generator made smaller or larger."""
+    if not any(hidden):
+        return ""
+    which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
+    return f"generator-limited: {said_as(metric)[0]} {which}"
+
+
+def _beside_direct(found: Measured, point: Point, other: str | None, run: Evidence) -> Measured:
+    """Open where the same load without a proxy goes beyond the same bound, or was not measured. `other`: the point compared with."""
+    test, given = found.test, point.rate_rps is not None and point.disturbance is None
+    if found.holds is None or test.metric not in BARE or not given:
+        return found
+    bare = run.direct(point.name, test.metric)
+    if bare is not None and other is not None:
+        theirs = run.direct(other, test.metric)
+        bare = None if not theirs else bare / theirs if test.ratio_to else bare - theirs
+    if bare is None:
+        return replace(found, holds=None, why="nothing tells what the same load takes without a proxy")
+    if not _as_far(found, bare):
+        return found
+    alone = replace(found, value=bare, low=None, high=None)
+    return replace(found, holds=None, why=f"the same without a proxy: {alone.text}")
+
+
+def _as_far(found: Measured, bare: float) -> bool:
+    """Whether `bare` lies where the finding does: above the bound that it is above or, of two points compared, below the one it is below.
+
+    That nothing changes, or stays low, needs no proxy to explain it.
+    """
+    test, compared = found.test, found.test.ratio_to is not None or found.test.minus is not None
+    if test.met(bare) != found.holds:
+        return False
+    if test.within is not None:
+        above = found.low is not None and found.low > test.within[1]
+        return not found.holds and above == (bare > test.within[1]) and (above or compared)
+    return bool(found.holds) if test.above is not None else compared or not found.holds
+
+
+def _known(values: Blocks) -> list[float]:
+    return [value for value in values.values() if value is not None]
+
+
+def said_as(metric: str) -> tuple[str, str, float]:
+    """Title, unit, and what one of the unit is."""
+    if metric in METRICS:
+        about = METRICS[metric]
+        return about.title, about.unit, about.scale
+    if metric in SHORT:
+        return SHORT[metric]
+    return (metric, "ms", 1e-3) if metric.startswith("p") else (metric, "", 1.0)
+
+
+def _short(value: float) -> str:
+    """Three significant digits, whole numbers from 100 on, a true minus."""
+    size = abs(value)
+    text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
+    return text.replace("-", "−")

@@ -1,0 +1,256 @@
+"""Studies: one TOML file → the variants and sweep of a publication, and the shape in which it published its numbers.
+
+    [[tables]]
+    published = "okd_router_throughput.csv"     a file of data/published
+    value = "transactions_per_s"                its column of numbers, in `unit`
+    rows = ["http_mode", "route_encryption"]    its columns that are the table's rows …
+    columns = ["endpoint_publishing"]           … and columns
+    variants.okd-edge = {route_encryption = "edge", endpoint_publishing = "LoadBalancerService"}
+    points.keep-alive = {http_mode = "keep-alive"}
+    metrics.rate = {}
+
+Variant, point and metric each say which published keys they stand for; together they name one cell. Refuses unknown
+keys, variants, sweeps and columns, and two measurements that would fall into one cell.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lab.base.errors import UsageError, did_you_mean
+from lab.base.validation import faults
+from lab.model import sweeps
+from lab.model.sweeps import Point
+from lab.model.variants.variants import variant_names
+from lab.records import published as publications
+
+FOLDER = Path(__file__).parent / "studies"
+
+Unit = Literal["req/s", "s", "ms", "µs"]
+TableMetric = Literal["rate", "cpu_per_request", "p50", "p90", "p99", "p99.9"]
+Keys = dict[str, str]
+"""Published column → value, as its CSV writes it."""
+
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Quick(BaseModel):
+    """`--quick`: the shortened load."""
+
+    model_config = _STRICT
+
+    sweep: str
+    blocks: int = Field(ge=1, le=1000)
+
+
+class Change(BaseModel):
+    """One `[[changes]]`: what the study says of a system that changes, as a run of its own beside the tables'."""
+
+    model_config = _STRICT
+
+    question: str = Field(min_length=1)
+    variants: list[str] = Field(min_length=1)
+    sweep: str = Field(description="one with a disturbance")
+    quick: str = Field(description="the same, shortened")
+
+    def command(self, quick: bool, place: str) -> str:
+        """`place`: as `lab.rerun.place` has it."""
+        return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}{place}"
+
+
+class Shape(BaseModel):
+    """One `[[tables]]`: a published table, and what here stands for each of its cells."""
+
+    model_config = _STRICT
+
+    title: str = Field(min_length=1)
+    published: str | None = Field(default=None, description="a file of data/published; none = measured here only")
+    value: str | None = Field(default=None, description="its column of numbers")
+    unit: Unit
+    rows: list[str] = Field(min_length=1, description="columns whose values head the table's rows")
+    columns: list[str] = Field(description="columns whose values head the table's columns")
+    filters: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]], description="only published rows with one of these values"
+    )
+    variants: dict[str, Keys] = Field(min_length=1, description="variant → the published keys it stands for")
+    points: dict[str, Keys] = Field(default_factory=dict[str, Keys], description="point → published keys")
+    point_fields: Keys = Field(
+        default_factory=Keys, description="published column → the field of every point that says its value"
+    )
+    metrics: dict[TableMetric, Keys] = Field(min_length=1, description="metric → the published keys it stands for")
+    reference: Keys = Field(
+        default_factory=Keys, description="cells are also shown relative to the one with these values"
+    )
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _keys(self) -> Shape:
+        if (self.published is None) != (self.value is None):
+            raise ValueError("tables: published and value go together")
+        if self.points and self.point_fields:
+            raise ValueError("tables: both points and point_fields say what a point stands for: keep one")
+        known = {*self.rows, *self.columns}
+        for part in (*self.variants.values(), *self.points.values(), *self.metrics.values()):
+            if unknown := sorted(part.keys() - known):
+                raise ValueError(f"tables: '{unknown[0]}' is neither in rows nor in columns")
+        if wrong := sorted(self.point_fields.values() - Point.model_fields.keys()):
+            raise ValueError(f"tables.point_fields: {did_you_mean(wrong[0], Point.model_fields)}")
+        return self
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (*self.rows, *self.columns)
+
+    def of_point(self, point: Point) -> Keys | None:
+        """The published keys that a point stands for (none where nothing is said of points); None if it is not in this table."""
+        if not self.points:
+            return {column: _text(getattr(point, name)) for column, name in self.point_fields.items()}
+        return self.points.get(point.name)
+
+
+class StudyFile(BaseModel):
+    """A file of `lab/studies/`."""
+
+    model_config = _STRICT
+
+    title: str = Field(min_length=1)
+    source: str = Field(description="who published it, and under which title")
+    question: str = Field(min_length=1)
+    variants: list[str] = Field(min_length=1)
+    sweep: str
+    quick: Quick
+    not_a_knob: Keys = Field(default_factory=Keys, description="row of parameters.csv → why no component realises it")
+    tables: list[Shape] = Field(default_factory=list[Shape])
+    changes: list[Change] = Field(default_factory=list[Change])
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    key: str
+    file: StudyFile
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is measured for one published cell: its keys in the table's order, and who measures it."""
+
+    key: tuple[str, ...]
+    variant: str
+    point: str
+    metric: TableMetric
+
+
+def study_keys() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_study(key: str) -> Study:
+    """One study, checked against the folders and CSV files it names. UsageError with file, key and remedy."""
+    study = read_study(key)
+    place, file = f"lab/studies/{key}.toml", study.file
+    named = [*file.variants, *(name for table in file.tables for name in table.variants)]
+    _known(place, "variants", [name.partition("+")[0] for name in named], variant_names())
+    _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
+    for number, change in enumerate(file.changes):
+        _known(f"{place}: changes.{number}", "variants", change.variants, variant_names())
+        _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
+    for number, table in enumerate(file.tables):
+        _known_columns(f"{place}: tables.{number}", table)
+    return study
+
+
+def read_study(key: str) -> Study:
+    """One study's file by itself. UsageError with file, key and remedy."""
+    path = FOLDER / f"{key}.toml"
+    place = f"lab/studies/{key}.toml"
+    try:
+        file = StudyFile.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, study_keys())) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(place, f"not TOML: {error}", "see lab/studies/okd.toml for the form") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
+    except ValidationError as error:
+        fault = "; ".join(faults(error, StudyFile, Quick, Change, Shape))
+        raise UsageError(place, fault, "lab/schema/study.json lists every key") from None
+    return Study(key, file)
+
+
+def published(table: Shape) -> dict[tuple[str, ...], float]:
+    """The table's published cells: keys in its order → value in its unit, in the file's order. Empty cells are left out."""
+    return {
+        tuple(row[name] for name in table.keys): float(row[table.value])
+        for row in _rows(table)
+        if table.value and row[table.value]
+    }
+
+
+def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
+    """Every cell that these points give, in the file's order. UsageError for a key left open and for two in one cell."""
+    found: dict[tuple[str, ...], Cell] = {}
+    for cell in _cells(table, points):
+        other = found.setdefault(cell.key, cell)
+        if other != cell:
+            fault = (
+                f"{cell.variant} at {cell.point} and {other.variant} at {other.point} are both {' / '.join(cell.key)}"
+            )
+            raise UsageError(f"table '{table.title}'", fault, "let each stand for keys of its own")
+    return tuple(found.values())
+
+
+def _cells(table: Shape, points: Sequence[Point]) -> Iterator[Cell]:
+    for (variant, named), point, (metric, meant) in product(table.variants.items(), points, table.metrics.items()):
+        stands_for = table.of_point(point)
+        if stands_for is None:
+            continue
+        keys = named | stands_for | meant
+        if missing := [name for name in table.keys if name not in keys]:
+            fault = f"{variant} at {point.name}: nothing says its {missing[0]}"
+            raise UsageError(f"table '{table.title}'", fault, "let its variant, point or metric say it")
+        yield Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
+
+
+def _rows(table: Shape) -> list[Mapping[str, str]]:
+    if table.published is None:
+        return []
+    rows = publications.texts(Path(table.published).stem)
+    return [row for row in rows if all(row[name] in values for name, values in table.filters.items())]
+
+
+def _known(place: str, key: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{place}: {key}", f"there is no '{name}'", did_you_mean(name, known))
+
+
+def _known_columns(place: str, table: Shape) -> None:
+    if table.published is None or table.value is None:
+        return
+    files = [f"{name}.csv" for name in publications.names()]
+    if table.published not in files:
+        raise UsageError(place, f"there is no data/published/{table.published}", did_you_mean(table.published, files))
+    head = list(publications.texts(Path(table.published).stem)[0])
+    _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
+    if not _rows(table):
+        raise UsageError(place, f"filters: no row of {table.published} has these values", "compare them with the file")
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def headings(
+    table: Shape, measured: Mapping[tuple[str, ...], object]
+) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The table's (rows, columns) as tuples of values: the published ones in their order, then what is only measured."""
+    split = len(table.rows)
+    every = [*published(table), *measured]
+    return list(dict.fromkeys(key[:split] for key in every)), list(dict.fromkeys(key[split:] for key in every))

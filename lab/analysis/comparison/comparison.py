@@ -1,0 +1,224 @@
+"""Two arms side by side, in one run or across two: every metric's two levels, the effect between them, and what may be said of it.
+
+Refuses to pool: two runs stay two sides, and sides whose loads, targets or generators differ are not compared. Paired by block
+inside a run; across runs there are no pairs (`lab.unpaired`), and what moved between the runs is part of the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import comb
+from typing import TYPE_CHECKING
+
+from lab.analysis.comparison.meeting import Meeting, between_notes, common_points, refuse_apart, run_notes
+from lab.analysis.comparison.rows import Compared as Compared
+from lab.analysis.comparison.rows import Outcome, rows_at, size_text
+from lab.analysis.comparison.sides import Measurements, measurements
+from lab.analysis.comparison.sides import Side as Side
+from lab.analysis.summary import MARK_P, UNBOUNDED
+from lab.base.errors import UsageError, did_you_mean
+from lab.stats import paired as stats
+from lab.stats.units import format_blocks
+
+if TYPE_CHECKING:
+    from lab.model.plan import Arm
+    from lab.model.run import RunRecord, VariantRecord
+    from lab.model.sweeps import Point
+    from lab.records.store import RunStore
+
+WITHIN = "surer than chance, but within the A/A floor of"
+NO_FLOOR = f"nothing is resolved without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
+TOO_FEW = "comparisons of so few blocks"
+JUDGED = (WITHIN, NO_FLOOR, UNBOUNDED)
+"""Notes that come with a judgement, by how they begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`rows` by point in plan order, then arm pair, then metric. One run: `other` is `base`. `notes`: what differs between the runs.
+
+    `missing_arms` (where none were named), `missing_points`: of two runs, what would have a row if `other` had it, too.
+    """
+
+    base: RunRecord
+    other: RunRecord
+    paired: bool
+    rows: tuple[Compared, ...]
+    notes: tuple[str, ...]
+    missing_arms: tuple[str, ...] = ()
+    missing_points: tuple[Point, ...] = ()
+
+    def variants(self, pair: tuple[str, str]) -> tuple[VariantRecord, VariantRecord]:
+        """Those of an arm pair."""
+        before, after = (_variant(*side) for side in zip((self.base, self.other), pair, strict=True))
+        return before, after
+
+    def same_settings(self, pair: tuple[str, str]) -> bool:
+        """Whether an arm pair is one thing measured twice: what differs is no setting's doing, and inside a run nothing's."""
+        before, after = self.variants(pair)
+        return before.manifests_sha256 == after.manifests_sha256
+
+
+def compare_runs(
+    base: RunStore,
+    other: RunStore | None,
+    base_arm: str | None = None,
+    other_arm: str | None = None,
+    asked: Collection[str] = (),
+) -> Comparison:
+    """Every arm pair at every point that both have.
+
+    One run: each variant (or `base_arm` alone) against its baseline; with both arms `other_arm` against `base_arm`, paired by
+    block. Two runs: arms of the same name (only the one that is named), or `other_arm` of `other` against `base_arm` of `base`.
+    `asked`: outcomes of disturbances that have a row also where they were 0 in every block.
+    UsageError for what cannot be compared at all (design.md §6: different targets are never pooled) and for a damaged run.
+    """
+    first = measurements(base)
+    if other is None:
+        return _inside(first, base_arm, other_arm, asked)
+    second = measurements(other)
+    if base.folder.resolve() == other.folder.resolve() or first.same_as(second):
+        if base_arm is None or other_arm is None or base_arm == other_arm:
+            fault = "is the same run twice: nothing differs from itself"
+            remedy = (
+                f"name two runs, one alone (`just compare {base.record.id}`), or two of its arms as RUN:ARM RUN:ARM"
+            )
+            raise UsageError(base.record.id, fault, remedy)
+        return _inside(first, base_arm, other_arm, asked)
+    return _across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
+
+
+def judged(rows: Sequence[Compared]) -> tuple[Compared, ...]:
+    """The rows with their judgement: Holm (1979) over all of these that have a p-value. Any selection can be judged anew."""
+    tested = [number for number, row in enumerate(rows) if row.tested]
+    p_values = [estimate.p_value or 0.0 for number in tested if (estimate := rows[number].estimate)]
+    adjusted = dict(zip(tested, stats.holm(p_values), strict=True))
+    return tuple(_judged(row, adjusted.get(number)) for number, row in enumerate(rows))
+
+
+def blocks_wanted(rows: Sequence[Compared]) -> int:
+    """Across runs: how many blocks on both sides so many comparisons need to be resolved at all; 0: these have them.
+
+    No rank sum is surer than two of the C(m+n, m) orders, the extremes, and Holm multiplies that by the number of comparisons.
+    """
+    family = [row for row in rows if row.tested]
+    sizes = [(len(row.other.values), len(row.base.values)) for row in family]
+    least = min((2 / comb(m + n, m) for m, n in sizes), default=0.0)
+    if least * len(family) <= MARK_P:
+        return 0
+    return next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= MARK_P)
+
+
+def _judged(row: Compared, holm_p: float | None) -> Compared:
+    kept = tuple(note for note in row.notes if not note.startswith(JUDGED))
+    if row.estimate is None:
+        return replace(row, judgement="not-compared", holm_p=None)
+    if holm_p is None and row.estimate.has_interval:
+        holm_p = 1.0
+    if holm_p is None:
+        return replace(row, judgement="no-interval", holm_p=None)
+    effect = row.estimate.effect
+    sure, beyond = holm_p <= MARK_P, row.floor is not None and abs(effect) > row.floor
+    if sure and beyond:
+        better: Outcome = "better" if (effect > 0) == row.more_is_better else "worse"
+        return replace(row, judgement=better, holm_p=holm_p, notes=kept)
+    if row.bound:
+        return replace(row, judgement="not-compared", holm_p=holm_p, notes=(*kept, UNBOUNDED))
+    why = (NO_FLOOR,) if row.floor is None else (f"{WITHIN} {size_text(row, row.floor)}",) if sure else ()
+    return replace(row, judgement="unresolved", holm_p=holm_p, notes=(*kept, *why))
+
+
+# -- which sides meet ---------------------------------------------------------------------------------------
+
+
+def _inside(run: Measurements, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
+    """One run: arms share blocks."""
+    pairs = list(_pairs_inside(run, base_arm, other_arm))
+    meeting = Meeting(run, run, {point.name: point for point in _points(run)}, paired=True)
+    rows = [row for point in _points(run) for pair in pairs for row in rows_at(meeting, point, *pair, asked)]
+    return Comparison(run.record, run.record, True, judged(rows), tuple(run_notes(run, "")))
+
+
+def _pairs_inside(run: Measurements, base_arm: str | None, other_arm: str | None) -> Iterator[tuple[Arm, Arm]]:
+    if base_arm is not None and other_arm is not None:
+        yield _arm(run, base_arm), _arm(run, other_arm)
+        return
+    named = base_arm or other_arm
+    chosen = [_arm(run, named)] if named else [arm for arm in run.record.arms if arm.role == "variant"]
+    if not chosen:
+        remedy = "`just table` shows its floor; name a second run, or two of its arms as RUN:ARM RUN:ARM"
+        raise UsageError(run.record.id, "has a baseline and no variant to compare with it", remedy)
+    for arm in chosen:
+        if arm.baseline is None:
+            fault = f"'{arm.name}' is compared with nothing in its run"
+            raise UsageError(run.record.id, fault, f"name the other side too: RUN:ARM RUN:{arm.name}")
+        yield run.arms[arm.baseline], arm
+
+
+def _across(
+    first: Measurements, second: Measurements, base_arm: str | None, other_arm: str | None, asked: Collection[str]
+) -> Comparison:
+    """Two runs: their blocks have nothing in common."""
+    refuse_apart(first, second)
+    if base_arm is not None and other_arm is not None:
+        pairs = [(_arm(first, base_arm), _arm(second, other_arm))]
+    else:
+        pairs = [(arm, second.arms[arm.name]) for arm in first.record.arms if _meets(arm, second)]
+    if not pairs:
+        sides = (", ".join(run.arms) for run in (first, second))
+        fault = f"and {second.record.id} have no arm in common ({' / '.join(sides)})"
+        raise UsageError(first.record.id, fault, "name two arms: RUN:ARM RUN:ARM")
+    meeting = Meeting(first, second, common_points(first, second), paired=False)
+    points = [point for point in _points(first) if point.name in meeting.points]
+    rows = judged([row for point in points for pair in pairs for row in rows_at(meeting, point, *pair, asked)])
+    gone = [arm.name for arm in first.record.arms if _compares(arm) and not _meets(arm, second)]
+    return Comparison(
+        first.record,
+        second.record,
+        False,
+        rows,
+        notes=(*between_notes(meeting), *_too_few(rows)),
+        missing_arms=() if base_arm else tuple(gone),
+        missing_points=tuple(point for point in _points(first) if any(_lacks(meeting, *pair, point) for pair in pairs)),
+    )
+
+
+def _lacks(meeting: Meeting, base: Arm, other: Arm, point: Point) -> bool:
+    """Whether `base` was to be measured at a point and `other` was not."""
+    there = meeting.points.get(point.name)
+    planned = there is not None and (other.name, there.name) in meeting.other.cells
+    return (base.name, point.name) in meeting.base.cells and not planned
+
+
+def _meets(arm: Arm, other: Measurements) -> bool:
+    """An arm that both runs have to compare."""
+    theirs = other.arms.get(arm.name)
+    return theirs is not None and _compares(arm) and _compares(theirs)
+
+
+def _compares(arm: Arm) -> bool:
+    """Not an A/A twin, and not what is measured only once per run."""
+    return arm.role not in {"again", "reference"}
+
+
+def _arm(run: Measurements, name: str) -> Arm:
+    if name not in run.arms:
+        raise UsageError(run.record.id, f"has no arm '{name}'", did_you_mean(name, run.arms))
+    return run.arms[name]
+
+
+def _variant(record: RunRecord, arm: str) -> VariantRecord:
+    return record.variants[next(each.variant for each in record.arms if each.name == arm)]
+
+
+def _points(run: Measurements) -> list[Point]:
+    return [point for point in run.record.points if not point.control]
+
+
+def _too_few(rows: Sequence[Compared]) -> Iterator[str]:
+    if needed := blocks_wanted(rows):
+        yield (
+            f"{sum(row.tested for row in rows)} {TOO_FEW}: not even sides without any overlap would be resolved;"
+            f" compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs"
+        )

@@ -1,0 +1,199 @@
+"""Two runs that meet: which of their loads are the same, and everything recorded that is not. One run meets itself.
+
+Refuses what may never stand side by side: runs of different targets, and runs without a load in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.analysis import rerun
+from lab.analysis.comparison.sides import Measured, Measurements
+from lab.analysis.summary import changed_facts
+from lab.base.errors import UsageError
+from lab.model.facts import lasting
+
+if TYPE_CHECKING:
+    from lab.model.plan import Arm
+    from lab.model.run import RunRecord, VariantRecord
+    from lab.model.sweeps import Point
+
+FIRST, SECOND = "base", "other"
+"""What the two sides are called where they are two runs."""
+TWO_MACHINES = "TWO MACHINES ARE COMPARED, not two settings"
+MACHINE = ("cpu", "cpus", "hypervisor")
+MEMORY_DIFFERS = 0.02
+"""Of one machine a kernel or a balloon takes less than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """`points`: name of a load in `base` → the same load as `other` has it. `paired`: both are one run."""
+
+    base: Measurements
+    other: Measurements
+    points: Mapping[str, Point]
+    paired: bool
+
+    def name(self, cell: Measured, base: Measured) -> str:
+        """What a side is called in a note."""
+        if self.paired:
+            return cell.arm.name
+        return FIRST if cell is base else SECOND
+
+    def variants(self, base: Arm, other: Arm) -> tuple[VariantRecord, VariantRecord]:
+        return self.base.record.variants[base.variant], self.other.record.variants[other.variant]
+
+    def needs(self, base: Measured, other: Measured) -> str:
+        """What the effect of either needs and no sweep does; empty = nothing."""
+        return next((variant.needs for variant in self.variants(base.arm, other.arm) if variant.needs), "")
+
+    def shared_baseline(self, base: Arm, other: Arm) -> str | None:
+        """The baseline of either arm that both runs have with the same manifests; None inside a run."""
+        if self.paired:
+            return None
+        for name in (base.baseline or base.name, other.baseline or other.name):
+            mine, theirs = self.base.arms.get(name), self.other.arms.get(name)
+            if mine and theirs and mine.role != "reference" and theirs.role != "reference":
+                before, after = self.variants(mine, theirs)
+                if before.manifests_sha256 == after.manifests_sha256:
+                    return name
+        return None
+
+    def remarks(self, base: Measured, other: Measured) -> Iterator[str]:
+        """What of two sides a reader has to know, whatever the metric."""
+        for cell in (base, other):
+            if cell.remark:
+                yield f"{self.name(cell, base)}: {cell.remark}"
+            if cell.failed:
+                yield f"{self.name(cell, base)}: {cell.failed:,} requests failed"
+        for cell in (base, other):
+            yield from dict.fromkeys(note for sample in cell.counted for note in sample.notes)
+        if {base.cpu_of, other.cpu_of} == {"backend"}:
+            yield "no proxy: CPU per request is the backend's"
+        if not self.paired and base.arm.name == other.arm.name:
+            yield from _manifests_differ(base.arm.name, *self.variants(base.arm, other.arm))
+
+
+def _manifests_differ(arm: str, before: VariantRecord, after: VariantRecord) -> Iterator[str]:
+    if before.manifests_sha256 == after.manifests_sha256:
+        return
+    gone, come = set(before.knobs) - set(after.knobs), set(after.knobs) - set(before.knobs)
+    knobs = [*(f"−{knob}" for knob in sorted(gone)), *(f"+{knob}" for knob in sorted(come))]
+    changed = f"knobs {' '.join(knobs)}" if knobs else f"compare manifests/{before.name}.yaml in the runs' folders"
+    yield f"{arm}: the manifests differ, so that is what is compared: {changed}"
+
+
+# -- what may meet ------------------------------------------------------------------------------------------
+
+
+def refuse_apart(first: Measurements, second: Measurements) -> None:
+    """UsageError for runs that have nothing to say about each other."""
+    one, two = first.record, second.record
+    if one.target != two.target:
+        fault = f"is of target '{one.target}', {two.id} of '{two.target}'"
+        raise UsageError(one.id, fault, "results of different targets are never pooled: measure both on one target")
+    if not common_points(first, second):
+        apart = "; ".join(_points_apart(first, second)) or "no load but of control runs"
+        remedy = f"measure both with the same load: {rerun.measure(one, 'VARIANT')}"
+        raise UsageError(one.id, f"and {two.id} have no load in common: {apart}", remedy)
+
+
+def common_points(first: Measurements, second: Measurements) -> dict[str, Point]:
+    """Name in the first run → the second's point of the same load, of the same name if it can be. Control runs are left out."""
+    theirs = [point for point in second.record.points if not point.control]
+    found: dict[str, Point] = {}
+    for point in first.record.points:
+        same = [other for other in theirs if not point.control and _load(other) == _load(point)]
+        same.sort(key=lambda other: other.name != point.name)
+        if same:
+            found[point.name] = same[0]
+    return found
+
+
+def _load(point: Point) -> Point:
+    """Every key of a load. Who makes it is looked at sample by sample."""
+    return point.model_copy(update={"name": "", "generator": ""})
+
+
+def _points_apart(first: Measurements, second: Measurements) -> Iterator[str]:
+    """Loads that only one run has: `ceiling: duration_s 5.0 / 2.0`."""
+    mine, theirs = ({p.name: p for p in run.record.points if not p.control} for run in (first, second))
+    common = common_points(first, second)
+    met = {point.name for point in common.values()}
+    for name, point in mine.items():
+        if name in common:
+            continue
+        if name in theirs and name not in met:
+            one, two = _load(point).model_dump(mode="json"), _load(theirs[name]).model_dump(mode="json")
+            keys = [f"{key} {one[key]} / {two[key]}" for key in one if one[key] != two[key]]
+            yield f"{name} is another load: {', '.join(keys)}"
+        else:
+            yield f"{name} is in {FIRST} only"
+    yield from (f"{name} is in {SECOND} only" for name in theirs if name not in met and name not in mine)
+
+
+# -- what differs -------------------------------------------------------------------------------------------
+
+
+def between_notes(meeting: Meeting) -> Iterator[str]:
+    """Everything two runs recorded that differs, the machine first and loudly; then what each has to say of itself."""
+    first, second = meeting.base, meeting.other
+    one, two = first.record, second.record
+    machine = [name for name in _differing(one, two) if _is_machine(name, one, two)]
+    if machine:
+        facts = "; ".join(_fact(name, one, two) for name in machine)
+        yield f"{TWO_MACHINES}: {facts}"
+    if one.id == two.id:
+        yield f"both are called {one.id}: if one is a copy of the other, what differs was changed by hand"
+    yield from (_fact(name, one, two) for name in _differing(one, two) if name not in machine)
+    if one.git_commit != two.git_commit:
+        yield f"the lab's commit: {_commit(one)} / {_commit(two)}"
+    if one.sweep != two.sweep:
+        yield f"sweep: {one.sweep} / {two.sweep}"
+    yield from (f"{name} is called {point.name} in {SECOND}" for name, point in _renamed(meeting))
+    yield from (f"not compared: {apart}" for apart in _points_apart(first, second))
+    for run, other, label in ((first, second, FIRST), (second, first, SECOND)):
+        if alone := [arm.name for arm in run.record.arms if arm.name not in other.arms]:
+            yield f"in {label} only: {', '.join(alone)}"
+        yield from run_notes(run, label)
+
+
+def run_notes(run: Measurements, label: str) -> Iterator[str]:
+    """What a run says of itself: resumed with other facts, not all measured, not measurable."""
+    record = run.record
+    said = [*changed_facts(record), *map(str, record.not_measurable)]
+    if not run.complete:
+        said.append(f"not all of it was measured: {rerun.resume(record)} goes on")
+    yield from (f"{label}: {note}" if label else note for note in said)
+
+
+def _differing(one: RunRecord, two: RunRecord) -> list[str]:
+    names = dict.fromkeys([*lasting(one.facts), *lasting(two.facts)])
+    return [name for name in names if one.facts.get(name) != two.facts.get(name)]
+
+
+def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
+    before, after = one.facts.get(name), two.facts.get(name)
+    if before is None or after is None:
+        return False
+    if name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
+        return before.split(", ")[:3] != after.split(", ")[:3]
+    if name == "memory_bytes" and before.isdecimal() and after.isdecimal():
+        return abs(int(before) - int(after)) > MEMORY_DIFFERS * max(int(before), int(after))
+    return name in MACHINE
+
+
+def _fact(name: str, one: RunRecord, two: RunRecord) -> str:
+    return f"{name}: {one.facts.get(name, 'not recorded')} / {two.facts.get(name, 'not recorded')}"
+
+
+def _commit(record: RunRecord) -> str:
+    commit, plus, changes = (record.git_commit or "unknown").partition("+")
+    return f"{commit[:12]}{plus}{changes}"
+
+
+def _renamed(meeting: Meeting) -> Iterator[tuple[str, Point]]:
+    return ((name, point) for name, point in meeting.points.items() if point.name != name)

@@ -1,0 +1,242 @@
+"""One row of a comparison: two sides in one metric at one point, whether they may be compared, and the effect between them.
+
+Refuses to compare sides that different generators measured, that the judging rules exclude, or that could not be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from lab.analysis.comparison.meeting import Meeting
+from lab.analysis.comparison.sides import Measured, Side, paired
+from lab.analysis.judging import UNSERVED, failures, ruling
+from lab.analysis.outcome_summary import ALONE
+from lab.analysis.summary import LABELS, QUANTILES
+from lab.records.outcomes import METRICS
+from lab.stats import paired as stats
+from lab.stats.histogram import BEYOND
+from lab.stats.units import format_blocks, format_percent, format_size, metric_name
+from lab.stats.unpaired import unpaired, unpaired_difference
+
+if TYPE_CHECKING:
+    from lab.model.plan import Arm
+    from lab.model.sweeps import Point
+
+Outcome = Literal["better", "worse", "unresolved", "no-interval", "not-compared"]
+UNITS = {"rate": "req/s", "cpu_per_request": "µs"} | dict.fromkeys(QUANTILES, "ms")
+LONELY = "no block in which both are valid"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`other` against `base` in one metric at one point. Judgements:
+
+    better, worse  resolved: Holm-adjusted p over the table at most 0.05, and the effect larger than the floor
+    unresolved     not so
+    no-interval    fewer than six blocks on a side (of pairs, inside a run)
+    not-compared   `notes` say why
+
+    `estimate` and `floor` are log-ratios where `relative`, else differences in the metric's own unit. `floor`: the larger of
+    the sides' A/A floors. `baseline_move`: across runs, the same estimate of the baseline that both runs have with the same
+    manifests. `bound`: one side's number is a bound (`lab.judging`), so that what is not resolved bounds nothing. `counted`, `begun`:
+    (base, other) blocks that are valid, whatever the metric, and that were begun.
+    """
+
+    point: Point
+    metric: str
+    title: str
+    unit: str
+    more_is_better: bool
+    relative: bool
+    base: Side
+    other: Side
+    estimate: stats.Estimate | None
+    floor: float | None
+    judgement: Outcome
+    holm_p: float | None
+    notes: tuple[str, ...]
+    baseline_move: stats.Estimate | None = None
+    bound: bool = False
+    counted: tuple[int, int] = (0, 0)
+    begun: tuple[int, int] = (0, 0)
+
+    @property
+    def tested(self) -> bool:
+        """Whether its p-value is one of the family that Holm's method adjusts: not where every block of both sides is the same.
+
+        That p-value can only be 1, so that leaving it out is no selection (Tarone 1990).
+        """
+        has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
+        return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.base.arm, self.other.arm
+
+    @property
+    def fell(self) -> str:
+        """How `other` did not do its work in more samples than `base`: `6 of 10 blocks, proxy-died 4`; empty: it did.
+
+        What is left of it is no fair sample then: the blocks that are missing may have been its worst.
+        """
+        failed, before = failures(self.other.invalid), failures(self.base.invalid)
+        if sum(failed.values()) <= sum(before.values()):
+            return ""
+        reasons = (f"{reason} {count}" for reason, count in failed.items())
+        return ", ".join([f"{self.counted[1]} of {format_blocks(self.begun[1])}", *reasons])
+
+    @property
+    def unserved(self) -> bool:
+        """Whether `other` has no valid block of a steady rate, as it was not served, and `base` served it."""
+        base, other = self.counted
+        return self.relative and base > 0 and not other and not UNSERVED.isdisjoint(self.other.invalid)
+
+    @property
+    def beyond_baseline(self) -> bool:
+        """Whether the effect's interval lies wholly beyond what the baseline's move between the runs may have been."""
+        if self.baseline_move is None:
+            return True
+        own, moved = self.estimate.interval if self.estimate else None, self.baseline_move.interval
+        if own is None or moved is None:
+            return False
+        most = max(map(abs, moved))
+        return own[0] > most or own[1] < -most
+
+
+def size_text(row: Compared, size: float) -> str:
+    """A size of the row's kind, for people: `3.2 %`, or `0.21 s`."""
+    return format_size(size) if row.relative else METRICS[row.metric].with_unit(size)
+
+
+def change_text(row: Compared, estimate: stats.Estimate) -> str:
+    """An effect of the row's kind with its interval where there is one: `−8.2 % [−9.1, −7.3]`."""
+    text = format_percent if row.relative else lambda value: METRICS[row.metric].text(value, signed=True)
+    ends = f" [{', '.join(map(text, estimate.interval))}]" if estimate.interval else " (no interval)"
+    unit = "%" if row.relative else row.unit
+    return " ".join(filter(None, [text(estimate.effect), unit])) + ends
+
+
+def rows_at(
+    meeting: Meeting, point: Point, base_arm: Arm, other_arm: Arm, asked: Collection[str] = ()
+) -> Iterator[Compared]:
+    """Every metric's row of two arms at a point of `meeting.base`, not judged yet; none where an arm has no slot there.
+
+    `asked`: outcomes that have a row also where they were 0 in every block.
+    """
+    base = meeting.base.cells.get((base_arm.name, point.name))
+    other = meeting.other.cells.get((other_arm.name, meeting.points[point.name].name))
+    if base is None or other is None:
+        return
+    for metric in LABELS if point.disturbance is None else _outcomes_of(base, other, asked):
+        yield _row(meeting, base, other, metric)
+
+
+def _outcomes_of(base: Measured, other: Measured, asked: Collection[str]) -> Iterator[str]:
+    """The metrics that have a better side, and were not 0 in every block of both arms, unless `asked` or always shown by a table.
+
+    Of two arms without a valid block, the two that say most, and what was asked for.
+    """
+    if not base.values and not other.values:
+        yield from dict.fromkeys((*ALONE, *asked))
+    for metric, about in METRICS.items():
+        values = [*base.values.get(metric, {}).values(), *other.values.get(metric, {}).values()]
+        shown = about.always or metric in asked or any(value != 0 for value in values)
+        if about.better != "neither" and values and shown:
+            yield metric
+
+
+def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Compared:
+    relative, point = base.point.disturbance is None, base.point
+    why, note, bound = _ruled(meeting, base, other, metric)
+    clock_s = max(base.clock_error_s, other.clock_error_s)
+    ends = ((meeting.base, base), (meeting.other, other))
+    floors = [run.floor(cell.arm, cell.point, metric, clock_s) for run, cell in ends]
+    known = [floor for floor in floors if floor is not None]
+    move = None if why else _moved(meeting, base, other, metric)
+    row = Compared(
+        point=point,
+        metric=metric,
+        title=LABELS[metric] if relative else METRICS[metric].title,
+        unit=UNITS[metric] if relative else METRICS[metric].unit,
+        more_is_better=metric == "rate" if relative else METRICS[metric].better == "more",
+        relative=relative,
+        base=base.side(metric),
+        other=other.side(metric),
+        estimate=None if why else _estimate(meeting, other, base, metric),
+        floor=max(known) if len(known) == len(floors) else None,
+        judgement="not-compared",
+        holm_p=None,
+        notes=(),
+        baseline_move=move,
+        bound=bound,
+        counted=(len(base.counted), len(other.counted)),
+        begun=(base.tried, other.tried),
+    )
+    lonely = "" if why or row.estimate else LONELY
+    said = [*meeting.remarks(base, other), why, note, lonely, *_estimate_notes(row)]
+    if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
+        said.append(f"the baseline itself, the same in both runs, moved by {change_text(row, move)}")
+    return replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
+
+
+def _ruled(meeting: Meeting, base: Measured, other: Measured, metric: str) -> tuple[str, str, bool]:
+    """(why the two are not compared, empty if they are; what has to be said with it; whether it bounds nothing)."""
+    if base.tool.differs(other.tool):
+        return f"generators differ: {base.tool} / {other.tool}", "", False
+    missing = [meeting.name(cell, base) for cell in (base, other) if not cell.counted]
+    if missing:
+        return f"no valid block of {' and '.join(dict.fromkeys(missing))}", "", False
+    if base.point.disturbance is not None:
+        untold = [cell.untold(metric) for cell in (base, other)]
+        if any(untold):
+            many = format_blocks(sum(untold))
+            return f"it could not be told in {many}, so the others do not show all of it", "", False
+        lacking = [cell for cell in (base, other) if not cell.known(metric)]
+        return (f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""), "", False
+    if needs := meeting.needs(base, other):
+        return f"needs {needs}", "", False
+    own, against = (cell.judging(medians=not meeting.paired) for cell in (other, base))
+    found = ruling(metric, base.point, own, against, list(meeting.points.values()))
+    if found.why or all(cell.known(metric) for cell in (base, other)):
+        return found.why, found.note, found.bound
+    if metric in QUANTILES:
+        return f"{metric} needs {BEYOND} requests beyond it in every sample", "", False
+    return f"no {metric_name(metric)} was recorded", "", False
+
+
+def _estimate(meeting: Meeting, other: Measured, base: Measured, metric: str) -> stats.Estimate | None:
+    if meeting.paired:
+        return paired(other, base, metric)
+    after, before = (list(cell.known(metric).values()) for cell in (other, base))
+    if not after or not before:
+        return None
+    return unpaired(after, before) if base.point.disturbance is None else unpaired_difference(after, before)
+
+
+def _moved(meeting: Meeting, base: Measured, other: Measured, metric: str) -> stats.Estimate | None:
+    """How the baseline that both runs have moved between them; None inside a run, and of the baseline itself."""
+    name = meeting.shared_baseline(base.arm, other.arm)
+    if name is None or base.arm.name == other.arm.name == name:
+        return None
+    before = meeting.base.cells.get((name, base.point.name))
+    after = meeting.other.cells.get((name, other.point.name))
+    if before is None or after is None or _ruled(meeting, before, after, metric)[0]:
+        return None
+    return _estimate(meeting, after, before, metric)
+
+
+def _estimate_notes(row: Compared) -> Iterator[str]:
+    estimate = row.estimate
+    if estimate is None:
+        return
+    if not estimate.has_interval:
+        yield stats.NEED_BLOCKS
+        return
+    if stats.ALL_EQUAL in estimate.notes:
+        yield f"{stats.ALL_EQUAL}: the interval has no width"
+    if stats.OUTLIERS in estimate.notes:
+        middle = replace(estimate, effect=estimate.hodges_lehmann, low=estimate.hl_low, high=estimate.hl_high)
+        beside = "" if middle.effect == estimate.effect else f": Hodges–Lehmann {change_text(row, middle)}"
+        yield f"{stats.OUTLIERS}{beside}"

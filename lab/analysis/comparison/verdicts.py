@@ -1,0 +1,315 @@
+"""A comparison → one sentence per arm that ends in something to do: what to apply, or "don't bother" with the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import expm1
+from typing import Literal
+
+from lab.analysis import rerun
+from lab.analysis.comparison.comparison import NO_FLOOR, TOO_FEW, Comparison
+from lab.analysis.comparison.meeting import TWO_MACHINES
+from lab.analysis.comparison.rows import Compared, change_text, size_text
+from lab.analysis.outcome_summary import CARRIED
+from lab.analysis.summary import QUANTILES
+from lab.analysis.verdicts import remedy
+from lab.model.plan import Arm
+from lab.model.run import RunRecord, VariantRecord
+from lab.records.outcomes import METRICS
+from lab.stats import paired as stats
+from lab.stats.units import format_blocks, metric_name
+
+MOST_NAMED = 3
+"""Findings of an arm that its sentence names; the others are counted."""
+DIFFERENT_TOOLS = "generators differ"
+FIRST_REASONS = (DIFFERENT_TOOLS, "no valid block", "no block in which")
+"""How notes begin that tell why nothing could be judged, rather than why one metric is not."""
+TOO_SELDOM = "a search tries each rate too seldom for an interval; what it finds is the knee"
+WIDE = 0.1
+"""A bound beyond 10 % is worth more blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One arm pair's sentence. Kinds:
+
+    apply       better, never worse: `snippet` is what to apply (of another system: nothing, the text says so)
+    keep        worse, never better: stay with the base
+    mixed       better in some, worse in others, or better and in some blocks not working: `snippet` as of apply, and the text says when
+    moved       a difference though the manifests are the same, or of two runs no larger than their common baseline's
+    unresolved  no difference resolved; the text has the bound
+    nothing     no row could be judged; the text says what would help
+    """
+
+    base_arm: str
+    other_arm: str
+    kind: Literal["apply", "keep", "mixed", "moved", "unresolved", "nothing"]
+    text: str
+    snippet: str = ""
+
+
+def after_unserved(comparison: Comparison, row: Compared) -> str:
+    """Of a row that is `unserved`: what tells why."""
+    search = f"just knee {comparison.variants(row.pair)[1].name}{rerun.place(comparison.other.target)}"
+    said = f"the base served {row.point.name} and this did not"
+    return f"{said}: `{search}` finds whether the proxy or the generator was the limit, or compare closed loops"
+
+
+def advices(comparison: Comparison) -> tuple[Advice, ...]:
+    """One per arm pair, in the rows' order."""
+    by_pair: dict[tuple[str, str], list[Compared]] = {}
+    for row in comparison.rows:
+        by_pair.setdefault(row.pair, []).append(row)
+    return tuple(_Pair(comparison, *pair, rows).advice for pair, rows in by_pair.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    comparison: Comparison
+    base_arm: str
+    other_arm: str
+    rows: Sequence[Compared]
+
+    @property
+    def variants(self) -> tuple[VariantRecord, VariantRecord]:
+        return self.comparison.variants((self.base_arm, self.other_arm))
+
+    @property
+    def same_settings(self) -> bool:
+        return self.comparison.same_settings((self.base_arm, self.other_arm))
+
+    @property
+    def name(self) -> str:
+        if self.base_arm == self.other_arm or _arm(self.comparison.other, self.other_arm).baseline == self.base_arm:
+            return self.other_arm
+        return f"{self.other_arm} against {self.base_arm}"
+
+    @property
+    def advice(self) -> Advice:
+        resolved = [row for row in self.rows if row.judgement in ("better", "worse")]
+        open_rows = [row for row in self.rows if row.judgement == "unresolved"]
+        if not resolved:
+            return self._unresolved(open_rows) if open_rows else self._nothing()
+        resolved.sort(key=lambda row: (row.metric != self._primary, -_effect(row) if row.relative else 0.0))
+        named = _one_each(resolved)[:MOST_NAMED]
+        said = ", ".join(map(_finding, named))
+        said += f", and {len(resolved) - len(named)} more" if len(resolved) > len(named) else ""
+        said += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
+        said += self._short
+        said = f"{self.name}: {said}"
+        if self.same_settings and self.comparison.paired:
+            return self._told("moved", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
+        if self.same_settings:
+            return self._told(
+                "moved", f"{said}: the manifests are the same in both runs, so no setting did this: {self._beside}"
+            )
+        if any(note.startswith(TWO_MACHINES) for note in self.comparison.notes) and not self._anchored:
+            return self._told("moved", f"{said}: on two machines, so apply nothing yet: {self._beside}")
+        clear = [row for row in resolved if row.beyond_baseline]
+        if not clear:
+            moved = "not clearly more than their common baseline moved between the runs"
+            return self._told("moved", f"{said}: {moved}, so apply nothing yet: {self._beside}")
+        if len(clear) < len(resolved):
+            said += f" (of these not clearly beyond what their common baseline moved: {len(resolved) - len(clear)})"
+            resolved = clear
+        if not self.comparison.paired and not self._anchored:
+            said += f" (no common baseline says what drifted between the runs; {self._beside})"
+        judgements = {row.judgement for row in resolved}
+        if len(judgements) > 1:
+            better, worse = (next(row for row in resolved if row.judgement == each) for each in ("better", "worse"))
+            said += f": better in {_where(better)}, worse in {_where(worse)}"
+            return self._apply(said, "mixed", " only if the first matters more to you")
+        if judgements == {"worse"}:
+            return self._told("keep", f"{said}: {self._stay}")
+        if fell := next((row.fell for row in self.rows if row.fell), ""):
+            return self._apply(f"{said}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
+        return self._apply(said)
+
+    @property
+    def _anchored(self) -> bool:
+        """Whether the runs have a baseline in common that says what drifted between them."""
+        return any(row.baseline_move is not None for row in self.rows)
+
+    def _told(self, kind: Literal["keep", "moved", "unresolved", "nothing"], text: str) -> Advice:
+        return Advice(self.base_arm, self.other_arm, kind, text)
+
+    @property
+    def _short(self) -> str:
+        """The rows that a few blocks more would add."""
+        short = sum(row.judgement == "no-interval" for row in self.rows)
+        return f"; {short} more without an interval: fewer than {stats.MIN_BLOCKS} blocks" if short else ""
+
+    @property
+    def _primary(self) -> str | None:
+        """The metric that the other side's hypothesis is about, as its rows call it."""
+        wanted = self.variants[1].primary_metric
+        return wanted if not self.rows or self.rows[0].relative or wanted is None else CARRIED.get(wanted, wanted)
+
+    @property
+    def _beside(self) -> str:
+        """How to measure the two where nothing can drift between them."""
+        before, after = self.variants
+        if self.same_settings:
+            return f"compare settings within one run ({self._again(after.name)}), not across these two"
+        if self.base_arm != self.other_arm:
+            return f"measure both in one run: {self._again(f'{before.name} {after.name}')}"
+        return f"give the two settings an overlay each and measure both in one run: {self._again('A B')}"
+
+    @property
+    def _stay(self) -> str:
+        if self.base_arm == self.other_arm:
+            return f"keep the manifests of {self.comparison.base.id}"
+        role = _arm(self.comparison.other, self.other_arm).role
+        return "do not apply it" if role == "variant" and self.comparison.paired else f"stay with {self.base_arm}"
+
+    def _apply(self, said: str, kind: Literal["apply", "mixed"] = "apply", when: str = "") -> Advice:
+        """The snippet or, where none has what differs, the manifests. `when`: in words, on what condition."""
+        before, after = self.variants
+        snippet = after.snippet
+        if self.base_arm == self.other_arm and snippet == before.snippet:
+            snippet = ""  # what differs is not in it
+        if snippet:
+            return Advice(self.base_arm, self.other_arm, kind, f"{said}: apply{when}:", snippet)
+        if self.base_arm == self.other_arm:
+            what = f"apply manifests/{after.name}.yaml of {self.comparison.other.id}"
+        elif not after.own_knobs:
+            what = f"there is no setting to apply: choose {self.other_arm}"
+        else:
+            what = f"apply its manifests (just show {self.other_arm})"
+        return Advice(self.base_arm, self.other_arm, kind, f"{said}: {what}{when}")
+
+    def _unresolved(self, rows: Sequence[Compared]) -> Advice:
+        """The bound is what the interval and the floor together leave possible; the primary metric's, and the widest of all."""
+        bounded = [row for row in rows if row.floor is not None]
+        lacking = ""
+        if len(bounded) < len(rows):
+            blocks = 2 * max(side.planned_blocks for row in rows for side in (row.base, row.other))
+            lacking = self._more(NO_FLOOR, blocks)
+        if not bounded:
+            return self._told("nothing", f"{self.name}: {lacking}{self._short}")
+        own = [row for row in bounded if row.metric == self._primary]
+        shown = dict.fromkeys(_widest(part).metric for part in (own, bounded) if part)
+        widest = [_widest([row for row in bounded if row.metric == metric]) for metric in shown]
+        bounds = " or ".join(_amount(row) for row in widest)
+        comparisons = "1 comparison" if len(bounded) == 1 else f"{len(bounded)} comparisons"
+        wide = any(row.relative and expm1(_bound(row)) > WIDE for row in widest)
+        text = f"{self.name}: no difference resolved in {comparisons}: don't bother unless {bounds} matters to you"
+        text += f"{'; more blocks would narrow it' if wide else ''}{self._short}"
+        text += f"; of {len(rows) - len(bounded)} more {lacking}" if lacking else ""
+        if any(TOO_FEW in note for note in self.comparison.notes):
+            text += (
+                "; so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
+            )
+        if any(_drifted(row) for row in rows) and not self.same_settings:
+            text += f"; their common baseline moved between the runs, which may hide a difference: {self._beside}"
+        elif any(_drifted(row) for row in rows):
+            text += f"; its baseline moved between the runs, though: {self._beside}"
+        sweep = self.variants[1].hypothesis_sweep
+        if self.comparison.paired and sweep not in (None, self.comparison.other.sweep) and self.variants[1].own_knobs:
+            text += f"\n  its hypothesis is about another load: just bench {self.variants[1].name} --sweep {sweep}"
+            text += rerun.place(self.comparison.other.target)
+        return self._told("unresolved", text)
+
+    def _nothing(self) -> Advice:
+        short = [row for row in self.rows if row.judgement == "no-interval"]
+        if short:
+            blocks = stats.MIN_BLOCKS + max(map(self._lost, short))
+            return self._told("nothing", f"{self.name}: {self._more(_few(short), blocks)}")
+        if unserved := next((row for row in self.rows if row.unserved), None):
+            return self._told("nothing", f"{self.name}: nothing to judge: {after_unserved(self.comparison, unserved)}")
+        reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
+        why = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
+        return self._told("nothing", f"{self.name}: nothing to judge: {why}: {self._remedy(why)}")
+
+    def _remedy(self, why: str) -> str:
+        if why.startswith(DIFFERENT_TOOLS):
+            return "measure both with one generator"
+        for record in (self.comparison.base, self.comparison.other):
+            if any(f"--resume {record.id}" in note for note in self.comparison.notes):
+                return rerun.resume(record)
+        if why.startswith(FIRST_REASONS):
+            return f"measure again: {self._again(self._arms)}"
+        sweep, record = self.variants[1].hypothesis_sweep, self.comparison.other
+        return remedy(why, self._arms, sweep if sweep != record.sweep else None, record.target)
+
+    def _lost(self, row: Compared) -> int:
+        """Blocks that were planned and do not count, inside a run for want of either side: as many may be lost again."""
+        if self.comparison.paired and row.estimate is not None:
+            return row.base.planned_blocks - row.estimate.n
+        return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
+
+    @property
+    def _arms(self) -> str:
+        """The variants that have to be asked for to measure both sides."""
+        before, after = self.variants
+        same = before.name in (after.name, _arm(self.comparison.other, self.other_arm).baseline)
+        return after.name if same else f"{before.name} {after.name}"
+
+    def _again(self, arms: str) -> str:
+        """The command that measures these as the run was."""
+        return rerun.measure(self.comparison.other, arms)
+
+    def _more(self, why: str, blocks: int) -> str:
+        """Why it takes more blocks, and the command that measures so many; a search has none to choose."""
+        command = self._again(self._arms)
+        if self.comparison.other.knee is not None:
+            return f"{TOO_SELDOM}: {command}"
+        return f"{why}: {command} --blocks {blocks}, or more"
+
+
+def _few(rows: Sequence[Compared]) -> str:
+    least = min((row.estimate.n for row in rows if row.estimate), default=0)
+    return f"no interval ({format_blocks(least)}, {stats.MIN_BLOCKS} are needed), so nothing is resolved"
+
+
+def _finding(row: Compared) -> str:
+    assert row.estimate is not None, "what is resolved has an estimate"
+    return f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
+
+
+def _one_each(rows: Sequence[Compared]) -> list[Compared]:
+    """The first of each point and metric; the percentiles of a load are one, as they tend to move together."""
+    firsts: dict[tuple[str, str], Compared] = {}
+    for row in rows:
+        firsts.setdefault((row.point.name, "latency" if row.metric in QUANTILES else row.metric), row)
+    return list(firsts.values())
+
+
+def _where(row: Compared) -> str:
+    title = metric_name(row.metric) if row.relative else METRICS[row.metric].title
+    return f"{title} at {row.point.name}"
+
+
+def _amount(row: Compared) -> str:
+    size = size_text(row, _bound(row))
+    return f"{size if row.relative else f'a difference of {size}'} in {_where(row)}"
+
+
+def _effect(row: Compared) -> float:
+    return abs(row.estimate.effect) if row.estimate else 0.0
+
+
+def _bound(row: Compared) -> float:
+    ends = row.estimate.interval if row.estimate else None
+    return max(*(abs(end) for end in ends or (0.0, 0.0)), row.floor or 0.0)
+
+
+def _drifted(row: Compared) -> bool:
+    """Whether the common baseline moved for sure, and by more than the floor."""
+    ends = row.baseline_move.interval if row.baseline_move else None
+    return ends is not None and row.floor is not None and (ends[0] > row.floor or ends[1] < -row.floor)
+
+
+def _widest(rows: Sequence[Compared]) -> Compared:
+    """The row whose bound is the largest; of differences, which have many units, against what was measured."""
+
+    def size(row: Compared) -> float:
+        level = row.base.level.value if row.base.level else 0.0
+        return _bound(row) if row.relative or not level else _bound(row) / abs(level)
+
+    return max(rows, key=size)
+
+
+def _arm(record: RunRecord, name: str) -> Arm:
+    return next(arm for arm in record.arms if arm.name == name)

@@ -1,0 +1,188 @@
+"""What can be said of a run before it starts: how long it takes, and which effects it can be expected to resolve.
+
+Both come from an earlier run on this machine with the same target, loads and generators, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import median
+
+from lab.analysis.judging import carrier
+from lab.analysis.noise import Noise, noises, null_arms, pairs
+from lab.analysis.summary import LABELS, Summary, summarise_run
+from lab.base.errors import LabError
+from lab.measure import roundtrip
+from lab.model.facts import lasting
+from lab.model.plan import Plan
+from lab.model.run import RunRecord
+from lab.model.samples import Sample
+from lab.model.sweeps import Point
+from lab.records import store
+from lab.records.store import RunStore
+from lab.stats import paired as stats
+from lab.stats import power
+from lab.stats.units import metric_name
+
+SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
+ROUNDTRIP_S = roundtrip.TAKES_S
+PRIOR_CV = {"rate": 0.055, "cpu_per_request": 0.03}
+"""Coefficients of variation of ten 5 s wrk samples on a shared 2-core machine (design.md §6)."""
+UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
+OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
+"""What is forecast where no variant has a primary metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`resolves`: ("CPU per request at ceiling", smallest effect as a fraction); empty where there is no interval, or it is UNKNOWN."""
+
+    duration_s: float
+    resolves: tuple[tuple[str, float], ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What must be the same for one run's noise to be another's. `generators`: point → name, version, what it stands in for."""
+
+    target: str
+    points: tuple[Point, ...]
+    generators: Mapping[str, Mapping[str, str | None]]
+    facts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Conditions:
+        return cls(record.target, record.points, record.generators, record.facts)
+
+    def alike(self, other: Conditions) -> bool:
+        """All but the boot."""
+        same_load = self.points == other.points and dict(self.generators) == dict(other.generators)
+        return same_load and self.target == other.target and lasting(self.facts) == lasting(other.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an earlier run teaches. `manifests`: variant → their digest then. `only_aa`: it compared nothing but a variant with itself."""
+
+    id: str
+    bring_up_s: float | None
+    noises: tuple[Noise, ...]
+    manifests: Mapping[str, str]
+    only_aa: bool = False
+
+    @property
+    def source(self) -> str:
+        return f"from the A/A {'run' if self.only_aa else 'pairs of'} {self.id}"
+
+    def of(self, baseline: str) -> list[Noise]:
+        """The noise of one variant, judged or not."""
+        return [noise for noise in self.noises if noise.variant == baseline]
+
+    def covers(self, baselines: Mapping[str, str]) -> bool:
+        """Whether of each something is known, and it had the manifests with this digest then."""
+        known = all(any(not noise.why for noise in self.of(name)) for name in baselines)
+        return known and all(self.manifests.get(name) == digest for name, digest in baselines.items())
+
+
+def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> Forecast:
+    """For a run that is about to start (or go on). `bring_up_s`: the target's own guess, where no run was. `past`: which run to go by.
+
+    The resolved effect is found with 90 % probability though the noise is only known from `past` (`power.resolvable_now`).
+    """
+    planned = record.plan()
+    past = past or _best(record)
+    if past and past.bring_up_s is not None:
+        bring_up_s = past.bring_up_s
+    lasts_s = duration_s(planned, bring_up_s)
+    if planned.blocks < stats.MIN_BLOCKS:
+        return Forecast(lasts_s, (), f"fewer than {stats.MIN_BLOCKS} blocks give no interval")
+    if all(point.disturbance is not None for point in planned.points):
+        return Forecast(lasts_s, (), UNKNOWN)
+    if past is not None and any(not noise.why for noise in past.noises):
+        found = _resolved(record, past)
+        resolves = tuple((label, effect) for label, effect in found if effect is not None)
+        return Forecast(lasts_s, resolves, past.source)
+    # an A/A log-ratio is a difference of two samples: its spread is √2 times theirs
+    spreads = {f"{metric_name(metric)} at a ceiling": cv * sqrt(2) for metric, cv in PRIOR_CV.items()}
+    guessed = {label: stats.resolvable(spread, planned.blocks) for label, spread in spreads.items()}
+    source = "measured on another 2-core machine; this one has no A/A run of this sweep yet"
+    return Forecast(lasts_s, tuple((label, effect) for label, effect in guessed.items() if effect), source)
+
+
+def duration_s(planned: Plan, bring_up_s: float) -> float:
+    """How long a plan takes, without what has to be measured again."""
+    lasts_s = planned.measuring_s + planned.bring_ups * bring_up_s + len(planned.slots) * SAMPLE_OVERHEAD_S
+    return lasts_s + ROUNDTRIP_S * any(arm.role == "reference" for arm in planned.arms)
+
+
+def past_runs(conditions: Conditions, but: str = "") -> Iterator[Past]:
+    """The earlier runs under these conditions with blocks enough, the newest first, without the run called `but`."""
+    for name in reversed(store.run_names()):
+        try:
+            run = RunStore.open(name)
+            if name == but or run.record.blocks < stats.MIN_BLOCKS or not Conditions.of(run.record).alike(conditions):
+                continue
+            samples = run.samples()
+            past = past_of(run.record, samples, summarise_run(run.record, samples, run.histogram)) if samples else None
+        except LabError:
+            continue  # a damaged run is no guide; it is reported when it is asked for
+        if past is not None:
+            yield past
+
+
+def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
+    """What a run of these samples teaches."""
+    taken = [sample.bring_up_s for sample in samples if sample.bring_up_s is not None]
+    nulls, tried = null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
+    only_aa = bool(nulls) and len(nulls) == len(tried)
+    digests = {name: variant.manifests_sha256 for name, variant in record.variants.items()}
+    return Past(record.id, median(taken) if taken else None, noises(summary), digests, only_aa)
+
+
+def judged_at(noise: Sequence[Noise], points: Sequence[Point], metric: str | None, asked: bool = False) -> list[Noise]:
+    """Of one variant's noise, what carries an effect in `metric` at each point where one is judged; None: OF_A_BASELINE.
+
+    `asked`: that very metric, whatever carries it elsewhere.
+    """
+    found: list[Noise] = []
+    for point in points:
+        here = {each.metric: each for each in noise if each.point == point.name}
+        why = {name: each.why for name, each in here.items() if each.why}
+        given = (metric,) if asked and metric else None
+        wanted = given or (OF_A_BASELINE if metric is None else (carrier(metric, point, points, why),))
+        found += [here[name] for name in wanted if name in here and not here[name].why]
+    return found
+
+
+def _best(record: RunRecord) -> Past | None:
+    """The newest that knows the noise of all that is compared with, as it is now, else of anything; else the newest."""
+    baselines = {name: record.variants[name].manifests_sha256 for name in pairs(record.arms)}
+    newest = other = None
+    for past in past_runs(Conditions.of(record), record.id):
+        if past.covers(baselines):
+            return past
+        newest = newest or past
+        other = other or (past if any(not noise.why for noise in past.noises) else None)
+    return other or newest
+
+
+def _resolved(record: RunRecord, past: Past) -> list[tuple[str, float | None]]:
+    """Label → the effect, in the metrics that the record's variants are judged by: the one that it was planned for, or their own."""
+    asked = record.planned_for.asked if record.planned_for else None
+    variant_of = {arm.name: arm.variant for arm in record.arms}
+    judged = [
+        (arm.baseline, record.variants[arm.variant].primary_metric) for arm in record.arms if arm.role == "variant"
+    ]
+    wanted = [(base, metric, False) for base, metric in judged if base and metric in LABELS and asked is None]
+    bases = [arm.baseline for arm in record.arms if arm.role == "again" and arm.baseline]
+    wanted += [(base, asked, asked is not None) for base in bases if asked or not wanted]
+    found: dict[str, float | None] = {}
+    for base, metric, exactly in wanted:
+        for noise in judged_at(past.of(variant_of[base]) or past.noises, record.points, metric, exactly):
+            label = f"{metric_name(noise.metric)} at {noise.point}"
+            effect = power.resolvable_now(noise.sd or 0.0, noise.pilot_blocks, record.blocks)
+            found[label] = max(filter(None, (found.get(label), effect)), default=None)
+    return list(found.items())

@@ -1,0 +1,273 @@
+"""A comparison and what may get worse → for each row: a regression, passed, or nobody can tell; for CI to act on.
+
+A regression is resolved (Holm over the gated rows alone) and its estimate is beyond the bound, or the candidate does not work where
+the base does. Passed is only what an interval shows to be within the bound: a row whose interval reaches beyond it is not called good
+because nothing was resolved, nor what is left of a candidate that failed in some blocks. Refuses to pass on nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, expm1
+from typing import Literal
+
+from lab.analysis.comparison.comparison import JUDGED, TOO_FEW, Comparison, judged
+from lab.analysis.comparison.rows import Compared, change_text
+from lab.analysis.gate.advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
+from lab.analysis.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
+from lab.analysis.summary import LABELS, UNBOUNDED
+from lab.base.errors import UsageError, did_you_mean
+from lab.model.sweeps import Point
+from lab.records.outcomes import METRICS
+from lab.stats import paired as stats
+from lab.stats.units import format_blocks, metric_name
+
+CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
+"""What is gated unless metrics are named: at a closed loop, and at a given rate."""
+
+Verdict = Literal["regression", "passed", "cannot-tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much worse is still good. `regression`: of steady loads, a fraction (0.05 = 5 %). `more`: of disturbed ones, outcome metric
+    → in its own unit (seconds, bytes, counts). `metrics`: only these of steady loads; empty = what judges a load.
+    """
+
+    regression: float | None
+    more: Mapping[str, float] = field(default_factory=dict[str, float])
+    metrics: tuple[str, ...] = ()
+
+    def of(self, row: Compared) -> float | None:
+        """In the row's kind; None: the row is not gated."""
+        if not row.relative:
+            return self.more.get(row.metric)
+        wanted = self.metrics or (CLOSED if _rate_counts(row) else GIVEN)
+        return self.regression if row.metric in wanted else None
+
+    def concern(self, point: Point) -> bool:
+        """Whether a load of this kind has a bound."""
+        return self.regression is not None if point.disturbance is None else bool(self.more)
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """One row with its verdict: `said` is why, `do` what to do about it."""
+
+    row: Compared
+    limit: float
+    """What it is held to, in the row's kind: a fraction, or the metric's own unit."""
+    verdict: Verdict
+    said: str
+    do: str
+
+    @property
+    def bound(self) -> str:
+        return limit_text(self.row, self.limit)
+
+    @property
+    def metric(self) -> str:
+        return metric_name(self.row.metric) if self.row.relative else self.row.title
+
+    @property
+    def worst(self) -> float | None:
+        """The worse end of the interval, as `worse_by`."""
+        interval = self.row.estimate.interval if self.row.estimate else None
+        return max(worse_by(self.row, end) for end in interval) if interval else None
+
+    @property
+    def name(self) -> str:
+        """`keepalive at ceiling: rate`."""
+        base, other = self.row.pair
+        return f"{other if base == other else f'{other} against {base}'} at {self.row.point.name}: {self.metric}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`comparison`: of the gated rows alone. `left_out`: rows that are not judged here and the row that stands for each, in words.
+    `missing`: what was asked for and the candidate's run lacks, `arm keepalive`, `metric gap_s`: nobody can tell of these.
+    """
+
+    comparison: Comparison
+    bounds: Bounds
+    rows: tuple[Gated, ...]
+    left_out: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    def of(self, verdict: Verdict) -> list[Gated]:
+        return [row for row in self.rows if row.verdict == verdict]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its rows: a regression before what nobody can tell, which is also what is missing."""
+        if self.of("regression"):
+            return "regression"
+        return "cannot-tell" if self.of("cannot-tell") or self.missing else "passed"
+
+    @property
+    def footnotes(self) -> list[str]:
+        """What differs between the runs, first; what is left out; and of the rows what their verdicts leave unsaid: blocks that do
+        not count, requests that failed, how the baseline moved.
+        """
+        named: dict[str, list[str]] = {}
+        for one in self.rows:
+            for note in one.row.notes:
+                if one.row.estimate is not None and note not in one.said:
+                    named.setdefault(note, []).append(one.name)
+        of_rows = (f"{', '.join(names)}: {note}" for note, names in named.items())
+        return [*self.comparison.notes, *self.left_out, *of_rows]
+
+    def exit_status(self, strict: bool) -> int:
+        """1: a regression. 2: it cannot tell of everything, and was asked to (`strict`). 0 else."""
+        return {"regression": 1, "cannot-tell": 2 if strict else 0, "passed": 0}[self.verdict]
+
+
+def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Gate:
+    """Judge what `bounds` ask for, of these arms (empty: all). UsageError where that is nothing."""
+    candidates = {row.other.arm for row in comparison.rows}
+    for name in arms:
+        if name in {row.base.arm for row in comparison.rows} - candidates:
+            fault = f"'{name}' is what the others are held to, not a candidate"
+            raise UsageError("--arm", fault, f"may be named: {', '.join(sorted(candidates))}")
+        if name not in candidates:
+            raise UsageError("--arm", f"no arm '{name}' is compared", did_you_mean(name, candidates))
+    rows = [row for row in comparison.rows if not arms or row.other.arm in arms]
+    chosen, left_out = _chosen(comparison, rows, bounds)
+    if not chosen:
+        why = "; ".join(left_out) or _why_nothing(rows, bounds)
+        raise UsageError("gate", f"nothing to gate: {why}", _what_instead(rows))
+    notes = tuple(note for note in comparison.notes if TOO_FEW not in note)  # that one is of all rows
+    comparison = replace(comparison, rows=judged(chosen), notes=notes)
+    gated = tuple(_gated(comparison, row, bounds) for row in comparison.rows)
+    missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
+    missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
+    held = {one.row.metric for one in gated}
+    missing += [f"metric {metric}" for metric in (*bounds.more, *bounds.metrics) if metric not in held]
+    if bounds.regression is not None and not any(one.row.relative for one in gated):
+        missing.append("a steady load")
+    return Gate(comparison, bounds, gated, tuple(left_out), tuple(missing))
+
+
+def worse_by(row: Compared, effect: float) -> float:
+    """An effect of the row's kind as what is lost by it: a fraction (0.1 = 10 % less rate, 10 % more latency), or in its own unit."""
+    if not row.relative:
+        return -effect if row.more_is_better else effect
+    return 1 - exp(effect) if row.more_is_better else expm1(effect)
+
+
+def _rate_counts(row: Compared) -> bool:
+    """At a given rate the rate is the load's, unless errors are the subject: then it is that of good answers."""
+    return row.point.rate_rps is None or "errors" in row.point.subject
+
+
+def _chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> tuple[list[Compared], list[str]]:
+    """(rows to gate, what is left out): a row of a load that never shows its metric, however often it is measured; and, unless metrics
+    were named, one that may not be judged, which is replaced by what carries its effect.
+    """
+    chosen: list[Compared] = []
+    left_out: list[str] = []
+    for row in rows:
+        if bounds.of(row) is None:
+            continue
+        base, arm = row.pair
+        where = f"{arm if arm == base else f'{arm} against {base}'} at {row.point.name}"
+        if why := next((why for why in (GIVEN_RATE, FOLLOWS) if why in row.notes), ""):
+            left_out.append(f"{where}: {row.title}: {why}")
+            continue
+        other = None if bounds.metrics else _carrying(comparison, row)
+        if other is not None:
+            why = UNBOUNDED if row.bound else LIMITED if LIMITED in row.notes else ERRORS_MIX
+            stands = "" if why == LIMITED else f"; {metric_name(other.metric)} stands for it"
+            left_out.append(f"{where}: {row.title}: {why}{stands}")
+        if (found := other or row) not in chosen:
+            chosen.append(found)
+    return chosen, left_out
+
+
+def _carrying(comparison: Comparison, row: Compared) -> Compared | None:
+    """The row that is judged where this one may not be: CPU per request for a rate that the generator limited, …"""
+    why = next((why for why in (LIMITED, ERRORS_MIX) if why in row.notes), LIMITED if row.bound else "")
+    if row.judgement != "not-compared" or not row.relative or not why:
+        return None
+    metric = carrier(row.metric, row.point, comparison.base.points, {row.metric: why})
+    same = (
+        other for other in comparison.rows if (other.point, other.pair, other.metric) == (row.point, row.pair, metric)
+    )
+    return next((other for other in same if other.metric != row.metric and other.estimate is not None), None)
+
+
+def _gated(comparison: Comparison, row: Compared, bounds: Bounds) -> Gated:
+    limit = bounds.of(row)
+    if limit is None:  # it stands for one that is gated
+        limit = bounds.regression or 0.0
+    if broken := _broken(row):
+        said = f"no valid block of the candidate: {broken}; the base has {format_blocks(row.counted[0])}"
+        return Gated(row, limit, "regression", said, after_broken(comparison, row))
+    if row.estimate is None or row.estimate.interval is None or row.judgement == "not-compared":
+        said = "; ".join(row.notes) or "nothing to compare"
+        do = after_broken(comparison, row) if row.fell else after_nothing(comparison, row)
+        return Gated(row, limit, "cannot-tell", said, do)
+    change, text = change_text(row, row.estimate), limit_text(row, limit)
+    if row.judgement == "worse" and worse_by(row, row.estimate.effect) > limit:
+        said = f"{change}, worse than the bound of {text} and resolved ({_p_text(row.holm_p or 0.0)})"
+        return Gated(row, limit, "regression", said, after_regression(comparison, row))
+    if row.fell:
+        said = f"{change} in the blocks that worked: {row.fell}"
+        return Gated(row, limit, "cannot-tell", said, after_broken(comparison, row))
+    if row.judgement == "worse" and row.bound:
+        said = f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}"
+        return Gated(row, limit, "cannot-tell", said, AFTER_LEAST)
+    ends = [worse_by(row, end) for end in row.estimate.interval]
+    if max(ends) > limit:
+        why = "".join(f" ({note})" for note in row.notes if note.startswith(JUDGED))
+        resolved = "resolved, but not how large it is" if row.judgement == "worse" else f"not resolved{why}"
+        said = f"{change}: {resolved}, and its interval allows more than {text}"
+        do = after_open(comparison, row, limit, text, beyond=min(ends) > limit)
+        return Gated(row, limit, "cannot-tell", said, do)
+    small = "worse, resolved, but within the bound" if row.judgement == "worse" else "within the bound"
+    return Gated(row, limit, "passed", f"{change}: {small} of {text}", "nothing to do")
+
+
+def _broken(row: Compared) -> str:
+    """How the candidate failed in all its blocks, where the base has enough that are valid; empty: it did not."""
+    base, other = row.counted
+    if other or base < stats.MIN_BLOCKS:
+        return ""
+    return ", ".join(f"{reason} {count}" for reason, count in failures(row.other.invalid).items())
+
+
+def _p_text(p_value: float) -> str:
+    return f"p {p_value:.3f}" if p_value >= 0.0005 else "p < 0.001"
+
+
+def limit_text(row: Compared, limit: float) -> str:
+    """`5 %`, or `0.5 s`."""
+    return f"{100 * limit:g} %" if row.relative else METRICS[row.metric].with_unit(limit)
+
+
+def _why_nothing(rows: Sequence[Compared], bounds: Bounds) -> str:
+    if not rows:
+        return "the runs have no row in common"
+    return "; ".join(_unmet(rows, bounds))
+
+
+def _unmet(rows: Sequence[Compared], bounds: Bounds) -> Iterator[str]:
+    steady, disturbed = [row for row in rows if row.relative], [row for row in rows if not row.relative]
+    if disturbed and not steady:
+        yield (
+            "every load is disturbed, and what comes of that has no percentages"
+            if not bounds.more
+            else (f"no row has {', '.join(bounds.more)}")
+        )
+    elif bounds.regression is None:
+        yield "the loads are steady, and --max-more is for disturbed ones"
+    else:
+        yield f"no row has {', '.join(bounds.metrics) or 'a metric that is judged'}"
+
+
+def _what_instead(rows: Sequence[Compared]) -> str:
+    own = dict.fromkeys(row.metric for row in rows if not row.relative)
+    if own:
+        return f"name what may grow in its own unit, as --max-more failed=0 --max-more gap_s=0.5; there are: {', '.join(own)}"
+    return f"--max-regression 5%, and --metric one of {', '.join(LABELS)}"

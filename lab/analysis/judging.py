@@ -1,0 +1,162 @@
+"""May an effect be judged at all? Who was the limit, and what failed → why not, or what has to be said with it.
+
+One metric is chosen beforehand. Which it is may depend on who was the limit and, where one side's number is a bound, on
+which side of the other it lies, but not on how far: that leaves the odds of a false claim as they were.
+
+- A generator that was the limit at a closed loop is part of the number. Where it was for one side in some block and for
+  the other in none, and that other is the slower, the difference is real and at least that large: the faster
+  side could only be faster without it.
+- A percentile of a closed loop counts whatever the generator's load, where that side counted connections dropped at a
+  full queue in every block and its percentile lies beyond the kernel's first retransmission (1 s), the other's below
+  half of it: no generator's own work makes that difference.
+- Where errors are the subject and a hundredth or more failed in any sample, only the rate of good answers is judged:
+  latencies are of what was answered. Fewer lie beyond p99 whatever they would have taken, and the answers' own p99 is lower
+  only by their share of the ranks; for p99.9 it is a thousandth.
+- Latency is judged at points with a rate, if the sweep has any: a closed loop's follows from its throughput.
+- The rate is judged at closed loops, where it is not given.
+
+`carrier` says which metric stands for the primary one where that one is not judged. Nothing stands for a latency that the
+generator limits: the proxy's CPU per request says what more requests would cost, not how long a backend takes. A
+sweep with rates judges it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+from lab.model.bottleneck import FAILED
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+
+LIMITED = "generator-limited; only CPU per request carries the effect"
+AT_LEAST = "at least: the faster side was limited by the generator"
+ERRORS_MIX = "requests failed, as is this load's subject: only the rate of good answers is judged"
+GIVEN_RATE = "the rate is given here, not measured"
+FOLLOWS = "latency is judged at the points with a rate; a closed loop's follows from its throughput"
+FAILED_BEYOND_P999 = 0.001
+RETRANSMISSION_S = 1.0
+"""RFC 6298: the first retransmission of a SYN."""
+DROPS = ("ListenOverflows", "ListenDrops")
+"""What a full accept queue always counts. Retransmission timeouts are counted for any connection, a backend's too."""
+BROKEN = frozenset(
+    {
+        Reason.BRING_UP_FAILED,
+        Reason.KNOB_NOT_APPLIED,
+        Reason.WRONG_BACKEND,
+        Reason.PROXY_DIED,
+        Reason.NON_2XX,
+        Reason.ERRORS,
+        Reason.WRONG_SIZE,
+    }
+)
+"""The system did not do its work. No doing of the machine's or the generator's, and not that it was too slow for a rate."""
+UNSERVED = frozenset({Reason.RATE_NOT_ACHIEVED, Reason.DROPPED})
+"""A given rate was not served. Whether the system or the generator was too slow for it, they do not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """`why` it is not judged, empty if it is; `note` goes with it. `bound`: it can be claimed, but bounds nothing from above."""
+
+    why: str = ""
+    note: str = ""
+    bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One arm at one point: its counted samples, and metric → block → value."""
+
+    samples: Sequence[Sample]
+    values: Mapping[str, Mapping[int, float]]
+    cpu_of: str | None
+
+    @property
+    def limited(self) -> set[bool]:
+        """For each closed-loop sample: whether the generator was its limit."""
+        return {sample.limited_by == "generator" for sample in self.samples if sample.point.rate_rps is None}
+
+    @property
+    def failed(self) -> float:
+        """The largest share of a sample's requests that failed."""
+        return max((_failed(sample) for sample in self.samples), default=0.0)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether every sample counted connections dropped at a full queue."""
+        return all(
+            any(value > 0 and name.rpartition("/")[2] in DROPS for name, value in sample.counters.items())
+            for sample in self.samples
+        )
+
+
+def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Point]) -> Ruling:
+    """Whether the effect of `own` against `base` in a metric is judged at this point of the sweep's `points`."""
+    errors = "errors" in point.subject
+    if metric == "rate" and point.rate_rps is not None and not errors:
+        return Ruling(GIVEN_RATE)
+    mixing = FAILED_BEYOND_P999 if metric == "p99.9" else FAILED
+    if metric != "rate" and errors and max(own.failed, base.failed) >= mixing:
+        return Ruling(ERRORS_MIX)
+    if metric == "cpu_per_request":
+        same = None in (own.cpu_of, base.cpu_of) or own.cpu_of == base.cpu_of
+        return Ruling("" if same else "CPU per request of a proxy is not comparable with a backend's")
+    percentile = metric != "rate"
+    if percentile and point.rate_rps is None and any(other.rate_rps is not None for other in points):
+        return Ruling(FOLLOWS)
+    if True not in own.limited | base.limited:
+        return Ruling()
+    middles = _middles(metric, own, base)
+    if middles is None:
+        return Ruling(LIMITED)
+    slower = own if (middles[0] > middles[1]) == percentile else base
+    if slower.limited == {False} and middles[0] != middles[1]:
+        return Ruling(note=AT_LEAST, bound=True)
+    if percentile and resent(own, base, middles):
+        return Ruling(note="connections were dropped and sent again after 1 s: no doing of the generator's", bound=True)
+    return Ruling(LIMITED)
+
+
+def resent(own: Side, base: Side, middles: tuple[float, float]) -> bool:
+    """Whether dropped connections make the difference of two times (`middles`, s; own first), whatever limited the loop."""
+    slower = own if middles[0] > middles[1] else base
+    return slower.dropped and max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2
+
+
+def carrier(metric: str, point: Point, points: Sequence[Point], why: Mapping[str, str]) -> str:
+    """The metric that carries the effect of a variant whose primary one is `metric`. `why`: metric → why it is not judged.
+
+    rate → p99              at a given rate, in a sweep that has no closed loop to measure a rate
+    rate → CPU per request  at a closed loop that the generator limited
+    any → rate              of good answers, where errors are the subject and too many failed for any other
+    So it follows from the load, who was the limit and whether requests failed, never from how large an effect looks.
+    """
+    given = point.rate_rps is not None and "errors" not in point.subject
+    if metric == "rate" and given and all(other.rate_rps is not None for other in points):
+        return "p99"
+    if why.get(metric) == ERRORS_MIX:
+        return "rate"
+    return "cpu_per_request" if metric == "rate" and why.get(metric) == LIMITED else metric
+
+
+def failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
+    """Of the samples that do not count, by reason: those in which the system did not do its work."""
+    return {reason: count for reason, count in invalid.items() if reason in BROKEN}
+
+
+def _failed(sample: Sample) -> float:
+    unanswered = sum(count for kind, count in sample.errors.items() if kind != "status")
+    tried = (sample.requests or 0) + unanswered
+    return sum(sample.errors.values()) / tried if tried else 0.0
+
+
+def _middles(metric: str, own: Side, base: Side) -> tuple[float, float] | None:
+    """Both sides' geometric means over the blocks that both have: their ratio is the estimate."""
+    mine, theirs = own.values.get(metric, {}), base.values.get(metric, {})
+    both = mine.keys() & theirs.keys()
+    if not both:
+        return None
+    own_mean, base_mean = (exp(sum(log(side[block]) for block in both) / len(both)) for side in (mine, theirs))
+    return own_mean, base_mean

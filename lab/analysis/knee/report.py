@@ -1,0 +1,246 @@
+"""A search's trials → each variant's knee, who was the limit there, and every rate that was tried: what `knee.json` holds.
+
+Pure but for reading the run's own files: it is made anew from the samples whenever it is asked for. Where the generator or the
+backend was the limit, a knee is "at least" what was found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import reduce
+from statistics import median
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.analysis import rerun
+from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
+from lab.measure.loop import counts, settled
+from lab.model.run import KneeSearch, RunRecord
+from lab.model.sweeps import Point
+from lab.stats.histogram import Histogram
+from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, Try, next_step
+from lab.stats.units import format_rate
+
+if TYPE_CHECKING:
+    from lab.records.reparse import Reparsed
+    from lab.records.store import RunStore
+
+SWEEP = "knee"
+"""What a search is recorded as, where other runs have their sweep's name."""
+CONTRADICT = "contradict each other"
+"""Of a search that did not end: what it knows stays known, so that resuming it would tell nothing more."""
+Word = TypeVar("Word")
+
+
+class Rate(BaseModel):
+    """What became of one rate, over all its trials."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rate_rps: float
+    passed: int
+    failed: int
+    unclear: int
+    achieved_rps: float | None = Field(description="the trials' median")
+    p99_s: float | None = Field(description="of the trials' merged latencies; null = fewer than ten requests beyond it")
+    cpu_per_request_s: float | None
+    proxy_core: float | None = Field(description="as in sample.json, the trials' median")
+    generator_core: float | None = Field(description="as in sample.json, the trials' median")
+    why: tuple[str, ...] = Field(description="what failed, or why it could not be told")
+
+
+class Knee(BaseModel):
+    """One variant's. `rate_rps` null: none was found, `why` says why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    variant: str
+    rate_rps: float | None = Field(description="the highest rate that met every condition, confirmed; null = not found")
+    passes_rps: float | None = Field(description="the highest rate that passed, confirmed or not")
+    fails_rps: float | None = Field(description="the lowest rate that failed; null = none did")
+    at_least: bool = Field(description="the proxy was not the limit: its own knee is no lower")
+    limited_by: Limiter | None = Field(description="at the rate that failed; null = none failed")
+    why: str = Field(description="what failed above the knee; or why none was found")
+    generator: str | None
+    generator_version: str | None
+    stand_in_for: str | None
+    p99_s: float | None = Field(description="at the knee, over its trials")
+    cpu_per_request_s: float | None = Field(description="of the proxy at the knee, the trials' median")
+    proxy_core: float | None
+    generator_core: float | None
+    trials: int
+    rates: tuple[Rate, ...] = Field(description="every rate tried, the lowest first")
+
+
+class KneeReport(BaseModel):
+    """`knee.json`, and what `knee --json` prints. Seconds, requests per second, fractions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = 1
+    run: str
+    target: str
+    load: Point = Field(description="of the first trial; the others differ in their rate")
+    conditions: KneeSearch
+    facts: dict[str, str]
+    knees: tuple[Knee, ...]
+    complete: bool = Field(description="whether every variant's knee was found")
+
+
+def search_of(conditions: KneeSearch) -> Search:
+    return Search(conditions.start_rps, conditions.precision, conditions.least_rps)
+
+
+def trials_of(run: RunStore | Reparsed, arm: str) -> list[Tried]:
+    """An arm's trials in order, up to the first that was not measured to its end."""
+    by_cell = {(sample.block, sample.arm): sample for sample in run.samples() if counts(sample) and settled(sample)}
+    found: list[Tried] = []
+    for slot in run.record.plan().slots:
+        if slot.arm.name == arm:
+            sample = by_cell.get((slot.block, arm))
+            if sample is None:
+                break
+            passed = any(each.outcome == "pass" for each in found)
+            found.append(tried(slot, sample, run.histogram(sample), run.record, passed))
+    return found
+
+
+def remembered(record: RunRecord, trials: Sequence[Tried]) -> list[Tried]:
+    """Without what told nothing before the run was last resumed: whoever resumes it wants it tried again."""
+    if not record.resumed:
+        return list(trials)
+    since = datetime.fromisoformat(record.resumed[-1]["at"])
+
+    def tells(each: Tried) -> bool:
+        return each.outcome in ("pass", "fail") or datetime.fromisoformat(each.sample.started_at) >= since
+
+    return [each for each in trials if tells(each)]
+
+
+def step_of(record: RunRecord, trials: Sequence[Tried]) -> Step | Tried:
+    """What the search does after these trials of one arm; a trial: it was broken, and there is nothing more to do."""
+    assert record.knee is not None
+    kept = remembered(record, trials)
+    broken = next((each for each in kept if each.outcome == "broken"), None)
+    if broken is not None:
+        return broken
+    told = [Trial(each.rate_rps, each.outcome) for each in kept if each.outcome != "broken"]
+    return next_step(search_of(record.knee), told)
+
+
+def report_of(run: RunStore | Reparsed) -> KneeReport:
+    """What a search found, from its samples. UsageError for damaged ones."""
+    record = run.record
+    assert record.knee is not None, "only of a search"
+    knees = tuple(_knee(record, arm.variant, trials_of(run, arm.name)) for arm in record.arms)
+    return KneeReport(
+        run=record.id,
+        target=record.target,
+        load=record.points[0],
+        conditions=record.knee,
+        facts=record.facts,
+        knees=knees,
+        complete=all(knee.rate_rps is not None for knee in knees),
+    )
+
+
+def _knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
+    step = step_of(record, trials)
+    rates = tuple(
+        _rate(rate, [each for each in trials if each.rate_rps == rate])
+        for rate in sorted({each.rate_rps for each in trials})
+    )
+    low, high = (step.passes_rps, step.fails_rps) if isinstance(step, (Found, Stuck)) else _seen(rates)
+    failed = [each for each in trials if each.rate_rps == high and each.outcome == "fail"]
+    limiters: list[Limiter] = [each.limiter for each in failed if each.limiter is not None]
+    limited: Limiter | None = _most(limiters)
+    at = next((rate for rate in rates if rate.rate_rps == low), None)
+    last = trials[-1].sample if trials else None
+    found = isinstance(step, Found)
+    return Knee(
+        variant=variant,
+        rate_rps=low if found else None,
+        passes_rps=low,
+        fails_rps=high,
+        at_least=found and (limited in ("generator", "backend") or high is None),
+        limited_by=limited,
+        why=_most([each.why for each in failed]) or "" if found else _why_not(record, step, trials, low, high),
+        generator=last.generator if last else None,
+        generator_version=last.generator_version if last else None,
+        stand_in_for=last.stand_in_for if last else None,
+        p99_s=at.p99_s if at and found else None,
+        cpu_per_request_s=at.cpu_per_request_s if at and found else None,
+        proxy_core=at.proxy_core if at and found else None,
+        generator_core=at.generator_core if at and found else None,
+        trials=len(trials),
+        rates=rates,
+    )
+
+
+def _seen(rates: Sequence[Rate]) -> tuple[float | None, float | None]:
+    """(highest that passed, lowest above it that failed), of a search that did not end."""
+    low = max((rate.rate_rps for rate in rates if rate.passed and not rate.failed), default=None)
+    high = min(
+        (rate.rate_rps for rate in rates if rate.failed > rate.passed and rate.rate_rps > (low or 0)), default=None
+    )
+    return low, high
+
+
+def _why_not(
+    record: RunRecord, step: Step | Tried, trials: Sequence[Tried], low: float | None, high: float | None
+) -> str:
+    if isinstance(step, Tried):
+        return step.why
+    if isinstance(step, Try) or not trials:
+        return f"not finished: go on with `{rerun.resume(record)}`"
+    if isinstance(step, Stuck) and step.why == "nothing":
+        return f"not even {format_rate(high)} req/s meets the conditions: {trials[-1].why}"
+    if isinstance(step, Stuck) and step.why == "endless":
+        return f"{between(low, high)}: not resolved: {len(trials)} trials {CONTRADICT}"
+    reasons = [each.why for each in trials if each.outcome == "unclear"]
+    return f"{between(low, high)}: not resolved: {_most(reasons[-3:])}"
+
+
+def between(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return (
+            f"above {format_rate(low)}"
+            if low is not None
+            else f"below {format_rate(high)}"
+            if high is not None
+            else "anywhere"
+        )
+    return f"between {format_rate(low)} and {format_rate(high)} req/s"
+
+
+def _rate(rate_rps: int, trials: Sequence[Tried]) -> Rate:
+    told = [each for each in trials if each.outcome in ("pass", "fail")] or trials
+    histograms = [each.histogram for each in told if each.histogram is not None]
+    merged = reduce(Histogram.merge, histograms) if histograms else None
+    outcomes = Counter(each.outcome for each in trials)
+    samples = [each.sample for each in told]
+    return Rate(
+        rate_rps=rate_rps,
+        passed=outcomes["pass"],
+        failed=outcomes["fail"],
+        unclear=outcomes["unclear"] + outcomes["broken"],
+        achieved_rps=_median(sample.goodput_rps for sample in samples),
+        p99_s=merged.quantile_s(QUANTILE) if merged else None,
+        cpu_per_request_s=_median(sample.cpu_per_request_s for sample in samples),
+        proxy_core=_median(sample.proxy_core for sample in samples),
+        generator_core=_median(sample.generator_core for sample in samples),
+        why=tuple(dict.fromkeys(each.why for each in trials if each.why)),
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return median(found) if found else None
+
+
+def _most(words: Sequence[Word]) -> Word | None:
+    """The commonest, of several the first."""
+    return Counter(words).most_common(1)[0][0] if words else None

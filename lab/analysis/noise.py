@@ -1,0 +1,159 @@
+"""One variant under several names (A/A) → how much each metric varies here, and what was claimed of differences that are none.
+
+Every arm of `aa_arms` is the same variant: the pair that gives the floor, and null arms that are judged against it like any variant,
+so that each of their claims is a false one. Any run with an A/A pair can be read. Refuses to know how it is printed, and to give a
+spread from fewer than six blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from math import sqrt
+from statistics import fmean, median, stdev
+
+import numpy as np
+from scipy import special
+
+from lab.analysis.summary import Effect, Row, Summary
+from lab.model.plan import AGAIN, Arm
+from lab.stats import paired as stats
+from lab.stats.units import format_blocks
+
+NULL = "-null-"
+"""Before a null arm's number: `baseline-null-1`."""
+BASELINE = "baseline"
+"""What `just aa` measures unless told otherwise."""
+PRIMARY = "cpu_per_request"
+"""The primary metric of a null arm whose variant has none that steady loads have: it is judged at every point."""
+
+Values = Mapping[int, float]
+"""Block → what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How much a metric of one variant varies at one point. Seconds and requests per second; `why` empty = it is judged here.
+
+    `level` is the median over the blocks of the pair's first arm, `cv` its standard deviation over its mean. `sd` is that of one block's
+    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `floor` the pair's δ, a log-ratio, from
+    `floor_blocks` that are valid in both arms. Where `why` is empty none of
+    these is None. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
+    """
+
+    variant: str
+    point: str
+    metric: str
+    level: float | None
+    cv: float | None
+    sd: float | None
+    pilot_blocks: int
+    floor: float | None
+    floor_blocks: int
+    outliers: bool
+    compared: int
+    claimed: int
+    why: str = ""
+
+
+def aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
+    """`variant`, its second name, and `nulls` ≥ 0 more, which are compared with it; the direct reference unless it is that itself."""
+    names = islice((f"{variant}{NULL}{number}" for number in count(1)), nulls)
+    arms = [Arm(variant, variant, "baseline", None), Arm(variant + AGAIN, variant, "again", variant)]
+    arms += [Arm(name, variant, "variant", variant) for name in names]
+    return (*arms, *([Arm(reference, reference, "reference", None)] if reference not in (None, variant) else []))
+
+
+def null_arms(arms: Sequence[Arm]) -> list[Arm]:
+    """Those that are compared with their own variant and are not the A/A pair's."""
+    variant_of = {arm.name: arm.variant for arm in arms}
+    return [arm for arm in arms if arm.role == "variant" and arm.baseline and variant_of[arm.baseline] == arm.variant]
+
+
+def pairs(arms: Sequence[Arm]) -> list[str]:
+    """The variants that were measured twice."""
+    return [arm.variant for arm in arms if arm.role == "again"]
+
+
+def noises(summary: Summary) -> tuple[Noise, ...]:
+    """Every metric of every A/A pair at every steady point, in the table's order."""
+    rows = {(row.point.name, row.arm.name): row for row in summary.rows}
+    nulls = {arm.name for arm in null_arms([row.arm for row in summary.rows])}
+    return tuple(_noises(summary, rows, nulls))
+
+
+def _noises(summary: Summary, rows: Mapping[tuple[str, str], Row], nulls: set[str]) -> Iterator[Noise]:
+    for again in summary.rows:
+        if again.arm.role == "again" and again.arm.baseline:
+            base = rows[again.point.name, again.arm.baseline]
+            mine = [
+                row
+                for row in summary.rows
+                if row.arm.name in nulls and (row.point, row.arm.baseline) == (again.point, base.arm.name)
+            ]
+            yield from (_noise(base, again, mine, effect) for effect in again.effects)
+
+
+def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise:
+    metric, estimate = effect.metric, effect.estimate
+    values = list(base.values.get(metric, {}).values())
+    sd, degrees = spread([side.values.get(metric, {}) for side in (base, again, *nulls)])
+    judged = [
+        stats.judge(found.estimate, found.floor)
+        for row in nulls
+        for found in row.effects
+        if found.metric == metric and found.estimate and found.judgement in {"claimed", "marked", "unresolved"}
+    ]
+    return Noise(
+        variant=again.arm.variant,
+        point=again.point.name,
+        metric=metric,
+        level=median(values) if values else None,
+        cv=stdev(values) / fmean(values) if len(values) > 1 else None,
+        sd=sd,
+        pilot_blocks=degrees + 1,
+        floor=effect.floor,
+        floor_blocks=estimate.n if estimate is not None else 0,
+        outliers=estimate is not None and estimate.outliers,
+        compared=len(judged),
+        claimed=judged.count("claimed"),
+        why=_why(effect),
+    )
+
+
+def _why(effect: Effect) -> str:
+    """Why nothing is said of a metric; empty if something is."""
+    if effect.estimate is None:
+        return effect.note or "no valid block of both arms"
+    if effect.judgement != "a/a":
+        return effect.note
+    if effect.floor is None:
+        return f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
+    return ""
+
+
+def suspicious(claimed: int, compared: int) -> bool:
+    """Whether so many claims of null arms, or more, have a chance below 2.5 % where each may be false in 5 %: of 40, six."""
+    return float(special.bdtrc(claimed - 1, compared, 0.05)) < 0.025
+
+
+def spread(sides: Sequence[Values]) -> tuple[float | None, int]:
+    """(standard deviation of the log-ratio of two arms in one block, its degrees of freedom), from ≥ 2 arms of the same variant.
+
+    √(2·MSE) of the logarithms' two-way layout, blocks × arms without replication, with (a-1)(n-1) degrees of freedom (Box, Hunter &
+    Hunter, Statistics for Experimenters, §4.2). Of two arms that is the standard deviation of their log-ratio. Only blocks that all arms
+    have count; where these tell less than the first two arms' own, those alone. (None, 0) below two blocks.
+    """
+    found = [_residual(sides[:2]), _residual(sides)]
+    return max(found, key=lambda each: each[1])
+
+
+def _residual(sides: Sequence[Values]) -> tuple[float | None, int]:
+    blocks = sorted(set[int].intersection(*(set(side) for side in sides)))
+    degrees = (len(sides) - 1) * (len(blocks) - 1)
+    if degrees < 1:
+        return None, 0
+    logs = np.log([[side[block] for block in blocks] for side in sides])
+    rest = logs - logs.mean(axis=0, keepdims=True) - logs.mean(axis=1, keepdims=True) + logs.mean()
+    return sqrt(2 * float((rest**2).sum()) / degrees), degrees

@@ -1,0 +1,71 @@
+"""A run's record → the command that measures the same once more, or goes on with it.
+
+    {command: [lab, aa, --sweep=mine/tiny.toml, …], sweep: tiny, target: kind}  →   --sweep mine/tiny.toml --target kind
+
+Refuses to know how many blocks, and the context of a cluster, which no record has: `--context NAME`.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from lab.model.run import AtKnee, RunRecord
+from lab.targets import DEFAULT
+
+REMOTE = "remote"
+NO_LOAD = ("--", "--json", "--plan")
+"""Of a verb's arguments, what says how it is printed, and what ends the options."""
+
+
+def measure(record: RunRecord, arms: str) -> str:
+    """`just bench ARMS …`; of a search `just knee ARMS …`, with the conditions and the load that it was asked for.
+
+    Variants that only the run's own manifests have (an ablation's) are asked for as they were.
+    """
+    if record.manifests is not None:
+        words = (word for word in record.command[1:] if word not in NO_LOAD and not word.startswith("--blocks="))
+        return f"just {shlex.join(words)}{_context(record.target)}"
+    if record.knee is None:
+        return f"just bench {arms}{load(record)}"
+    load_words = (word for word in record.command if word.startswith("--") and word not in NO_LOAD)
+    asked = (f" {shlex.quote(word)}" for word in load_words if not word.startswith("--target="))
+    return f"just knee {arms}{''.join(asked)}{place(record.target)}"
+
+
+def load(record: RunRecord) -> str:
+    """` --sweep S --knee R --k6-out O --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
+    from lab.experiments.bench import DEFAULT_SWEEP  # not above: it plans by lab.resolving, which asks here
+
+    asked = next((word.partition("=")[2] for word in record.command if word.startswith("--sweep=")), record.sweep)
+    sweep = "" if asked == DEFAULT_SWEEP else f" --sweep {shlex.quote(asked)}"
+    kept = next(filter(None, map(record.k6_out, record.generators)), None)
+    return sweep + knee(record.at_knee) + k6_out(kept) + place(record.target)
+
+
+def knee(at: AtKnee | None) -> str:
+    """` --knee R`, empty where no load was placed at one. By its rate: who found it may be gone, or know better by now."""
+    return "" if at is None else f" --knee {at.rate_rps!r}".removesuffix(".0")
+
+
+def k6_out(kept: str | None) -> str:
+    """` --k6-out O`, empty where k6 keeps nothing of its own: writing it costs CPU, so that noise with and without differ."""
+    return f" --k6-out {kept}" if kept else ""
+
+
+def place(target: str | None) -> str:
+    """` --target T`, empty for the default and where it is not known; a cluster of one's own needs its context named each time."""
+    return ("" if target in (None, DEFAULT) else f" --target {target}") + _context(target)
+
+
+def resume(record: RunRecord) -> str:
+    """What goes on with a run that is not all measured."""
+    return f"just {'bench' if record.knee is None else 'knee'}{resumed(record.id, record.target)}"
+
+
+def resumed(run: str, target: str) -> str:
+    """` --resume RUN` of that target."""
+    return f" --resume {run}{_context(target)}"
+
+
+def _context(target: str | None) -> str:
+    return " --context NAME" if target == REMOTE else ""

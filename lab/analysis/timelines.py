@@ -1,0 +1,129 @@
+"""What a disturbed sample looked like over time: its requests in bins of 100 ms, its events as marks, its probes, its transfers.
+
+Pure: frames of `lab.requests` and `lab.events` in, frames out; seconds since `zero_s` (epoch). Refuses to judge:
+what counts as an outage or a stale answer is `lab.outcomes`' affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from lab.model.requests import good
+from lab.records import incidents as happenings
+
+BIN_S = 0.1
+NO_ANSWER = ("connect", "read", "write", "timeout", "other")
+"""Ways to fail without a status, as the requests' `error` column has them; `status` stands for a wrong one."""
+
+BINS_SCHEMA = {
+    "t_s": pl.Float64,  # where the bin begins
+    "due_rps": pl.Float64,  # requests that fell due in it, per second
+    "good_rps": pl.Float64,  # good answers that arrived in it, per second
+    "p50_s": pl.Float64,  # latency from due, of the requests that fell due in it and were answered well
+    "max_s": pl.Float64,
+    "status": pl.Int64,  # of those that fell due in it: how many were not `right`, by kind
+    **dict.fromkeys(NO_ANSWER, pl.Int64),
+}
+FAILED = ("status", *NO_ANSWER)
+
+MARKS_SCHEMA = {"t_s": pl.Float64, "row": pl.String, "kind": pl.String, "text": pl.String}
+PROBES_SCHEMA = {"t_s": pl.Float64, "object": pl.String, "probe": pl.String, "took_s": pl.Float64, "ok": pl.Boolean}
+TRANSFERS_SCHEMA = {
+    "from_s": pl.Float64,
+    "until_s": pl.Float64,
+    "way": pl.String,  # upload or download
+    "size_bytes": pl.Int64,
+    "took_s": pl.Float64,
+    "first_s": pl.Float64,  # from its beginning until the answer's first byte; null: there was none
+    "status": pl.Int64,
+}
+
+ROWS = {
+    "disturbance": ("Begin", "End", "Change"),
+    "pods": ("Created", "Started", "Ready", "NotReady", "Deleted", "Killing", "Exited", "Gone", "EvictionRefused"),
+    "probes": ("Unhealthy",),
+    "endpoints": ("Endpoints",),
+    "reloads": ("Reload", "Reloaded"),
+    "connections": ("Cut",),
+}
+"""Row of marks → the kinds of `lab.events` in it, from top to bottom. Single probes and transfers have figures of their own."""
+
+
+def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: pl.Series | None = None) -> pl.DataFrame:
+    """Columns of BINS_SCHEMA, every bin from the first due request to the last done one; empty ones have rates of 0.
+
+    `right`: by request, what did not fail though it may be no good answer (`lab.outcomes.right`); None = good ones alone.
+    """
+    if requests.is_empty():
+        return pl.DataFrame(schema=BINS_SCHEMA)
+    failed = pl.when(pl.col("right")).then(None).when(pl.col("error") != "").then(pl.col("error"))
+    well = good(requests)
+    known = requests.with_columns(well, right=well if right is None else right).with_columns(
+        due=_bin("due_s", zero_s, width_s),
+        done=_bin("done_s", zero_s, width_s),
+        failed=failed.otherwise(pl.lit("status")),
+        latency_s=pl.when(pl.col("good")).then(pl.col("done_s") - pl.col("due_s")),
+    )
+    first, last = known.select(pl.min("due"), pl.max("done").alias("last")).row(0)
+    every = pl.DataFrame({"bin": range(first, max(first, last) + 1)}, schema={"bin": pl.Int64})
+    due = known.group_by(pl.col("due").alias("bin")).agg(
+        due_rps=pl.len() / width_s,
+        p50_s=pl.col("latency_s").median(),
+        max_s=pl.col("latency_s").max(),
+        **{kind: (pl.col("failed") == kind).sum() for kind in FAILED},
+    )
+    done = known.filter("good").group_by(pl.col("done").alias("bin")).agg(good_rps=pl.len() / width_s)
+    counts = ["due_rps", "good_rps", *FAILED]
+    return (
+        every.join(due, on="bin", how="left")
+        .join(done, on="bin", how="left")
+        .with_columns(pl.col(counts).fill_null(0), t_s=pl.col("bin") * width_s)
+        .sort("bin")
+        .select(*BINS_SCHEMA)
+        .cast(BINS_SCHEMA)  # type: ignore[arg-type]
+    )
+
+
+def _bin(column: str, zero_s: float, width_s: float) -> pl.Expr:
+    # A nanosecond more: a time that stands exactly at a bin's begin must not fall into the one before by rounding.
+    return ((pl.col(column) - zero_s) / width_s + 1e-6).floor().cast(pl.Int64)
+
+
+def across(several: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Bins of several blocks on one zero → t_s, low_rps, high_rps: the least and most good answers per second of any."""
+    if not several:
+        return pl.DataFrame(schema={"t_s": pl.Float64, "low_rps": pl.Float64, "high_rps": pl.Float64})
+    every = pl.concat([frame.select(pl.col("t_s").round(6), "good_rps") for frame in several])
+    grouped = every.group_by("t_s").agg(low_rps=pl.min("good_rps"), high_rps=pl.max("good_rps"), blocks=pl.len())
+    return grouped.filter(pl.col("blocks") == len(several)).drop("blocks").sort("t_s")
+
+
+def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
+    """Columns of MARKS_SCHEMA, in the order of time; `text`: who said it of what, for people."""
+    row = {kind: row for row, kinds in ROWS.items() for kind in kinds}
+    who = pl.concat_str(["role", "object"], separator=" ").str.strip_chars()
+    return (
+        events.filter(pl.col("kind").is_in(list(row)))
+        .with_columns(
+            t_s=pl.col("at_s") - zero_s,
+            row=pl.col("kind").replace_strict(row, return_dtype=pl.String),
+            text=pl.concat_str([who, "detail"], separator=": ").str.strip_chars(": ") + pl.format(" ({})", "source"),
+        )
+        .sort("t_s")
+        .select(*MARKS_SCHEMA)
+    )
+
+
+def probes(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
+    """Every single attempt that was told (`lab.happenings`) as columns of PROBES_SCHEMA."""
+    told = happenings.probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
+    return told.drop_nulls("took_s").select(*PROBES_SCHEMA)
+
+
+def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
+    """Every large body, also those that failed or were broken off (`lab.happenings`), as columns of TRANSFERS_SCHEMA. MeasuringError."""
+    until_s = pl.col("at_s") - zero_s
+    told = happenings.transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
+    return told.select(*TRANSFERS_SCHEMA)

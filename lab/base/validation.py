@@ -1,0 +1,27 @@
+"""pydantic's complaints in our words: `key.path: expected …, got …`, unknown keys with the nearest known one."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ValidationError
+
+from lab.base.errors import did_you_mean
+
+
+def faults(error: ValidationError, *models: type[BaseModel]) -> list[str]:
+    """One text per fault; the nearest key is looked for among those of `models`."""
+    known = {name for model in models for name in model.model_fields}
+    found = []
+    for item in error.errors():
+        where = ".".join(
+            str(part)
+            for part in item["loc"]
+            if not str(part).startswith(("constrained", "list[", "literal", "float", "int"))
+        )
+        if item["type"] == "extra_forbidden":
+            key = str(item["loc"][-1])
+            found.append(f"{where}: unknown key: {did_you_mean(key, known)}")
+        elif item["type"] == "value_error":
+            found.append(item["msg"].removeprefix("Value error, "))
+        else:
+            found.append(f"{where}: {item['msg'][0].lower()}{item['msg'][1:]}, got {item['input']!r}")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,118 @@
+"""What a person sees while a run is measured: a bar with the time left, and a line per sample. All on stderr."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from lab.base.errors import LabError
+from lab.model.plan import Plan, Slot
+from lab.model.samples import Sample
+from lab.stats.histogram import Histogram
+from lab.stats.units import format_duration, format_rate, format_seconds
+from lab.targets.readback import Reading
+
+
+class Terminal:
+    """The observer of a run. A context manager: the bar is gone afterwards, the lines stay."""
+
+    def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
+        self._console = console
+        self._total, self._duration_s = len(plan.slots), duration_s
+        self._width = max(len(arm.name) for arm in plan.arms)
+        self._point_width = max(len(point.name) for point in plan.points)
+        self._blocks = plan.blocks
+        self._progress = Progress(
+            TextColumn("{task.fields[now]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]} left"),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+            refresh_per_second=2,  # it shares the generator's CPU
+        )
+        self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
+        self._bring_ups_s: list[float] = []
+        self._prepared_s, self._measured_s = 0.0, 0.0
+        self._start_done, self._done, self._began = done, done, time.monotonic()
+
+    def __enter__(self) -> Terminal:
+        self._progress.start()
+        self._show("starting")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def bringing_up(self, slot: Slot) -> None:
+        self._show(f"block {slot.block}/{self._blocks}  {slot.arm.name}  coming up")
+
+    def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
+        self._bring_ups_s.append(took_s)
+        for reading in readings:
+            if not reading.ok:
+                self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
+
+    def measuring(self, slot: Slot, attempt: int) -> None:
+        again = f"  again ({attempt})" if attempt > 1 else ""
+        self._show(f"block {slot.block}/{self._blocks}  {slot.arm.name}  {slot.point.name}{again}")
+
+    def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
+        if last:
+            self._done += 1
+        self._prepared_s += sample.prepared_s or 0.0
+        if sample.requests is not None:
+            # A generator may wait longer than planned for its last answers, or end sooner with its last request.
+            self._measured_s += sample.point.warmup_s + (sample.duration_s or sample.point.duration_s)
+        block = f"{slot.block}/{self._blocks}" if slot.block else "–"
+        head = f"{block:>5}  {slot.arm.name:<{self._width}}  {slot.point.name:<{self._point_width}}"
+        rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
+        p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
+        cost = sample.cpu_per_request_s
+        cpu = f"{cost * 1e6:.1f} µs/req" if cost is not None else "–"
+        if sample.outcome:  # what a rate cannot tell
+            failed, gap_s = sample.outcome.get("failed") or 0, sample.outcome.get("gap_s")
+            rate, cpu = f"{failed:,g} failed", f"gap {format_seconds(gap_s)}" if gap_s else "no gap"
+        verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"
+        if not sample.valid and not last:
+            verdict += " [yellow]measuring again[/]"
+        self._line(f"{head}  {rate:>14}  {p99:<12}  {cpu:>13}  {verdict}")
+        if not sample.valid:
+            self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
+        self._progress.update(self._task, completed=self._done)
+
+    def failed(self, slot: Slot, error: LabError) -> None:
+        self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def _show(self, now: str) -> None:
+        share = self._done / self._total if self._total else 1.0
+        planned_s = self._duration_s * (1 - share)
+        here = self._done - self._start_done
+        if here:
+            spent_s = (time.monotonic() - self._began) / here * (self._total - self._done)
+            planned_s = spent_s
+        minutes, seconds = divmod(int(planned_s), 60)
+        self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
+
+    def account(self) -> None:
+        """How the time was spent: measuring (warm-up included), bringing up, with what a disturbance needs before it (a route of
+        its own waits for a reload interval), and the rest: the lab's own, and generators that start.
+
+        k6 takes half a second and more to start with a thousand connections, and starts twice for a sample.
+        """
+        total_s, up_s = time.monotonic() - self._began, sum(self._bring_ups_s)
+        own_s = max(0.0, total_s - up_s - self._prepared_s - self._measured_s)
+        share = f" ({own_s / self._measured_s:.1%} of measuring)" if self._measured_s else ""
+        ups = f"{len(self._bring_ups_s)} bring-ups {format_duration(up_s)}"
+        if self._prepared_s >= 1:
+            ups += f", what a disturbance needs beforehand {format_duration(self._prepared_s)}"
+        rest = f"starting generators and the lab itself {format_duration(own_s)}{share}"
+        self._line(f"\n[dim]measuring {format_duration(self._measured_s)}, {ups}, {rest}[/]\n")

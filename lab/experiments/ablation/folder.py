@@ -1,0 +1,146 @@
+"""An ablation's folder, beside the runs that it is made of; each of them is a run like any other.
+
+    data/runs/<ablation>/ablation.json   subject, steps, and its runs in order: sweep, variants, run or null
+                         manifests/      the checkout's manifests when it began, and the overlays made for it
+
+It has a copy of the manifests so that Ctrl-C, a reboot and a changed checkout cost nothing: the runs go on from it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
+from lab.base.files import json_bytes, read_record, replace, writing
+from lab.experiments import bench
+from lab.experiments.ablation.plan import Cumulative, Step
+from lab.model.run import NotMeasured
+from lab.model.sweeps import load_sweep
+from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.variants import load_variant
+from lab.records.store import ABLATION, runs_folder
+from lab.targets.base import Target
+
+
+class AblationRun(BaseModel):
+    """One sweep's run. `run` is null until it begins; it never does where nothing of it is measurable here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sweep: str
+    variants: tuple[str, ...]
+    run: str | None = None
+    not_measurable: tuple[NotMeasured, ...] = ()
+    skipped: bool = Field(default=False, description="nothing of it is measurable here")
+
+
+class AblationRecord(BaseModel):
+    """`ablation.json`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = 1
+    id: str
+    created_at: str
+    command: tuple[str, ...]
+    subject: str
+    target: str
+    blocks: int | None = Field(description="null = as many as each sweep says")
+    seed: int
+    steps: tuple[Step, ...]
+    runs: tuple[AblationRun, ...]
+    notes: tuple[str, ...] = ()
+
+
+class AblationStore:
+    def __init__(self, folder: Path, record: AblationRecord) -> None:
+        self.folder, self.record = folder, record
+
+    @classmethod
+    def open(cls, name: str) -> AblationStore:
+        """UsageError when it is not there or damaged."""
+        folder = Path(name) if "/" in name else runs_folder() / name
+        if not is_ablation(name):
+            raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, ablation_names()))
+        return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
+
+    @property
+    def manifests(self) -> Path:
+        return self.folder / "manifests"
+
+    def write(self, record: AblationRecord) -> None:
+        self.record = record
+        with writing(self.folder):
+            replace(self.folder / ABLATION, json_bytes(record))
+
+    def note_run(self, sweep: str, run: str) -> None:
+        """Record that a sweep's run begins."""
+        runs = tuple(each.model_copy(update={"run": run}) if each.sweep == sweep else each for each in self.record.runs)
+        self.write(self.record.model_copy(update={"runs": runs}))
+
+
+def is_ablation(name: str) -> bool:
+    folder = Path(name) if "/" in name else runs_folder() / name
+    try:
+        return (folder / ABLATION).is_file()
+    except OSError:
+        return False
+
+
+def ablation_names() -> list[str]:
+    folder = runs_folder()
+    return sorted(path.parent.name for path in folder.glob(f"*/{ABLATION}")) if folder.is_dir() else []
+
+
+def copy_manifests(folder: Path) -> None:
+    """Copy the checkout's manifests to `folder`, which is new."""
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(MANIFESTS, folder)
+
+
+def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
+    """Why this variant, or what it is compared with, cannot be on this target or under this sweep's disturbances; None if it can.
+
+    What only this machine cannot show is no refusal.
+    """
+    points = [point for point in load_sweep(sweep)[1].expanded() if point.disturbance is not None] if sweep else []
+    fixtures = bench.fixtures_of(points)
+    try:
+        variant = load_variant(name, manifests, fixtures)
+        base = variant.compared_with if points else None
+        for side in (variant, *([load_variant(base, manifests, fixtures)] if base else [])):
+            with suppress(NotMeasurableError):
+                bench.checked(side, target, points)
+    except NotMeasurableError:
+        return None
+    except UsageError as error:
+        return f"{error.place}: {error.fault}"
+    return None
+
+
+def write_overlays(manifests: Path, wanted: Sequence[Cumulative]) -> None:
+    """An overlay for each that has no other name, all at once: each render then is made once. Those of an earlier call go."""
+    for folder in (manifests / "overlays").glob("*-upto-*"):
+        if not (MANIFESTS / "overlays" / folder.name).exists():
+            shutil.rmtree(folder)
+    for each in wanted:
+        folder = manifests / "overlays" / each.name
+        if "+" in each.name or folder.exists():
+            continue
+        content = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "metadata": {"annotations": {"lab/title": " + ".join(each.knobs)}},
+            "resources": [f"../{each.root}"],
+            "components": [f"../../components/{knob}" for knob in each.knobs],
+        }
+        with writing(folder):
+            folder.mkdir(parents=True)
+            (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False))

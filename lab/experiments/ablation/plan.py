@@ -1,0 +1,219 @@
+"""Ablation: which knobs of a variant or a study are measured one at a time, which cumulatively, and in which runs.
+
+Every knob is measured in the sweep that its hypothesis names, against what its hypothesis is about:
+
+- one at a time: in the overlay that adds this knob and no other, else on the root alone. An overlay of the subject comes
+  before any other, in the subject's own order; of the others the nearest to the root counts, and only if at most one knob
+  lies between (`backlog` on `backlog-128`: that is what the hypothesis is about; not `qinng-workers-4` on qinng's whole set);
+- cumulatively: the root with all knobs up to this one, in the overlays' own order. Measured one at a time only is what adds
+  nothing there or is not measurable here; what a study has only to compare its own knobs with (a slow disk); and knobs that
+  set the same thing to different values (their read-backs have one subject), but for one that is compared with the other:
+  it stays, the other leaves.
+
+One run per sweep. Pure but for reading overlays and knobs: what a variant needs and whether it can be is asked of its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from lab.base.errors import UsageError
+from lab.model.variants.knobs import Knob, load_knob
+from lab.model.variants.variants import Overlay, chain, load_overlay, variant_names
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A knob of the subject on its root, and the overlays of the subject that list it."""
+
+    knob: Knob
+    root: str
+    owners: tuple[Overlay, ...] = ()
+    elsewhere: bool = True
+    """Whether other overlays may say what it is compared with."""
+    beside: bool = False
+    """Whether it is there for others to be compared with, and no part of what adds up."""
+
+
+class Step(BaseModel):
+    """One knob: the variant that has it alone and what that is compared with, the one that has all up to it; `why` not."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    knob: str
+    title: str
+    sweep: str
+    metric: str
+    root: str
+    against: str
+    alone: str | None
+    cumulative: str | None
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulative:
+    """A variant that has these knobs on its root, and the sweep of the last."""
+
+    name: str
+    root: str
+    knobs: tuple[str, ...]
+    sweep: str
+
+
+Refusal = Callable[[str, str], str | None]
+"""(variant, sweep) → why it cannot be there, None if it can."""
+
+Unmeasurable = Callable[[str, str], str | None]
+"""(variant, sweep) → why it cannot be measured here, None if it can."""
+
+FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
+"""Of all these together: the first that cannot be or be measured here, and why. It makes them, where they have no folder."""
+
+
+def knobs_of(names: Iterable[str], manifests: Path) -> list[Owned]:
+    """Every knob in the chains of these variants once per root, in the chains' order. UsageError if there is none."""
+    found: dict[tuple[str, str], Owned] = {}
+    asked = list(names)
+    for name in asked:
+        overlays = chain(name, manifests)
+        for overlay in overlays:
+            for knob in overlay.own_knobs:
+                key = (overlays[0].name, knob)
+                known = found.get(key) or Owned(load_knob(knob, manifests), overlays[0].name)
+                owners = dict.fromkeys([owner.name for owner in known.owners] + [overlay.name])
+                kept = {owner.name: owner for owner in (*known.owners, overlay)}
+                found[key] = Owned(known.knob, known.root, tuple(kept[owner] for owner in owners))
+    if not found:
+        raise UsageError("ablate", f"no knobs: {', '.join(asked)}", "name a variant that has some: `just list`")
+    return list(found.values())
+
+
+def alone_in(owned: Owned, overlays: Sequence[Overlay]) -> Overlay | None:
+    """The overlay that adds this knob and no other: the subject's first, else the nearest to its root; None = put it on the root."""
+    for overlay in owned.owners:
+        if overlay.own_knobs == (owned.knob.name,):
+            return overlay
+    ranked: list[tuple[int, Overlay]] = []
+    for overlay in overlays if owned.elsewhere else ():
+        root, between = _way_down(overlay, overlays)
+        if overlay.own_knobs == (owned.knob.name,) and root == owned.root and between <= 1:
+            ranked.append((between, overlay))
+    return min(ranked, key=lambda item: item[0], default=(0, None))[1]
+
+
+def plan_steps(
+    found: Sequence[Owned],
+    overlays: Sequence[Overlay],
+    refusal: Refusal,
+    unmeasurable: Unmeasurable,
+    first_refused: FirstRefused,
+) -> tuple[Step, ...]:
+    """Every knob's two measurements, in order; `overlays` are all there are."""
+    clashes = _contradictions(found, overlays)
+    steps: list[Step] = []
+    for owned in found:
+        knob, root, why = owned.knob, owned.root, list[str]()
+        overlay = alone_in(owned, overlays)
+        alone = overlay.name if overlay else f"{root}+{knob.name}"
+        told = refusal(alone, knob.sweep)
+        if told:
+            why.append(f"alone: {told}")
+        if owned.beside:
+            why.append("one at a time only: it is there for others to be compared with")
+        elif others := clashes.get((root, knob.name)):
+            why.append(f"one at a time only: the same thing is set by {', '.join(others)}")
+        elif not told and (cannot := unmeasurable(alone, knob.sweep)):
+            why.append(f"one at a time only: {cannot}")
+        step = Step(
+            knob=knob.name,
+            title=knob.title,
+            sweep=knob.sweep,
+            metric=(overlay.primary_metric if overlay else None) or knob.primary_metric,
+            root=root,
+            against=overlay.baseline if overlay and overlay.baseline else root,
+            alone=None if told else alone,
+            cumulative=None,
+            why=tuple(why),
+        )
+        steps.append(step)
+    return _together(steps, first_refused)
+
+
+def _together(steps: Sequence[Step], first_refused: FirstRefused) -> tuple[Step, ...]:
+    """With the cumulative variants; a knob that is refused among the others is left out of all of them."""
+    out: dict[tuple[str, str], tuple[str, ...]] = {
+        (step.root, step.knob): step.why for step in steps if any("one at a time only" in text for text in step.why)
+    }
+    while True:
+        wanted = _cumulative([step for step in steps if (step.root, step.knob) not in out])
+        refused = first_refused(list(wanted.values()))
+        if refused is None:
+            break
+        name, why = refused
+        step = next(step for step in steps if (made := wanted.get((step.root, step.knob))) and made.name == name)
+        out[step.root, step.knob] = (*step.why, f"{'one at a time only' if step.alone else 'nor with others'}: {why}")
+    return tuple(
+        step.model_copy(update={"cumulative": wanted[step.root, step.knob].name})
+        if (step.root, step.knob) in wanted
+        else step.model_copy(update={"why": out[step.root, step.knob]})
+        for step in steps
+    )
+
+
+def _cumulative(steps: Sequence[Step]) -> dict[tuple[str, str], Cumulative]:
+    grown: dict[str, tuple[str, ...]] = {}
+    found: dict[tuple[str, str], Cumulative] = {}
+    for step in steps:
+        knobs = grown[step.root] = (*grown.get(step.root, ()), step.knob)
+        alone = step.alone if step.alone and step.against == step.root else f"{step.root}+{step.knob}"
+        name = f"{step.root}-upto-{step.knob}" if len(knobs) > 1 else alone
+        found[step.root, step.knob] = Cumulative(name, step.root, knobs, step.sweep)
+    return found
+
+
+def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """Sweep → the variants of its run: those measured alone, then the cumulative ones that end in such a knob."""
+    found: dict[str, dict[str, None]] = {}
+    for step in steps:
+        if step.alone:
+            found.setdefault(step.sweep, {})[step.alone] = None
+    for step in steps:
+        if step.cumulative:
+            found.setdefault(step.sweep, {})[step.cumulative] = None
+    return {sweep: tuple(names) for sweep, names in found.items()}
+
+
+def overlays_of(manifests: Path) -> list[Overlay]:
+    return [load_overlay(name, manifests) for name in variant_names(manifests)]
+
+
+def _way_down(overlay: Overlay, overlays: Sequence[Overlay]) -> tuple[str, int]:
+    """(root, number of knobs between it and what this overlay adds); an overlay outside the list ends the way."""
+    known = {each.name: each for each in overlays}
+    between, name = 0, overlay.baseline or overlay.name
+    while (parent := known.get(name)) is not None and parent.baseline is not None:
+        between += len(parent.own_knobs)
+        name = parent.baseline
+    return name, between
+
+
+def _contradictions(found: Sequence[Owned], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
+    """(root, knob) → the others of that root that set what it sets, to another value, and that it is not compared with."""
+    known = {overlay.name: overlay for overlay in overlays}
+    clashes: dict[tuple[str, str], list[str]] = {}
+    for owned in found:
+        mine = {check.subject: check.value for check in owned.knob.readback}
+        alone = alone_in(owned, overlays)
+        parent = known.get(alone.baseline) if alone and alone.baseline else None
+        below = parent.own_knobs if parent else ()
+        for other in found:
+            if other.root != owned.root or other.beside or other.knob.name in below:
+                continue
+            if any(mine.get(check.subject, check.value) != check.value for check in other.knob.readback):
+                clashes.setdefault((owned.root, owned.knob.name), []).append(other.knob.name)
+    return clashes

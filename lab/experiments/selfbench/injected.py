@@ -1,0 +1,302 @@
+"""Effects of known work: does the lab find them as often as it promises? One long run of the extra-work variants, read in tens.
+
+Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with a floor of its own. What was promised
+is the power that `stats.resolvable` gives for ten blocks at the true effect and the noise of the whole run. True is what the variant
+with the most needless lines says a line costs, since cost is linear: not what was measured of the effect. Refuses tens that are cut.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from math import expm1, log, log1p, nan
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.analysis.summary import Effect, HistogramOf, Row, Summary, summarise_run
+from lab.base.errors import MeasuringError, UsageError
+from lab.base.files import writing
+from lab.experiments.selfbench.process import last_words, patience_s, timed, whole
+from lab.experiments.selfbench.promise import kept, power
+from lab.model.run import RunRecord
+from lab.model.samples import Sample
+from lab.model.variants.variants import variant_names
+from lab.records.store import RunStore, run_names
+from lab.stats import paired as stats
+from lab.stats.units import format_interval, format_percent, metric_name
+
+BLOCKS, TEN = 40, 10
+PREFIX = "extra-work-"
+SWEEP = """\
+title = "Injected effects"
+question = "Is extra work in the proxy found as often as promised?"
+blocks = 40
+
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 64
+duration_s = 5
+"""
+SAMPLE_S = 7.5
+"""Of this load with its warm-up and a bring-up, about."""
+UNLIKELY = 0.05
+"""That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
+
+
+class Injected(BaseModel):
+    """One variant's primary metric over the tens. Effects are fractions (0.05 = 5 %), of `blocks`; `resolvable` of ten blocks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    variant: str
+    point: str
+    metric: str
+    effect: float
+    low: float | None
+    high: float | None
+    blocks: int
+    resolvable: float | None = Field(description="what ten blocks promise to claim with 90 %; null = no A/A interval")
+    true: float | None = Field(
+        default=None, description="what its lines cost by the variant with most; null = it is that one"
+    )
+    true_low: float | None = None
+    true_high: float | None = None
+    promised: float | None = Field(
+        description="the chance that ten blocks claim the true effect; null = no A/A interval"
+    )
+    claimed: int
+    tens: int = Field(description="those in which it was judged")
+
+    @property
+    def agrees(self) -> bool:
+        """Whether what was measured may be what is true: their intervals overlap, or one of them is not known."""
+        known = (self.low, self.high, self.true_low, self.true_high)
+        low, high, true_low, true_high = (nan if end is None else end for end in known)
+        return not (high < true_low or true_high < low)
+
+    @property
+    def chances(self) -> list[float]:
+        """That each of its tens claims it; empty where nothing was promised."""
+        return [] if self.promised is None else [self.promised] * self.tens
+
+
+class InjectedReport(BaseModel):
+    """What `selfbench --effects --json` prints."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    effects: tuple[Injected, ...]
+    kept: bool = Field(
+        description="whether so few claims, in all or of one variant, have a chance of 5 % or more if the promise holds; false also"
+        " where nothing is known of it"
+    )
+    verdict: str
+
+
+def variants() -> list[str]:
+    """The variants of known work. UsageError where there are none."""
+    found = [name for name in variant_names() if name.startswith(PREFIX)]
+    if not found:
+        raise UsageError("selfbench --effects", f"no variant begins with {PREFIX}", "they are in manifests/overlays")
+    return found
+
+
+def plan_text(names: Sequence[str], blocks: int, done: str) -> str:
+    hours = _takes_s(names, blocks) / 3600
+    return f"{', '.join(names)} against their baselines, {blocks} blocks read in tens: {hours:.1f} h at least{done}"
+
+
+def _takes_s(names: Sequence[str], blocks: int) -> float:
+    return (len(names) + 2) * blocks * SAMPLE_S
+
+
+def done_text(folder: Path) -> str:
+    """What that folder already holds of it; empty = nothing."""
+    runs = folder / "runs"
+    begun = run_names(runs)
+    if not begun:
+        return ""
+    run = RunStore.open(str(runs / begun[-1]))
+    return f"; {len({(one.block, one.arm) for one in run.samples()})} of {run.record.plan().bring_ups} bring-ups of {run.record.id} are done"
+
+
+def verdict(found: Sequence[Injected]) -> tuple[bool, str]:
+    """(whether the promise holds, in words with what to do). What was not promised or not judged shows neither."""
+    known = [one for one in found if one.chances]
+    if not known:
+        return False, (
+            "nothing is known of what `--resolve` promises: no effect was both promised and judged in a ten; the run's table says why:"
+            " measure again when nothing else runs here, into another folder (--into)"
+        )
+    claimed, chances = sum(one.claimed for one in known), [chance for one in known for chance in one.chances]
+    said = f"{claimed} of {len(chances)} tens claimed their effect, {sum(chances):.1f} were promised"
+    if silent := [one.variant for one in found if one not in known]:
+        said += f"; nothing is known of {', '.join(silent)}"
+    if wrong := [one.variant for one in found if not one.agrees]:
+        return (
+            False,
+            f"{said}; measured otherwise than a line's cost has it: {', '.join(wrong)}: do not trust such effects, and report this",
+        )
+    few = [one.variant for one in known if not kept(one.claimed, one.chances, UNLIKELY / 2 / len(known))]
+    if few or not kept(claimed, chances, UNLIKELY / 2):
+        return (
+            False,
+            f"{said}; fewer than promised: {', '.join(few) or 'in all'}: plan with more blocks than `--resolve` says, and report this",
+        )
+    return True, f"{said}: what `--resolve` promises on this machine holds"
+
+
+def measure(folder: Path, names: Sequence[str], blocks: int, seed: int) -> RunStore:
+    """The run in that folder, begun or gone on with. MeasuringError when it was not finished: then it is resumed next time."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        sweep = folder / "effects.toml"
+        sweep.write_text(SWEEP)
+    runs = folder / "runs"
+    begun = run_names(runs)
+    if begun and RunStore.open(str(runs / begun[-1])).record.blocks != blocks:
+        raise UsageError(str(folder), "holds a run of another number of blocks", "name another folder by --into")
+    new = [f"--sweep={sweep}", f"--blocks={blocks}", f"--seed={seed}", *names]
+    argv = ["-m", "lab", "bench", "--json", *([f"--resume={begun[-1]}"] if begun else new)]
+    done = timed([sys.executable, *argv], {**os.environ, "LAB_RUNS": str(runs)}, patience_s(_takes_s(names, blocks)))
+    names_now = run_names(runs)
+    if done.status not in (0, 1) or not names_now:  # 1: some cell has no valid sample
+        raise MeasuringError("selfbench: lab bench", last_words(done))
+    return whole(RunStore.open(str(runs / names_now[-1])), done)
+
+
+def read(run: RunStore) -> list[Injected]:
+    """Of a stored run: the primary metric of every variant with knobs of its own. MeasuringError for fewer than ten blocks."""
+    if run.record.blocks < TEN:
+        raise MeasuringError(run.record.id, f"has {run.record.blocks} blocks, ten are needed", "name a longer run")
+    samples = run.samples()
+    histograms = {one.id: run.histogram(one) for one in samples}  # each is read by the whole and by its ten
+    return in_tens(run.record, samples, lambda one: histograms[one.id])
+
+
+def in_tens(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf) -> list[Injected]:
+    """The whole run's effects, and in how many of its tens they are claimed; what the whole run does not judge is left out."""
+    whole = summarise_run(record, samples, histogram_of)
+    parts = [part(record, samples, histogram_of, first) for first in range(1, record.blocks - TEN + 2, TEN)]
+    noise = {
+        (row.arm.baseline, row.point.name, effect.metric): effect.estimate
+        for row in whole.rows
+        if row.arm.role == "again"
+        for effect in row.effects
+    }
+    cost = _line_cost(record, whole)
+    found: list[Injected] = []
+    for row in whole.rows:
+        for effect in row.effects if row.arm.role == "variant" else ():
+            if (
+                effect.primary
+                and effect.estimate is not None
+                and effect.judgement not in ("not-judged", "not-available")
+            ):
+                again = noise.get((effect.against, row.point.name, effect.metric))
+                true = () if cost is None else _true(record, row, effect, cost)
+                found.append(_injected(row, effect, again, [_same(one, row, effect) for one in parts], true))
+    return found
+
+
+def lines(record: RunRecord, arm: str) -> int:
+    """How many needless lines an arm has: its variant's last such knob's number, as one replaces the other."""
+    variant = next(each.variant for each in record.arms if each.name == arm)
+    numbers = (knob.removeprefix(PREFIX) for knob in record.variants[variant].knobs if knob.startswith(PREFIX))
+    counts = [int(number) for number in numbers if number.isdecimal()]
+    return counts[-1] if counts else 0
+
+
+def _line_cost(record: RunRecord, whole: Summary) -> tuple[int, tuple[float, float, float]] | None:
+    """(most lines, what one of them adds to CPU per request, as a share: estimate and 95 % interval); None without an interval."""
+    bare = [
+        row
+        for row in whole.rows
+        if row.arm.role == "variant" and row.arm.baseline and not lines(record, row.arm.baseline)
+    ]
+    most = max(bare, key=lambda row: lines(record, row.arm.name), default=None)
+    count = lines(record, most.arm.name) if most else 0
+    for effect in most.effects if most and count else ():
+        estimate = effect.estimate
+        if effect.metric == "cpu_per_request" and estimate is not None and estimate.interval is not None:
+            low, high = estimate.interval
+            return count, (expm1(estimate.effect) / count, expm1(low) / count, expm1(high) / count)
+    return None
+
+
+def _true(
+    record: RunRecord, row: Row, effect: Effect, cost: tuple[int, tuple[float, float, float]]
+) -> tuple[float, ...]:
+    """The true effect as log-ratios (estimate and the ends of its interval), empty for the one that says what a line costs.
+
+    A proxy that is the limit serves as much less as a request costs it more.
+    """
+    mine, theirs = lines(record, row.arm.name), lines(record, effect.against)
+    if mine == cost[0] or effect.metric not in ("cpu_per_request", "rate"):
+        return ()
+    costs = [log((1 + each * mine) / (1 + each * theirs)) for each in cost[1]]
+    return tuple(costs) if effect.metric == "cpu_per_request" else (-costs[0], -costs[2], -costs[1])
+
+
+def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:
+    """Ten blocks from `first` on, as a run of their own."""
+    mine = range(first, first + TEN)
+    slots = tuple(slot for slot in record.slots if slot[0] in mine or slot[0] == 0)
+    alone = record.model_copy(update={"blocks": TEN, "slots": slots})
+    return summarise_run(alone, [one for one in samples if one.block in mine or one.block == 0], histogram_of)
+
+
+def _injected(
+    row: Row, effect: Effect, again: stats.Estimate | None, tens: Sequence[Effect | None], true: tuple[float, ...]
+) -> Injected:
+    estimate = effect.estimate
+    assert estimate is not None, "judged effects have one"
+    judged = [one for one in tens if one is not None and one.judgement in ("claimed", "unresolved")]
+    low, high = estimate.interval or (None, None)
+    sd = again.sd if again is not None and again.has_interval else None
+    return Injected(
+        variant=row.arm.variant,
+        point=row.point.name,
+        metric=effect.metric,
+        effect=expm1(estimate.effect),
+        low=None if low is None else expm1(low),
+        high=None if high is None else expm1(high),
+        blocks=estimate.n,
+        resolvable=None if sd is None else stats.resolvable(sd, TEN),
+        **dict(zip(("true", "true_low", "true_high"), map(expm1, true), strict=False)),
+        promised=None if sd is None else power(true[0] if true else estimate.effect, sd, TEN),
+        claimed=sum(one.judgement == "claimed" for one in judged),
+        tens=len(judged),
+    )
+
+
+def _same(summary: Summary, row: Row, effect: Effect) -> Effect | None:
+    rows = (one for one in summary.rows if (one.arm.name, one.point.name) == (row.arm.name, row.point.name))
+    return next(
+        (
+            one
+            for found in rows
+            for one in found.effects
+            if (one.metric, one.against) == (effect.metric, effect.against)
+        ),
+        None,
+    )
+
+
+def line(one: Injected) -> str:
+    """A variant in words: what it does, how often ten blocks claimed it, how often they should."""
+    interval = "" if one.low is None or one.high is None else format_interval(log1p(one.low), log1p(one.high))
+    promised = "no A/A interval, so nothing was promised"
+    if one.promised is not None and one.resolvable is not None:
+        promised = f"promised {one.promised:.0%} of tens (ten blocks resolve {one.resolvable:.1%} with 90 %)"
+    name = f"{one.variant} {metric_name(one.metric)} at {one.point}"
+    true = ""
+    if one.true is not None and one.true_low is not None and one.true_high is not None:
+        true = (
+            f", truly {format_percent(log1p(one.true))} %{format_interval(log1p(one.true_low), log1p(one.true_high))}"
+        )
+    return f"{name}: {format_percent(log1p(one.effect))} %{interval}{true} over {one.blocks} blocks; claimed in {one.claimed} of {one.tens} tens, {promised}"

@@ -1,0 +1,96 @@
+"""The canary: one request through the proxy must bring the very bytes that the backend gives when asked directly.
+
+It is asked before and after the load, as the load asks (compressed or not), and so also tells what an answer weighs
+and which TLS a client gets.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lab.measure.validity import Fault
+from lab.model.samples import Reason
+from lab.model.sweeps import Point
+from lab.targets.base import Endpoint, Response, System
+
+FETCH_TIMEOUT_S = 10.0
+TLS_FACTS = ("version", "cipher", "key")
+GZIP = 16 + zlib.MAX_WBITS
+POD = "x-lab-backend"
+"""The header by which the backend names its pod: each has pages of its own (random bytes that do not compress)."""
+TRIES = 64
+"""Of four pods one that is chosen by lot is missed so often once in a hundred million times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """What one request found. `body_bytes` as they came, compressed where they were; `tls` None without TLS.
+
+    `refusal`: it got no answer, or one with another status, which is an outcome where errors are the load's subject;
+    `fault`: it got wrong bytes, which never is. Both empty: all is well.
+    """
+
+    body_bytes: int = 0
+    chunked: bool = False
+    tls: Mapping[str, str] | None = None
+    refusal: str = ""
+    fault: str = ""
+
+    @property
+    def faults(self) -> list[Fault]:
+        return [(Reason.WRONG_BACKEND, said) for said in (self.refusal, self.fault) if said]
+
+
+def canary(system: System, endpoint: Endpoint, point: Point) -> Canary:
+    """Ask once, on a connection of its own."""
+    path = f"/{point.page}"
+    place = f"canary {endpoint.base_url}{path}"
+    headers = {"Accept-Encoding": "gzip"} if point.accept_encoding == "gzip" else None
+    try:
+        wanted = system.fetch(system.backend_endpoint(), path, FETCH_TIMEOUT_S)
+        got = _through(system, endpoint, path, headers, wanted.headers.get(POD))
+    except OSError as error:
+        return Canary(refusal=f"{place}: {error}")
+    if wanted.status != 200 or not wanted.body:
+        return Canary(refusal=f"the backend itself answers {wanted.status} to {path}")
+    if got.status != 200:
+        return Canary(refusal=f"{place}: status {got.status}, {len(got.body)} bytes that are not the backend's")
+    try:
+        same = _decoded(got) == wanted.body
+    except (zlib.error, ValueError) as error:
+        return Canary(fault=f"{place}: {error}")
+    if not same:
+        return Canary(fault=f"{place}: status 200, {len(got.body)} bytes that are not the backend's")
+    return Canary(
+        body_bytes=len(got.body),
+        chunked="chunked" in got.headers.get("transfer-encoding", ""),
+        tls={name: got.tls[name] for name in TLS_FACTS if name in got.tls} or None,
+    )
+
+
+def _through(
+    system: System, endpoint: Endpoint, path: str, headers: Mapping[str, str] | None, pod: str | None
+) -> Response:
+    """The answer of that very pod, where the proxy balances over several; the last one if it never comes."""
+    got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
+    for _ in range(TRIES):
+        if got.status != 200 or got.headers.get(POD) in (None, pod):
+            break
+        got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
+    return got
+
+
+def _decoded(response: Response) -> bytes:
+    """The body as it was before compression. ValueError for an encoding that was not asked for, zlib.error for a broken one."""
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding == "identity":
+        return response.body
+    if encoding != "gzip":
+        raise ValueError(f"content-encoding {encoding!r} was not asked for")
+    reader = zlib.decompressobj(GZIP)
+    body = reader.decompress(response.body)
+    if not reader.eof:
+        raise ValueError("its compressed body ends early")
+    return body

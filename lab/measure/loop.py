@@ -1,0 +1,169 @@
+"""The loop: bring an arm up, read its knobs back, measure its points, store each sample as it is made.
+
+Everything it touches is handed in (target, generators, store, observer), so tests hand it fakes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Protocol
+
+from lab.base.errors import LabError, LostError
+from lab.base.files import StoreError
+from lab.measure import disturbed as experiment
+from lab.measure.steady import Chosen, Measurement, Measuring, blank_sample, not_measured
+from lab.model.plan import Slot
+from lab.model.run import RoundTrip
+from lab.model.samples import Reason, Sample
+from lab.model.variants import workers
+from lab.model.variants.variants import Variant
+from lab.records.store import RunStore
+from lab.stats.histogram import Histogram
+from lab.targets.base import System, Target
+from lab.targets.readback import Reading, read_back
+
+ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
+STALE_BLOCK = timedelta(minutes=10)
+Cell = tuple[int, str, str]
+
+
+class Observer(Protocol):
+    """Who watches a run: the terminal, or a test."""
+
+    def bringing_up(self, slot: Slot) -> None: ...
+    def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None: ...
+    def measuring(self, slot: Slot, attempt: int) -> None: ...
+    def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None: ...
+    def failed(self, slot: Slot, error: LabError) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run's parts. `measure()` works through what the store does not hold yet."""
+
+    target: Target
+    variants: Mapping[str, Variant]
+    chosen: Mapping[str, Chosen]
+    store: RunStore
+    observer: Observer
+    roundtrip: Callable[[System], RoundTrip] | None = None
+    """Measures the bare network beside the direct reference, once per run; None = nobody does."""
+    _attempts: dict[Cell, int] = field(default_factory=dict[Cell, int])
+    _settled: set[Cell] = field(default_factory=set[Cell])
+
+    def measure(self) -> None:
+        """Everything the plan holds and the store does not: complete samples are kept, whoever measured them."""
+        samples = self.store.samples()
+        for sample in samples:
+            self._note(sample)
+        pending = [slot for slot in self.store.record.plan().slots if cell(slot) not in self._settled]
+        for (block, *_), group in groupby(pending, key=lambda slot: slot.bring_up):
+            begun = [sample.generation for sample in samples if sample.block == block and not counts(sample)]
+            slots = list(group)
+            while slots:
+                self._measure_arm(slots, 1 + max(begun, default=-1))
+                slots = [slot for slot in slots if cell(slot) not in self._settled]
+
+    def _measure_arm(self, slots: Sequence[Slot], generation: int) -> None:
+        first = slots[0]
+        variant = self.variants[first.arm.variant]
+        self.observer.bringing_up(first)
+        began = time.monotonic()
+        try:
+            with self.target.up(variant, changing=first.point.disturbance is not None) as system:
+                took_s = time.monotonic() - began
+                readings = read_back(system, variant.readback)
+                found = [reading.as_json() for reading in readings]
+                *_, point = first.bring_up
+                self.store.write_readback(first.block, first.arm.name, generation, found, point)
+                self.store.write_deployed(first.block, first.arm.name, generation, system.deployed(), point)
+                self.observer.brought_up(first, took_s, readings)
+                if first.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
+                    self.store.write_roundtrip(self.roundtrip(system))
+                asked = workers.asked(variant.manifests)
+                for slot in slots:
+                    chosen = self.chosen[slot.point.name]
+                    self._until_settled(
+                        Measuring(self.target, system, slot, chosen, generation, took_s, readings, asked)
+                    )
+        except (StoreError, LostError):
+            raise  # what cannot be recorded must not be measured; what has gone will not come up for the next arm either
+        except LabError as error:
+            self.observer.failed(first, error)
+            for slot in slots:
+                if cell(slot) not in self._settled:
+                    attempt = self._attempts.get(cell(slot), 0) + 1
+                    chosen = self.chosen[slot.point.name]
+                    blank = blank_sample(self.target, slot, chosen, generation, attempt, None)
+                    self._keep(slot, not_measured(blank, error))
+
+    def _until_settled(self, measuring: Measuring) -> None:
+        """A disturbed system is measured once: what has to be measured again is brought up again."""
+        slot = measuring.slot
+        for attempt in range(self._attempts.get(cell(slot), 0) + 1, ATTEMPTS + 1):
+            self.observer.measuring(slot, attempt)
+            if slot.point.disturbance is not None:
+                made = experiment.once(measuring, self.variants[slot.arm.variant].manifests, attempt)
+            else:
+                made = measuring.once(attempt)
+            if settled(self._keep(slot, made)) or slot.point.disturbance is not None:
+                return
+
+    def _keep(self, slot: Slot, made: Measurement) -> Sample:
+        self.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events, made.left)
+        self._note(made.sample)
+        self.observer.measured(slot, made.sample, made.histograms.get("latency"), settled(made.sample))
+        return made.sample
+
+    def _note(self, sample: Sample) -> None:
+        if counts(sample):
+            self._attempts[cell(sample)] = max(sample.attempt, self._attempts.get(cell(sample), 0))
+        if settled(sample):
+            self._settled.add(cell(sample))
+
+
+def cell(of: Slot | Sample) -> Cell:
+    """(block, arm, point): what is measured once."""
+    arm = of.arm if isinstance(of.arm, str) else of.arm.name
+    return of.block, arm, of.point.name
+
+
+def counts(sample: Sample) -> bool:
+    """Whether it belongs to its block as it stands (its block was not begun anew)."""
+    return sample.reason != Reason.BLOCK_INTERRUPTED
+
+
+def settled(sample: Sample) -> bool:
+    """Whether its cell needs no further measurement: valid, beyond help, or tried often enough."""
+    helpless = sample.reason is not None and not sample.reason.environmental
+    return counts(sample) and (sample.valid or helpless or sample.attempt >= ATTEMPTS)
+
+
+def stale_blocks(store: RunStore, facts: Mapping[str, str]) -> list[Sample]:
+    """Samples of blocks that were interrupted for too long, or on a machine with other facts: to be marked before resuming."""
+    record, done = (
+        store.record,
+        [sample for sample in store.samples() if counts(sample)],
+    )
+    last = record.facts | (dict(record.resumed[-1]) if record.resumed else {})
+    changed = any(last.get(key) != value for key, value in facts.items())
+    found: list[Sample] = []
+    for block in sorted({sample.block for sample in done}):
+        mine = [sample for sample in done if sample.block == block]
+        planned = {cell(slot) for slot in record.plan().slots if slot.block == block}
+        if planned <= {cell(sample) for sample in mine if settled(sample)}:
+            continue
+        ended = max(ended_at(sample) for sample in mine)
+        if changed or datetime.now(UTC) - ended > STALE_BLOCK:
+            found += mine
+    return found
+
+
+def ended_at(sample: Sample) -> datetime:
+    """When its measuring was over, about."""
+    took_s = sample.point.warmup_s + (sample.duration_s or 0.0)
+    return datetime.fromisoformat(sample.started_at) + timedelta(seconds=took_s)

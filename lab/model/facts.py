@@ -1,0 +1,84 @@
+"""Facts of the machine and of the tools, as strings, so that two runs can be compared fact by fact."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("polars", "numpy", "scipy")
+
+
+EVERY_BOOT = frozenset({"boot_id"})
+"""Facts that differ whenever the machine was started in between, and say no more."""
+
+
+def lasting(found: Mapping[str, str]) -> dict[str, str]:
+    """Without those of one boot: what must be the same for results of two times to be of one place."""
+    return {name: value for name, value in found.items() if name not in EVERY_BOOT}
+
+
+def machine() -> dict[str, str]:
+    """CPU, memory, kernel, hypervisor, limits and the lab's own tools."""
+    cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
+    found = {
+        "cpu": cpu,
+        "cpus": str(os.cpu_count()),
+        "memory_bytes": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        "kernel": platform.release(),
+        "os": _os_release(),
+        "hypervisor": "yes" if "hypervisor" in (_field("/proc/cpuinfo", "flags") or "").split() else "no",
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "not visible",
+        "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "not visible",
+        # bbr paces every response of more than one segment by a timer: in a virtual machine 60 µs of CPU each [measured]
+        "tcp_congestion_control": _read("/proc/sys/net/ipv4/tcp_congestion_control") or "not visible",
+        "boot_id": _read("/proc/sys/kernel/random/boot_id") or "not visible",
+        "cgroup": "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1",
+        "python": platform.python_version(),
+    }
+    return found | {package: version(package) for package in PACKAGES}
+
+
+def git_commit() -> str | None:
+    """The checkout's commit, `+changes` when the work tree differs; None outside a git checkout."""
+    if shutil.which("git") is None:
+        return None
+    ask = ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}"]
+    commit = subprocess.run([*ask, "rev-parse", "HEAD"], check=False, capture_output=True, text=True)
+    if commit.returncode != 0:
+        return None
+    changes = subprocess.run(
+        [*ask, "status", "--porcelain", "--untracked-files=no"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return commit.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+
+
+def _field(path: str, name: str) -> str | None:
+    for line in (_read(path) or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _os_release() -> str:
+    for line in (_read("/etc/os-release") or "").splitlines():
+        key, _, value = line.partition("=")
+        if key == "PRETTY_NAME":
+            return value.strip('"')
+    return platform.system()

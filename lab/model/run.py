@@ -1,0 +1,177 @@
+"""What `run.json` holds: a run as it is known before its first sample. Refuses unknown keys."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.model.plan import Arm, Plan, Slot
+from lab.model.sweeps import Point
+
+SCHEMA = 1
+K6_OUT = "out"
+"""Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
+
+
+class VariantRecord(BaseModel):
+    """What a run keeps of each variant beside its manifests."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    title: str
+    baseline: str | None
+    knobs: tuple[str, ...]
+    own_knobs: tuple[str, ...]
+    primary_metric: str | None
+    hypothesis_sweep: str | None
+    manifests_sha256: str
+    snippet: str = Field(default="", description="what to apply on a real cluster for its own knobs")
+    needs: str = Field(
+        default="", description="what its effect needs and no sweep does: nothing is judged; empty = nothing"
+    )
+
+
+class NotMeasured(BaseModel):
+    """A variant that was asked for and that this machine or target cannot show: a row of the table, not a number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    variant: str
+    what: str = Field(description="in a word or two: cores, open files, host-wide")
+    why: str
+    remedy: str = Field(default="", description="what would make it measurable; empty = nobody said")
+
+    def __str__(self) -> str:
+        return f"{self.variant}: not measurable here: {self.what}: {self.why}"
+
+    @property
+    def advised(self) -> str:
+        """With the remedy on a line of its own, as an error has it."""
+        return f"{self}\n  {self.remedy}" if self.remedy else str(self)
+
+
+class RoundTrip(BaseModel):
+    """`roundtrip.json`: the bare network's TCP round trip between client and backend, once per run; or why there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool: str | None = None
+    version: str | None = None
+    count: int | None = Field(default=None, description="round trips measured")
+    p50_s: float | None = None
+    p90_s: float | None = None
+    p99_s: float | None = None
+    max_s: float | None = None
+    reason: str = Field(default="", description="why it was not measured; empty = it was")
+
+
+class PlannedFor(BaseModel):
+    """Why a run has the number of blocks that it has: which effect it was to find, fixed before its first sample."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    effect: float = Field(description="as a fraction: 0.05 = 5 %")
+    metric: str = Field(description="that wants the most blocks")
+    point: str = Field(description="where it does")
+    asked: str | None = Field(description="the metric that was named; null = the variants' own primary ones")
+    power: float = Field(description="the probability that such an effect is claimed")
+    from_run: str = Field(description="whose A/A pairs said how noisy it is here")
+
+
+class KneeSearch(BaseModel):
+    """What a search for the knee asks of a rate, and how it looks for it; fixed before its first trial."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    p99_s: float = Field(description="p99 is at most this")
+    min_achieved: float = Field(description="achieved / offered is at least this; no errors, no dropped requests")
+    max_generator_core: float = Field(description="the generator's CPU is less busy than this")
+    start_rps: int
+    least_rps: int
+    precision: float = Field(description="the lowest rate that fails is at most 1 + this times the knee")
+
+
+class AtKnee(BaseModel):
+    """The knee at which a run's loads were placed: their `rate_rps` is `of_knee` times this rate."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rate_rps: float
+    run: str | None = Field(description="the search that found it; null = the rate was named")
+    variant: str | None = Field(description="whose knee it is; null = the rate was named")
+    at_least: bool = Field(default=False, description="the proxy was not the limit: its own knee is no lower")
+
+    def __str__(self) -> str:
+        whose = f"of {self.variant}, found by {self.run}" if self.run else "as named"
+        return f"{'at least ' if self.at_least else ''}{self.rate_rps:,g} req/s, {whose}"
+
+
+class RunRecord(BaseModel):
+    """`run.json`: everything about a run that is known before the first sample, and how it was resumed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA
+    id: str
+    created_at: str
+    command: tuple[str, ...]
+    target: str
+    sweep: str
+    seed: int
+    blocks: int
+    arms: tuple[Arm, ...]
+    points: tuple[Point, ...]
+    slots: tuple[tuple[int, str, str], ...] = Field(description="the plan in order: (block, arm, point)")
+    variants: dict[str, VariantRecord]
+    generators: dict[str, dict[str, str | None]] = Field(
+        description="point → name, version and stand_in_for of its generator"
+    )
+    facts: dict[str, str]
+    git_commit: str | None
+    not_measurable: tuple[NotMeasured, ...] = Field(
+        default=(), description="what was asked for and cannot be shown here; not part of the plan"
+    )
+    study: str | None = Field(default=None, description="the key of the study whose variants these are")
+    manifests: str | None = Field(
+        default=None, description="the manifests' folder, relative to the run's parent folder; null = the checkout's"
+    )
+    planned_for: PlannedFor | None = Field(
+        default=None, description="what the number of blocks was chosen for; null = it was named, or the sweep's"
+    )
+    knee: KneeSearch | None = Field(
+        default=None, description="a search: its plan grew with every trial; blocks are trials; null = an ordinary run"
+    )
+    at_knee: AtKnee | None = Field(default=None, description="where loads were placed at a knee: at which")
+    resumed: tuple[dict[str, str], ...] = Field(
+        default=(), description="when, and which facts had changed, the lab's git_commit among them"
+    )
+
+    def k6_out(self, point: str) -> str | None:
+        """What of k6's own outputs is kept of a point's load; None = nothing."""
+        return self.generators.get(point, {}).get(K6_OUT)
+
+    @property
+    def systems(self) -> frozenset[str]:
+        """Arms of variants that no knob tells from their baseline: another system, so that there is nothing to apply."""
+        return frozenset(arm.name for arm in self.arms if arm.role == "variant" and self._is_system(arm.variant))
+
+    def _is_system(self, name: str) -> bool:
+        variant = self.variants[name]
+        baseline = self.variants.get(variant.baseline or "")
+        shared = baseline.knobs if baseline else ()
+        return not variant.snippet and set(variant.own_knobs) <= set(shared)
+
+    def plan(self) -> Plan:
+        arms = {arm.name: arm for arm in self.arms}
+        points = {point.name: point for point in self.points}
+        slots = tuple(
+            Slot(order, block, arms[arm], points[point])
+            for order, (block, arm, point) in enumerate(self.slots, start=1)
+        )
+        return Plan(self.arms, self.points, self.blocks, self.seed, slots)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,188 @@
+"""The record of one measurement (`sample.json`) and the fixed list of reasons that make one invalid."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.model.bottleneck import Limit
+from lab.model.sweeps import Point
+
+SCHEMA = 1
+
+ArmRole = Literal["variant", "baseline", "again", "reference"]
+
+
+class Reason(StrEnum):
+    """Why a sample does not count. The first that applies, in this order, is the sample's reason.
+
+    The machine's doing stands before what it may have caused (a rate that was not reached).
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    BRING_UP_FAILED = "bring-up-failed", "The system never answered; nothing was measured."
+    KNOB_NOT_APPLIED = "knob-not-applied", "A read-back found another value than the variant sets."
+    LIMIT_NOT_APPLIED = "limit-not-applied", "The manifests ask for something that this target did not apply."
+    WRONG_BACKEND = "wrong-backend", "The canary, one request before and after, did not bring the backend's own bytes."
+    PROXY_DIED = "proxy-died", "A container ended or was restarted during the sample."
+    GENERATOR_FAILED = "generator-failed", "The load generator crashed or refused to run."
+    GENERATOR_HUNG = "generator-hung", "The load generator did not end in time and was killed."
+    GENERATOR_OUTPUT = "generator-output", "The load generator ended well and printed something that is not its output."
+    TOO_SHORT = "too-short", "It lasted no longer than the generator's calibration, or nothing was recorded."
+    NON_2XX = "non-2xx", "Some responses had a status other than 2xx."
+    ERRORS = "errors", "Some requests were refused, reset, timed out or got no usable answer."
+    WRONG_SIZE = "wrong-size", "The bytes per response are not those of the page."
+    CLOCK_STEP = "clock-step", "The wall clock jumped during the sample."
+    STEAL = "steal", "The hypervisor took 1 % or more of the CPU time."
+    OTHER_PROCESSES = "other-processes", "What is not the lab's used 5 % of a core or more."
+    DROPPED = "dropped", "Requests were due and never sent."
+    RATE_NOT_ACHIEVED = "rate-not-achieved", "The achieved rate was below 99 % of the offered one."
+    GENERATOR_SATURATED = "generator-saturated", "At a given rate the generator's CPU was 80 % busy or more."
+    RESUMPTION = "resumption", "TLS sessions were resumed, or not, other than the load asks for."
+    LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
+    CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
+    REQUEST_LOG = "request-log", "The generator's log of requests has gaps, or does not agree with its summary."
+    EVENT_LOG = "event-log", "What happened to the system was not recorded as a whole."
+    CLOCKS = "clocks", "The clocks of generator and lab differ by an amount that is not known to within 20 ms."
+    DISTURBANCE_FAILED = "disturbance-failed", "What was to be done to the system could not be done, or not in time."
+    CONTROL_FAILED = (
+        "control-failed",
+        "Requests or probes failed, answers stopped or connections were cut, though nothing was done to the system.",
+    )
+    BLOCK_INTERRUPTED = "block-interrupted", "After an interruption its block was measured again as a whole."
+
+    @property
+    def environmental(self) -> bool:
+        """The machine's doing, not the system's: worth measuring again."""
+        return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES, Reason.EVENT_LOG, Reason.CLOCKS}
+
+
+class Usage(BaseModel):
+    """CPU seconds and peak memory (bytes) of one role over the sample."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_s: float
+    rss_bytes: int
+    processes: int
+
+
+class Sample(BaseModel):
+    """One measurement of one variant at one point; the columns of `sample.json`. Seconds and bytes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA
+    id: str
+    order: int = Field(description="position in the plan, counted over the whole run")
+    block: int = Field(description="1…N; 0 is the direct reference, measured once per run")
+    generation: int = Field(default=0, description="how often this block was begun anew after an interruption")
+    attempt: int = Field(description="1, or 2 and 3 for re-measurements after an environmental reason")
+    arm: str = Field(description="name within the run: a variant, or a baseline's second name (A/A)")
+    role: ArmRole
+    variant: str
+    baseline: str | None = Field(description="the arm this arm is compared with")
+    target: str
+    point: Point
+    generator: str = Field(description="the generator that was used")
+    generator_version: str | None
+    stand_in_for: str | None = Field(
+        default=None, description="the generator the sweep asked for, where another stood in"
+    )
+    argv: tuple[str, ...]
+    latency_from: Literal["due", "sent"] = Field(description="what latencies are counted from")
+    notes: tuple[str, ...] = Field(default=(), description="what the generator's numbers leave out or cannot tell")
+    started_at: str = Field(description="UTC, ISO 8601")
+    bring_up_s: float | None = Field(description="how long this arm took to come up in this block")
+    prepared_s: float | None = Field(
+        default=None,
+        description="after that, until the system was as its disturbance needs it: a first change may wait for a reload interval",
+    )
+    offered_rps: float | None = Field(description="null = closed loop")
+    achieved_rps: float | None
+    requests: int | None
+    duration_s: float | None = Field(description="the generator's own measure of its run")
+    recorded_s: float | None = Field(description="the part its latencies cover")
+    errors: dict[str, int] = Field(default_factory=dict, description="by kind; empty = none")
+    dropped: int | None = None
+    size_bytes: int | None = None
+    histogram: Literal["exact", "quantiles"] | None = None
+    usage: dict[str, Usage] = Field(default_factory=dict, description="by role: proxy, backend, generator, lab")
+    busy: dict[str, float] = Field(
+        default_factory=dict,
+        description="CPU number (of a cluster's second machine from 10000 on, …) → busy fraction over the sample",
+    )
+    generator_core: float | None = Field(
+        default=None,
+        description="busiest CPU of the generator: busy fraction; not pinned: its fullest node or its busiest thread",
+    )
+    proxy_core: float | None = Field(
+        default=None,
+        description="least busy CPU of the proxy, of as many as it has workers: busy fraction; not pinned: its least full node",
+    )
+    steal: float | None = Field(default=None, description="fraction of all CPU time taken by the hypervisor")
+    others: float | None = Field(
+        default=None,
+        description="cores used by what is not the lab's (processes, or clock ticks nobody of ours explains)",
+    )
+    counters: dict[str, int] = Field(default_factory=dict, description="kernel counters' increase, by role/name")
+    tls: dict[str, str] | None = Field(
+        default=None, description="of the canary's TLS connection: version, cipher, key; null = no TLS"
+    )
+    limited_by: Limit | None = Field(
+        default=None,
+        description="closed loop: who was the limit (limit: a container's CPU limit throttled it; link: the shaped link"
+        " was full; errors: they are the subject, and >= 1 % of the requests failed; proxy: proxy_core >= 95 % busy and the"
+        " generator's < 95 %; waiting: the generator's < 80 % and the proxy's not full; generator: else)",
+    )
+    clock_offset_s: float | None = Field(
+        default=None,
+        description="of a logged load: what the generator's clock was ahead of the lab's; its log of requests is by its own clock",
+    )
+    load_after_s: float | None = Field(
+        default=None,
+        description="of a logged load: how long after the usage's zero its first request was due",
+    )
+    gauges: dict[str, float] = Field(
+        default_factory=dict, description="what the system said of itself before the load, by role/name (System.gauges)"
+    )
+    outcome: dict[str, float | None] = Field(
+        default_factory=dict,
+        description="of a logged load: what came of the disturbance (lab/outcomes.py has the metrics); null = not to be told",
+    )
+    raw_sha256: str = Field(
+        default="", description="of raw.zst (raw.xz, raw.log.xz) as it lies there; empty in older samples"
+    )
+    verdict: Literal["valid", "invalid"]
+    reason: Reason | None
+    detail: str = Field(default="", description="every fault found, for people")
+
+    @property
+    def valid(self) -> bool:
+        return self.verdict == "valid"
+
+    @property
+    def goodput_rps(self) -> float | None:
+        """Requests per second that were answered as they should: the achieved rate less what came with a wrong status."""
+        if self.achieved_rps is None or not self.requests:
+            return self.achieved_rps
+        return self.achieved_rps * (1 - self.errors.get("status", 0) / self.requests)
+
+    @property
+    def cpu_per_request_s(self) -> float | None:
+        """CPU seconds of the proxy (of the backend where there is no proxy) per request answered as it should be.
+
+        What it spends on requests that fail is part of the price of the good ones.
+        """
+        usage = self.usage.get("proxy") or self.usage.get("backend")
+        good = (self.requests or 0) - self.errors.get("status", 0)
+        return usage.cpu_s / good if usage and good > 0 else None

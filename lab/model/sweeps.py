@@ -1,0 +1,286 @@
+"""Sweeps: one TOML file → a named list of points (loads). Refuses unknown keys, impossible numbers and values of
+another type (`"5"` and `true` are no numbers).
+
+`connections`, `rate_rps`, `of_knee` and `page` may be lists: they are crossed, except that `rate_rps = "connections"`
+offers as many requests per second as there are connections, and `requests_per_connection` makes the requests grow with
+them. Whether a generator can make a load, it says itself (`Generator.refusal`).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from itertools import product
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lab.base.errors import UsageError, did_you_mean
+from lab.base.validation import faults
+from lab.disturbances import AnyDisturbance, Disturbance
+
+FOLDER = Path(__file__).parents[1] / "sweeps"
+CONTROL = "control"
+"""Name, or its end, of a point that is a control run."""
+PAGES = {
+    f"{size}{suffix}": bytes_
+    for size, bytes_ in [(f"{n}kB", n * 1024) for n in (1, 2, 4, 8, 16, 64)]
+    + [(f"{n}MB", n * 1024 * 1024) for n in (1, 10, 100)]
+    for suffix in (".bin", ".txt")
+}
+"""Page → size in bytes. `.bin` does not compress, `.txt` does. The backend base serves exactly these."""
+
+SPARE = 1.2
+"""Beside a disturbance: connections per request that may hang at once. A timeout is over a little later than it should be, and
+with none to spare requests were never sent (measured: 995 of 13,500 at 300 per second and 2 s)."""
+
+Connections = Annotated[int, Field(ge=1, le=100_000)]
+Rate = Annotated[float, Field(gt=0, le=10_000_000)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Tls = Literal["none", "edge", "passthrough", "reencrypt"]
+Subject = Literal["errors", "listen-overflow"]
+
+RATE = "offered requests per second; null = closed loop"
+DURATION = "how long to load; with `requests` the deadline: a generator still running well after it is killed"
+WARMUP = "the same load before it, not recorded, for this long, at least 1 s; 0 = none"
+THREADS = "threads of the generator, for those that have them"
+REQUESTS = "end after so many requests instead of after `duration_s` (hey, oha); null = by time"
+KEEPALIVE = "false = a new connection for every request"
+TLS = "the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say"
+ROUTES = "how many routes (hosts) the load is spread over; `all` = as many as the variant has"
+RESUMPTION = "whether new TLS connections must resume a session (true), must not (false); null = recorded only"
+ENCODING = "what the client accepts: `gzip` lets the proxy compress"
+LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
+GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster with k6-operator"
+TIMEOUT = "an answer later than this is an error"
+DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every request is logged, errors are the outcome"
+OF_KNEE = "the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured"
+SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
+
+
+class Point(BaseModel):
+    """One load: what the generator is asked for, for how long, and which page."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str = Field(description="unique in the sweep; part of sample ids")
+    generator: str = Field(description="the generator asked for; a stand-in is recorded in the sample")
+    connections: int
+    rate_rps: float | None = Field(description=RATE)
+    of_knee: float | None = Field(default=None, description=OF_KNEE)
+    duration_s: float = Field(description=DURATION)
+    warmup_s: float = Field(description=WARMUP)
+    threads: int = Field(description=THREADS)
+    page: str
+    requests: int | None = Field(default=None, description=REQUESTS)
+    keepalive: bool = Field(default=True, description=KEEPALIVE)
+    tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
+    routes: int | Literal["all"] = Field(default=1, description=ROUTES)
+    resumption: bool | None = Field(default=None, description=RESUMPTION)
+    accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    link_mbit: float | None = Field(default=None, description=LINK)
+    generators: int = Field(default=1, description=GENERATORS)
+    subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
+    timeout_s: float = Field(default=10.0, description=TIMEOUT)
+    disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
+    control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
+
+    def at_rate(self, knee_rps: float) -> Point:
+        """With the rate that it wants of this knee, in whole requests per second, as wrk2 takes no others; others as they are."""
+        if self.of_knee is None:
+            return self
+        return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
+
+    @property
+    def load(self) -> tuple[Point, tuple[object, ...]]:
+        """What the generator is asked for and of which system, whatever is done to it: points of one load share a control run."""
+        prepared = () if self.disturbance is None else self.disturbance.prepared
+        return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
+
+
+def control_of(points: Iterable[Point], point: Point) -> Point | None:
+    """The control run of a disturbed point; None for a point that has none, as a control run itself."""
+    if point.disturbance is None or point.control:
+        return None
+    return next((other for other in points if other.control and other.load == point.load), None)
+
+
+class PointSpec(BaseModel):
+    """One `[[points]]` table as written in the file: expands to one or more `Point`s."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$",
+        description="lower-case name; a list appends its value",
+    )
+    generator: str
+    connections: Connections | Annotated[list[Connections], Field(min_length=1)]
+    rate_rps: Rate | Annotated[list[Rate], Field(min_length=1)] | Literal["connections"] | None = Field(
+        default=None, description=f"{RATE}; `connections` = as many as there are connections"
+    )
+    of_knee: Fraction | Annotated[list[Fraction], Field(min_length=1)] | None = Field(
+        default=None, description=f"{OF_KNEE}; a list appends its percentage"
+    )
+    duration_s: float = Field(ge=1, le=86_400, description=DURATION)
+    warmup_s: float = Field(default=1.0, ge=0, le=600, description=WARMUP)
+    threads: int = Field(default=1, ge=1, le=256, description=THREADS)
+    page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
+    requests: Annotated[int, Field(ge=1)] | None = Field(default=None, description=REQUESTS)
+    keepalive: bool = Field(default=True, description=KEEPALIVE)
+    requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="`requests` as a multiple of the connections, where both grow together"
+    )
+    tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
+    routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(default=1, description=ROUTES)
+    resumption: bool | None = Field(default=None, description=RESUMPTION)
+    accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description=LINK)
+    generators: int = Field(default=1, ge=1, le=100, description=GENERATORS)
+    subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
+    timeout_s: float = Field(default=10.0, gt=0, le=600, description=TIMEOUT)
+    disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
+
+    @property
+    def pages(self) -> list[str]:
+        return self.page if isinstance(self.page, list) else [self.page]
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with these keys together: `key: fault`. What a generator cannot do, it says itself."""
+        if unknown := next((page for page in self.pages if page not in PAGES), None):
+            return f"page: unknown page {unknown!r}: {did_you_mean(unknown, PAGES)}"
+        if self.of_knee is not None and self.rate_rps is not None:
+            return "of_knee: so is rate_rps given: keep one"
+        if self.requests is not None and self.requests_per_connection is not None:
+            return "requests: so is requests_per_connection given: keep one"
+        if self.resumption is not None and self.tls == "none":
+            return 'resumption: there is no TLS to resume: leave it out, or leave out tls = "none"'
+        if self.generators > 1 and self.generator != "k6":
+            return f"generators: only k6 is run as several at once, not {self.generator}"
+        if len(set(self.subject)) < len(self.subject):
+            return f"subject: {self.subject[0]!r} stands there twice"
+        return None
+
+    def fault_under(self, disturbance: Disturbance) -> str | None:
+        """What is wrong with this load beside a disturbance: `key: fault`."""
+        if not isinstance(self.rate_rps, (int, float)):
+            return "rate_rps: a disturbance needs one rate, well below what the proxy can do"
+        if not isinstance(self.connections, int) or self.connections < SPARE * self.rate_rps * self.timeout_s:
+            most = ceil(SPARE * self.rate_rps * self.timeout_s)
+            return f"connections: {most} or more, so that all that hang until timeout_s leave one free for the next"
+        if self.duration_s < disturbance.at_s + disturbance.lasts_s:
+            return (
+                f"duration_s: {disturbance.at_s + disturbance.lasts_s:g} or more, as long as the disturbance may matter"
+            )
+        if self.link_mbit is not None:
+            return "link_mbit: beside a disturbance the client's link is not shaped: leave it out"
+        if disturbance.host is not None and self.routes != 1:
+            return f"routes: the load asks for one host alone, {disturbance.host}: leave it out"
+        return None
+
+    def expand(self) -> list[Point]:
+        """Every combination of the lists. What is called the same in `Point` and has no list of values is handed on."""
+        connections = self.connections if isinstance(self.connections, list) else [self.connections]
+        rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
+        shares = self.of_knee if isinstance(self.of_knee, list) else [self.of_knee]
+        same = PointSpec.model_fields.keys() & Point.model_fields.keys()
+        fixed = self.model_dump(
+            include=same - {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "disturbance"}
+        )
+        points: list[Point] = []
+        for clients, rate, share, page in product(connections, rates, shares, self.pages):
+            labels = [self.name]
+            labels += [f"c{clients}"] if len(connections) > 1 else []
+            labels += [f"r{rate:g}"] if len(rates) > 1 and isinstance(rate, float) else []
+            labels += [f"{100 * share:g}"] if len(shares) > 1 and share is not None else []
+            labels += [page.lower()] if len(self.pages) > 1 else []
+            each = self.requests_per_connection
+            points.append(
+                Point(
+                    **fixed,
+                    name="-".join(labels),
+                    connections=clients,
+                    rate_rps=float(clients) if isinstance(rate, str) else rate,
+                    of_knee=share,
+                    page=page,
+                    requests=self.requests if each is None else each * clients,
+                    subject=tuple(self.subject),
+                )
+            )
+        return points
+
+
+class Sweep(BaseModel):
+    """A sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: str
+    question: str
+    blocks: Annotated[int, Field(ge=1, le=1000)]
+    study: str | None = None
+    disturbance: AnyDisturbance | None = Field(
+        default=None, description=f"{DISTURBANCE}; of every point without one of its own"
+    )
+    points: list[PointSpec] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Sweep:
+        for spec in self.points:
+            disturbance = spec.disturbance or self.disturbance
+            if disturbance is not None and (fault := spec.fault_under(disturbance)):
+                raise ValueError(f"points.{spec.name}.{fault}")
+        if len({spec.disturbance is None and self.disturbance is None for spec in self.points}) > 1:
+            raise ValueError("points: some are disturbed and some are not: write two sweeps")
+        names = [point.name for point in self.expanded()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"points: two points are called {twice[0]!r}")
+        for spec in self.points:
+            if spec.fault is not None:
+                raise ValueError(f"points.{spec.name}.{spec.fault}")
+        return self
+
+    def expanded(self) -> list[Point]:
+        """Every point; with a disturbance, also a control run for each load that differs: the same, and nothing is done."""
+        found = [point for spec in self.points for point in self._of(spec)]
+        disturbed = [point for point in found if point.disturbance is not None]
+        firsts = list({point.load: point for point in reversed(disturbed)}.values())[::-1]
+        names = [CONTROL] if len(firsts) == 1 else [f"{point.name}-{CONTROL}" for point in firsts]
+        controls = zip(firsts, names, strict=True)
+        return [*found, *(point.model_copy(update={"name": name, "control": True}) for point, name in controls)]
+
+    def _of(self, spec: PointSpec) -> list[Point]:
+        disturbance = spec.disturbance or self.disturbance
+        return [point.model_copy(update={"disturbance": disturbance}) for point in spec.expand()]
+
+
+def sweep_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
+    """(name, sweep) of a sweep in `lab/sweeps/`, or of a file given by its path (ends in .toml)."""
+    path = Path(name_or_path) if name_or_path.endswith(".toml") else FOLDER / f"{name_or_path}.toml"
+    place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    try:
+        return path.stem, Sweep.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise UsageError(
+            "--sweep",
+            f"unknown sweep '{name_or_path}'",
+            did_you_mean(name_or_path, sweep_names()),
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(place, f"not TOML: {error}", "see lab/sweeps/quick.toml for the form") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
+    except ValidationError as error:
+        raise UsageError(
+            place,
+            "; ".join(faults(error, PointSpec, Sweep)),
+            "lab/schema/sweep.json lists every key",
+        ) from None

@@ -1,0 +1,115 @@
+"""Annotated: a `kustomization.yaml` of ours → its content, and its `metadata.annotations` as a model's fields.
+
+    lab/primary-metric: p99        →   {"primary_metric": "p99"}
+
+A field is an annotation unless its JSON Schema says `"annotation": False`. Refuses keys it does not know, with
+the nearest known one, and values that are no text. Knows nothing of knobs and variants but that they are models.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.config import JsonDict
+
+from lab.base.errors import UsageError, did_you_mean
+from lab.base.validation import faults
+from lab.model.variants import kustomize
+
+NOT_AN_ANNOTATION: JsonDict = {"annotation": False}
+"""`json_schema_extra` of a field that comes from elsewhere: the folder's name, the lists of the kustomization."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def folders(parent: Path) -> list[str]:
+    """Names of the folders in `parent`, hidden ones aside."""
+    return sorted(path.name for path in parent.glob("[!.]*") if path.is_dir())
+
+
+def place(folder: Path) -> str:
+    """What messages call a folder's file: `manifests/components/somaxconn-128/kustomization.yaml`."""
+    return str(Path("manifests", folder.parent.name, folder.name, "kustomization.yaml"))
+
+
+def kustomization(folder: Path, kind: str, keys: set[str]) -> dict[str, Any]:
+    """The folder's kustomization.yaml, of this kind, with lists under these keys beside apiVersion, kind and metadata."""
+    where = place(folder)
+    content = kustomize.read_yaml(folder / "kustomization.yaml", where)
+    if not isinstance(content, dict):
+        raise UsageError(where, "is no mapping", "see a folder beside it for the form")
+    if content.get("kind") != kind:
+        raise UsageError(
+            where,
+            f"kind: expected {kind}, got {content.get('kind')!r}",
+            "a knob is a Component, a variant a Kustomization",
+        )
+    known = {"apiVersion", "kind", "metadata", *keys}
+    for key, value in content.items():
+        if key not in known:
+            raise UsageError(where, f"unknown key '{key}'", did_you_mean(str(key), known))
+        if key in keys and not isinstance(value, list):
+            raise UsageError(where, f"{key}: expected a list, got {value!r}", "see a folder beside it for the form")
+    return content
+
+
+def values(content: dict[str, Any], model: type[BaseModel], where: str) -> dict[str, Any]:
+    """The annotations by the model's field names; an unknown and a missing one are UsageErrors."""
+    metadata = content.get("metadata")
+    given = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
+    known = {key(field): field for field in _fields(model)}
+    if not isinstance(given, dict):
+        raise UsageError(where, "metadata.annotations: is no mapping", f"known keys: {', '.join(known)}")
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(where, f"metadata.annotations: unknown key '{name}'", did_you_mean(str(name), known))
+        if not isinstance(value, str):
+            raise UsageError(where, f"metadata.annotations: {name}: expected text, got {value!r}", "put it in quotes")
+    for name, field in known.items():
+        if name not in given and model.model_fields[field].is_required():
+            raise UsageError(
+                where, f"metadata.annotations: {name} is missing", f"it says {model.model_fields[field].description}"
+            )
+    return {known[name]: value for name, value in given.items()}
+
+
+def validated(model: type[Model], values: dict[str, Any], where: str, *inner: type[BaseModel]) -> Model:
+    """The model of these values. UsageError in the annotations' own names; `inner` are the models of nested keys."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        told = [key(fault.partition(":")[0]) + ":" + fault.partition(":")[2] for fault in faults(error, *inner)]
+        raise UsageError(where, "; ".join(told), "lab/schema/annotations.json lists every key") from None
+
+
+def schema(model: type[BaseModel]) -> dict[str, Any]:
+    """JSON Schema of the annotations that this model is read from: all of them text."""
+    shown = {"description", "pattern", "enum", "minLength"}
+    fields = model.model_json_schema()["properties"]
+    properties: dict[str, dict[str, Any]] = {}
+    for field in _fields(model):
+        # An optional field is `anyOf` its type and null; an annotation that is not there is not there.
+        merged = {
+            name: value for part in [*fields[field].get("anyOf", []), fields[field]] for name, value in part.items()
+        }
+        properties[key(field)] = {"type": "string"} | {name: value for name, value in merged.items() if name in shown}
+        if merged.get("type") == "boolean":
+            properties[key(field)]["enum"] = ["true", "false"]
+    return {
+        "type": "object",
+        "description": (model.__doc__ or "").partition("\n")[0],
+        "properties": properties,
+        "required": [key(field) for field in _fields(model) if model.model_fields[field].is_required()],
+        "additionalProperties": False,
+    }
+
+
+def key(field: str) -> str:
+    """`primary_metric` → `lab/primary-metric`; of a path such as `readback.0.value` the first part only changes."""
+    return f"lab/{field.replace('_', '-')}"
+
+
+def _fields(model: type[BaseModel]) -> list[str]:
+    return [name for name, field in model.model_fields.items() if field.json_schema_extra != NOT_AN_ANNOTATION]

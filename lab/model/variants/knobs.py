@@ -1,0 +1,262 @@
+"""Knobs: one kustomize Component each, with all that is known about it in its annotations.
+
+    metadata:
+      annotations:
+        lab/title: net.core.somaxconn 128
+        lab/readback: |
+          - {kind: sysctl, name: net.core.somaxconn, value: 128}
+
+Refuses annotations it does not know, sweeps that do not exist, and patches that kustomize would drop without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from lab.base.errors import UsageError, did_you_mean
+from lab.model import sweeps
+from lab.model.variants import annotations as annotated
+from lab.model.variants import openshift
+
+MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
+
+# No namePrefix, commonLabels, patchesJson6902 …: what they do cannot be told from a knob's own change, or fails silently.
+KEYS = {"resources", "configMapGenerator", "patches", "replacements", "transformers"}
+"""What a component's kustomization.yaml may hold beside apiVersion, kind and metadata."""
+
+Metric = Literal[
+    "rate", "cpu_per_request", "p50", "p90", "p99", "p99.9", "errors",
+    "failed", "gap_s", "failing_s", "correct_s", "stale", "processes", "rss_bytes", "restarts", "probe_failures",
+    "replaced_s", "cut", "transfer_rate", "first_byte_s", "too_large",
+]  # fmt: skip
+"""Of steady loads, then of disturbances (`lab.outcomes.METRICS` says what each is)."""
+
+
+class Check(BaseModel):
+    """One read-back: what must be found in the running system before a sample counts.
+
+    kind        what is compared with `value`
+    nginx       a directive's arguments in the parsed `nginx -T` (`name`; `context` such as `http/server` if it stands in several;
+                after a space the argument that is meant, by place or key: `access_log 1`, `access_log buffer`;
+                `among`: of several such directives with other arguments one is enough, as a controller has some of its own)
+    sysctl      /proc/sys in the pod's network namespace (`name`)
+    backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
+    limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
+    processes   how many processes have a title that starts with `process`
+    affinity    the CPUs that the processes whose title starts with `process` may use, one entry per process, sorted
+    environment an environment variable (`name`) of the container's main process
+    quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
+    ports       outgoing connections that are really made use only local ports in the range `value` (`1024 65000`)
+    node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
+    rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+    haproxy     a key (`name`) of HAProxy's `show info`
+    pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
+    pods        how many pods of the role run and are ready
+    budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
+    routes      how many routes answer, each under its own host, and no more
+    shards      how many proxies share the routes: each answers for its own hosts and for no others
+    termination where TLS ends, from the certificate that a client sees and from what reaches the backend
+    disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+    KEYS: ClassVar[dict[str, tuple[set[str], set[str]]]] = {
+        "nginx": ({"name"}, {"context", "among"}),
+        "sysctl": ({"name"}, set()),
+        "backlog": ({"port"}, set()),
+        "limit": ({"name", "process"}, set()),
+        "processes": ({"process"}, set()),
+        "affinity": ({"process"}, set()),
+        "environment": ({"name"}, set()),
+        "quota": ({"name"}, set()),
+        "ports": (set(), set()),
+        "node": ({"name"}, set()),
+        "rps": (set(), set()),
+        "haproxy": ({"name"}, set()),
+        "pod": ({"name"}, set()),
+        "pods": (set(), set()),
+        "budget": ({"name"}, set()),
+        "routes": (set(), set()),
+        "termination": (set(), set()),
+        "shards": (set(), set()),
+        "disk": ({"name"}, set()),
+    }
+    """kind → the keys it needs and the keys it may have, beside kind, role and value."""
+
+    kind: Literal[
+        "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
+        "haproxy", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
+    ]  # fmt: skip
+    value: str = Field(min_length=1)
+    role: Literal["proxy", "backend"] = "proxy"
+    name: str | None = None
+    context: str | None = None
+    port: int | None = Field(default=None, ge=1, le=65535)
+    process: str | None = None
+    among: bool | None = None
+
+    @model_validator(mode="after")
+    def _keys_of_kind(self) -> Self:
+        needed, possible = self.KEYS[self.kind]
+        given = {key for key in ("name", "context", "port", "process", "among") if getattr(self, key) is not None}
+        if missing := sorted(needed - given):
+            raise ValueError(f"readback: a check of kind '{self.kind}' needs {' and '.join(missing)}")
+        if extra := sorted(given - needed - possible):
+            raise ValueError(f"readback: a check of kind '{self.kind}' has no {' or '.join(extra)}")
+        return self
+
+    @property
+    def subject(self) -> tuple[object, ...]:
+        """What it reads: two checks of one subject can hold together only with one value."""
+        return (self.kind, self.role, self.name, self.context, self.port, self.process)
+
+
+class Knob(BaseModel):
+    """One component's annotations (`metadata.annotations`, each key under `lab/`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(description="the component's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
+    title: str = Field(min_length=1, description="what it sets, and what was set before")
+    study: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$", description="the key of the study that names it")
+    parameters: tuple[str, ...] = Field(
+        default=(),
+        description="rows of data/published/parameters.csv that it realises: YAML text, a list of STUDY/PARAMETER",
+    )
+    published: str | None = Field(default=None, description="the published value, in the study's words")
+    hypothesis: str = Field(
+        min_length=20, description="one falsifiable sentence: what changes, under which load, in which direction"
+    )
+    sweep: str = Field(description="the sweep in which an effect could show")
+    primary_metric: Metric = Field(description="the one metric that may claim in the summary line")
+    needs: str | None = Field(
+        default=None,
+        min_length=20,
+        description="what has to happen during the load for an effect to show, and no sweep does yet",
+    )
+    readback: tuple[Check, ...] = Field(
+        min_length=1, description="how to see that it took: YAML text, a list of checks"
+    )
+    openshift: tuple[dict[str, Any], ...] = Field(
+        default=(),
+        description="what sets the same on OpenShift: the patches in its openshift.yaml",
+        json_schema_extra=annotated.NOT_AN_ANNOTATION,
+    )
+
+
+def knob_names(manifests: Path = MANIFESTS) -> list[str]:
+    """The components' folders."""
+    return annotated.folders(manifests / "components")
+
+
+def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
+    """One component's annotations, checked. UsageError with file, key and remedy."""
+    if name not in knob_names(manifests):
+        raise UsageError("variant", f"unknown knob '{name}'", did_you_mean(name, knob_names(manifests)))
+    folder = manifests / "components" / name
+    where = annotated.place(folder)
+    content = annotated.kustomization(folder, "Component", KEYS)
+    values = annotated.values(content, Knob, where)
+    values["readback"] = _listed("readback", values["readback"], where)
+    if "parameters" in values:
+        values["parameters"] = _listed("parameters", values["parameters"], where)
+    values["openshift"] = openshift.read(folder, where)
+    knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
+    if knob.sweep not in sweeps.sweep_names():
+        raise UsageError(
+            where, f"lab/sweep: unknown sweep '{knob.sweep}'", did_you_mean(knob.sweep, sweeps.sweep_names())
+        )
+    subjects = [check.subject for check in knob.readback]
+    if len(set(subjects)) < len(subjects):
+        raise UsageError(where, "lab/readback: two checks read the same thing", "keep one")
+    targets(content, where)
+    for generator in content.get("configMapGenerator", []):
+        if generator.get("behavior") != "merge":
+            fault = f"configMapGenerator.{generator.get('name')}: expected `behavior: merge`"
+            raise UsageError(
+                where, fault, "a new ConfigMap belongs into resources; nothing reads a generated one by itself"
+            )
+    return knob
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a patch is for: one object by kind and name, or all of a kind that have certain labels.
+
+    `labels` is a selector in one of three forms: `key`, `key=value`, `key in (value, value)`.
+    """
+
+    kind: str
+    name: str = ""
+    labels: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}" if self.name else f"{self.kind} with {self.labels}"
+
+    def count(self, objects: Iterable[Mapping[str, Any]]) -> int:
+        """How many of the objects it means."""
+        return sum(obj.get("kind") == self.kind and self._means(obj.get("metadata", {})) for obj in objects)
+
+    def _means(self, metadata: Mapping[str, Any]) -> bool:
+        if self.name:
+            return metadata.get("name") == self.name
+        form = _SELECTOR.fullmatch(self.labels)
+        assert form is not None
+        value = metadata.get("labels", {}).get(form["key"])
+        wanted = form["one"] or form["any"]
+        return value is not None and (wanted is None or value in wanted.replace(" ", "").split(","))
+
+
+_SELECTOR = re.compile(r"(?P<key>[\w./-]+)(?:=(?P<one>[\w.-]+)| in \((?P<any>[\w.-]+(?:, ?[\w.-]+)*)\))?")
+
+
+def targets(content: dict[str, Any], where: str) -> list[Target]:
+    """The target of every patch that has one. It must be exact: kustomize drops a patch that matches nothing."""
+    found: list[Target] = []
+    for patch in content.get("patches", []):
+        target = patch.get("target")
+        if target is None:
+            continue
+        given = set(target) - {"group", "version"} if isinstance(target, dict) else set[str]()
+        named = given == {"kind", "name"} and all(str(target[key]).replace("-", "").isalnum() for key in given)
+        labelled = (
+            given == {"kind", "labelSelector"}
+            and str(target["kind"]).isalnum()
+            and _SELECTOR.fullmatch(str(target["labelSelector"])) is not None
+        )
+        if not named and not labelled:
+            raise UsageError(
+                where,
+                f"patches.target: expected an exact kind and name, got {target!r}",
+                "as in {kind: Deployment, name: proxy}; for many objects, {kind: Route, labelSelector: KEY},"
+                " KEY=VALUE or KEY in (VALUE, VALUE)",
+            )
+        found.append(Target(target["kind"], target.get("name", ""), str(target.get("labelSelector", ""))))
+    return found
+
+
+def _listed(key: str, text: str, where: str) -> list[Any]:
+    """An annotation that holds a list, as YAML text."""
+    form = f"write a list, as in {_FORMS[key]}"
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(where, f"lab/{key}: not YAML: {' '.join(str(error).split())}", form) from None
+    if not isinstance(found, list) or not found:
+        wanted = "checks" if key == "readback" else "texts"
+        raise UsageError(where, f"lab/{key}: expected a list of {wanted}, got {found!r}", form)
+    return found
+
+
+_FORMS = {
+    "readback": "- {kind: sysctl, name: net.core.somaxconn, value: 128}",
+    "parameters": "- digitalocean/net.core.somaxconn",
+}

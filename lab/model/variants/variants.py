@@ -1,0 +1,376 @@
+"""Variants: kustomize overlays → what to apply, what to read back, and what they claim to change.
+
+    manifests/overlays/keepalive/    a variant: its baseline (another overlay) or its bases, and a list of knobs
+    baseline+<knob>+<knob>           a variant without a folder
+
+Refuses variants that would measure nothing: knobs that change nothing, patches that match nothing, containers
+that exist in a patch only. Whether a knob *takes* is read back from the running system, elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.base.errors import UsageError, did_you_mean
+from lab.model.variants import annotations as annotated
+from lab.model.variants import diff as differences
+from lab.model.variants import kustomize, openshift
+from lab.model.variants.knobs import KEYS as KNOB_KEYS
+from lab.model.variants.knobs import MANIFESTS, Knob, knob_names, load_knob, targets
+from lab.model.variants.knobs import Check as Check  # what a variant is read back by
+from lab.model.variants.knobs import Metric as Metric
+
+KEYS = {"resources", "components"}
+"""What an overlay's kustomization.yaml may hold beside apiVersion, kind and metadata: a change is a knob's."""
+
+KNOWN_AS = "lab/known-as"
+"""Annotation of a base's Deployment: `deployment/container`, the names under which users have it."""
+
+
+class Overlay(BaseModel):
+    """One overlay's annotations and lists, or what `overlay+knob` would say in a file; not rendered."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(description="the overlay's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
+    title: str = Field(min_length=1, description="what it is, against its baseline")
+    study: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$", description="the key of the study it belongs to")
+    reference: bool = Field(default=False, description="measured once per run as the direct reference")
+    primary_metric: Metric | None = Field(
+        default=None, description="the one metric that may claim, where it is not its last knob's"
+    )
+    compare_with: str | None = Field(
+        default=None,
+        description="of a root that is another system: the overlay it is compared with, for no baseline is its own",
+    )
+    baseline: str | None = Field(
+        default=None, description="the parent overlay", json_schema_extra=annotated.NOT_AN_ANNOTATION
+    )
+    resources: tuple[Path, ...] = Field(default=(), json_schema_extra=annotated.NOT_AN_ANNOTATION)
+    own_knobs: tuple[str, ...] = Field(default=(), json_schema_extra=annotated.NOT_AN_ANNOTATION)
+
+
+class Variant(BaseModel):
+    """One overlay, rendered.
+
+    `baseline` is the parent overlay's name, None for a root. `knobs` are those of the whole chain, root
+    first; `own_knobs` those that this overlay adds to its baseline. `manifests` are the objects that
+    `kustomize build` printed. `readback` is the union of all knobs' checks, later ones replacing
+    earlier ones that read the same thing.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    title: str
+    study: str | None
+    reference: bool = Field(default=False, description="measured once per run as the direct reference")
+    baseline: str | None
+    knobs: tuple[Knob, ...]
+    own_knobs: tuple[str, ...]
+    manifests: tuple[dict[str, Any], ...]
+    readback: tuple[Check, ...]
+    stated_metric: Metric | None = Field(default=None, description="what its overlay's lab/primary-metric says")
+    compare_with: str | None = Field(default=None, description="what a root says it is compared with")
+
+    @property
+    def compared_with(self) -> str | None:
+        """Its baseline, or the other system that a root names; None for a root that stands alone."""
+        return self.baseline or self.compare_with
+
+    @property
+    def sweep(self) -> str | None:
+        """The sweep that its last own knob names; None without knobs of its own."""
+        return self.knobs[-1].sweep if self.own_knobs else None
+
+    @property
+    def primary_metric(self) -> Metric | None:
+        """What its overlay says, or what its last own knob's hypothesis is about; None where it is compared with nothing."""
+        if self.compared_with is None:
+            return None
+        return self.stated_metric or (self.knobs[-1].primary_metric if self.own_knobs else None)
+
+    @property
+    def needs(self) -> str:
+        """What no sweep does and every own knob needs for an effect to show; empty where one of them needs nothing."""
+        own = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
+        return "; ".join(dict.fromkeys(filter(None, own))) if all(own) else ""
+
+
+def variant_names(manifests: Path = MANIFESTS) -> list[str]:
+    """The overlays' folders."""
+    return annotated.folders(manifests / "overlays")
+
+
+def reference_name(manifests: Path = MANIFESTS) -> str | None:
+    """The overlay annotated as the direct reference. UsageError when there are two."""
+    found = [name for name in variant_names(manifests) if load_overlay(name, manifests).reference]
+    if len(found) > 1:
+        raise UsageError("manifests/overlays", f"{' and '.join(found)} are both annotated lab/reference", "keep one")
+    return found[0] if found else None
+
+
+def load_overlay(name: str, manifests: Path = MANIFESTS) -> Overlay:
+    """One overlay's file, or what `overlay+knob+knob` would say in one. UsageError; renders nothing."""
+    stem, *added = name.split("+")
+    names = variant_names(manifests)
+    if stem not in names:
+        if stem in knob_names(manifests):
+            raise UsageError("variant", f"'{stem}' is a knob, not a variant", f"put it on one, as in 'baseline+{stem}'")
+        raise UsageError("variant", f"unknown variant '{stem}'", did_you_mean(stem, names))
+    if not added:
+        return _read_overlay(manifests / "overlays" / name, manifests)
+    knobs = [load_knob(knob, manifests) for knob in added]
+    return Overlay(
+        name=name,
+        title="; ".join(knob.title for knob in knobs),
+        study=knobs[0].study if len({knob.study for knob in knobs}) == 1 else None,
+        baseline=stem,
+        resources=(manifests / "overlays" / stem,),
+        own_knobs=tuple(added),
+    )
+
+
+def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
+    """The overlay with all its baselines, root first. UsageError for a circle and for a knob that comes twice."""
+    found = [load_overlay(name, manifests)]
+    while (parent := found[0].baseline) is not None:
+        if parent in [overlay.name for overlay in found]:
+            where = annotated.place(manifests / "overlays" / parent)
+            raise UsageError(where, f"resources: a circle of baselines through '{parent}'", "let one of them be a root")
+        found.insert(0, load_overlay(parent, manifests))
+    owner: dict[str, str] = {}
+    for overlay in found:
+        for knob in overlay.own_knobs:
+            if knob in owner:
+                whose = "twice" if owner[knob] == overlay.name else f"again, which '{owner[knob]}' has"
+                raise UsageError("variant", f"'{overlay.name}' lists knob '{knob}' {whose}", "name it once")
+            owner[knob] = overlay.name
+    return tuple(found)
+
+
+def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
+    """One variant by its folder or as `overlay+knob+knob`, rendered and checked. UsageError with place, fault and remedy.
+
+    `fixtures`: components of manifests/fixtures that its objects are laid over with, for a disturbance to be seen by.
+    """
+    overlays = chain(name, manifests)
+    overlay = overlays[-1]
+    own = [load_knob(knob, manifests) for knob in overlay.own_knobs]
+    knobs = (*(load_knob(knob, manifests) for each in overlays[:-1] for knob in each.own_knobs), *own)
+    _refuse_contradiction(overlay, own)
+    objects = kustomize.objects(_render(overlay, manifests))
+    _refuse_idle_knobs(overlay, objects, manifests)
+    if fixtures:
+        objects = kustomize.objects(_render(overlay, manifests, fixtures=fixtures))
+    _refuse_incomplete(overlay, objects)
+    return Variant(
+        name=name,
+        title=overlay.title,
+        study=overlay.study,
+        reference=overlay.reference,
+        baseline=overlay.baseline,
+        knobs=knobs,
+        own_knobs=overlay.own_knobs,
+        manifests=objects,
+        stated_metric=overlay.primary_metric,
+        compare_with=overlay.compare_with,
+        readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),
+    )
+
+
+def without(variant: Variant, knob: str, manifests: Path = MANIFESTS) -> Variant:
+    """The variant less one of its own knobs, but read back as if it had it: a sabotage that must be caught. UsageError."""
+    others = [own for own in variant.own_knobs if own != knob]
+    rendered = _render(load_overlay(variant.name, manifests), manifests, others)
+    return variant.model_copy(update={"manifests": kustomize.objects(rendered)})
+
+
+def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
+    """A unified diff of the rendered objects against the baseline's; empty for a root."""
+    if variant.baseline is None:
+        return ""
+    return differences.unified(
+        _objects(variant.baseline, manifests), variant.manifests, (variant.baseline, variant.name)
+    )
+
+
+def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
+    """What applies the own knobs to a cluster of one's own. Empty for a root.
+
+    `oc` commands for the knobs that OpenShift's operator has a field for; for the others patches as YAML, under the names
+    that users know.
+    """
+    if variant.baseline is None:
+        return ""
+    own = [knob for knob in variant.knobs if knob.name in variant.own_knobs]
+    commands = openshift.snippet(openshift_patches(variant))
+    others = [knob.name for knob in own if not knob.openshift]
+    if not others:
+        return commands
+    objects = variant.manifests
+    if commands:
+        objects = kustomize.objects(_render(load_overlay(variant.name, manifests), manifests, others))
+    labelled = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
+    found = [commands] if commands else []
+    for patch in differences.patches(_objects(variant.baseline, manifests), objects):
+        if known_as := labelled[differences.label(patch)]:
+            lab_name = patch["metadata"]["name"]
+            patch["metadata"]["name"], container = known_as.split("/")
+            for item in patch.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
+                item["name"] = container if item["name"] == lab_name else item["name"]
+        found.append(differences.dump(patch))
+    return "---\n".join(found)
+
+
+def openshift_patches(variant: Variant) -> list[dict[str, Any]]:
+    """What sets its own knobs on OpenShift, as far as its operator has a field for them."""
+    return [patch for knob in variant.knobs if knob.name in variant.own_knobs for patch in knob.openshift]
+
+
+def annotation_schema() -> dict[str, Any]:
+    """JSON Schema of what `metadata.annotations` may hold, as `lab/schema/annotations.json` has it."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "metadata.annotations of manifests/components (component) and manifests/overlays (overlay); check: one of the list in lab/readback",
+        "$defs": {
+            "component": annotated.schema(Knob),
+            "overlay": annotated.schema(Overlay),
+            "check": Check.model_json_schema(),
+        },
+    }
+
+
+def _read_overlay(folder: Path, manifests: Path) -> Overlay:
+    where = annotated.place(folder)
+    content = annotated.kustomization(folder, "Kustomization", KEYS)
+    values = annotated.values(content, Overlay, where)
+    overlays, bases, components = (manifests.resolve() / kind for kind in ("overlays", "base", "components"))
+    resources = [(folder / str(entry)).resolve() for entry in content.get("resources", [])]
+    listed = [(folder / str(entry)).resolve() for entry in content.get("components", [])]
+    for path in resources:
+        if path.parent not in (overlays, bases) or not path.is_dir():
+            known = [*annotated.folders(overlays), *annotated.folders(bases)]
+            raise UsageError(
+                where, f"resources: there is no overlay or base '{path.name}'", did_you_mean(path.name, known)
+            )
+    for path in listed:
+        if path.parent != components or not path.is_dir():
+            raise UsageError(
+                where, f"components: there is no knob '{path.name}'", did_you_mean(path.name, knob_names(manifests))
+            )
+    parents = [path.name for path in resources if path.parent == overlays]
+    if not resources:
+        raise UsageError(where, "resources: missing or empty", "name a baseline (../NAME) or bases (../../base/NAME)")
+    if len(parents) > 1:
+        raise UsageError(where, f"resources: two baselines, {' and '.join(parents)}", "a variant has one; chain them")
+    if parents and len(resources) > 1:
+        raise UsageError(
+            where, f"resources: a base beside the baseline '{parents[0]}'", "leave it out: the baseline brings its own"
+        )
+    if parents and not listed:
+        raise UsageError(where, f"components: none, so that it is its baseline '{parents[0]}' again", "list a knob")
+    _refuse_rival(values.get("compare_with"), folder, overlays, bool(parents))
+    found = {
+        "baseline": parents[0] if parents else None,
+        "resources": resources,
+        "own_knobs": [path.name for path in listed],
+    }
+    return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where)
+
+
+def _refuse_rival(rival: object, folder: Path, overlays: Path, has_baseline: bool) -> None:
+    """`lab/compare-with` is for roots, and names another overlay that stands alone."""
+    if rival is None:
+        return
+    where = f"{annotated.place(folder)}: metadata.annotations: lab/compare-with"
+    if has_baseline:
+        raise UsageError(where, "it has a baseline", "leave it out: a variant is compared with its baseline")
+    others = [name for name in annotated.folders(overlays) if name != folder.name]
+    if rival not in others:
+        raise UsageError(where, f"there is no other overlay '{rival}'", did_you_mean(str(rival), others))
+
+
+def _render(
+    overlay: Overlay, manifests: Path, knobs: Sequence[str] | None = None, fixtures: Sequence[str] = ()
+) -> bytes:
+    """With these of its own knobs only. By what it lists, not by its folder, so that overlays which begin alike share builds."""
+    own = overlay.own_knobs if knobs is None else knobs
+    laid_over = [manifests / "fixtures" / fixture for fixture in fixtures]
+    try:
+        if not overlay.own_knobs:
+            return kustomize.render([manifests / "overlays" / overlay.name], laid_over)
+        return kustomize.render(overlay.resources, [*(manifests / "components" / knob for knob in own), *laid_over])
+    except kustomize.BuildError as error:
+        fault = f"kustomize: {error}".replace(f"{manifests}/", "manifests/")
+        remedy = "a knob that names what this base does not have ends so, too"
+        raise UsageError(overlay.name, fault, remedy) from None
+
+
+def _objects(name: str, manifests: Path) -> kustomize.Objects:
+    return kustomize.objects(_render(load_overlay(name, manifests), manifests))
+
+
+def _refuse_contradiction(overlay: Overlay, own: Sequence[Knob]) -> None:
+    said: dict[tuple[object, ...], tuple[str, str]] = {}
+    for knob in own:
+        for check in knob.readback:
+            first, value = said.setdefault(check.subject, (knob.name, check.value))
+            if value != check.value:
+                fault = f"'{overlay.name}': knobs '{first}' and '{knob.name}' set the same thing, to {value} and to {check.value}"
+                raise UsageError("variant", fault, "keep one, or make one the baseline")
+
+
+def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
+    """Each own knob must matter: its targets exist, and a change that it makes lasts, or the render is another one without it."""
+    own = overlay.own_knobs
+    with ThreadPoolExecutor() as pool:
+        renders = list(pool.map(lambda count: _render(overlay, manifests, own[:count]), range(len(own))))
+    grown = [*map(kustomize.objects, renders), objects]
+    for knob, before, after in zip(own, grown, grown[1:], strict=False):
+        folder = manifests / "components" / knob
+        where = annotated.place(folder)
+        known = {differences.label(obj) for obj in before}  # a patch may delete what it is for
+        known_objects = (*before, *(obj for obj in after if differences.label(obj) not in known))
+        for target in targets(annotated.kustomization(folder, "Component", KNOB_KEYS), where):
+            count = target.count(known_objects)
+            if count == 0 or (target.name and count > 1):
+                fault = f"patches.target: there is no {target} in '{overlay.name}'"
+                remedy = did_you_mean(str(target), {differences.label(obj) for obj in known_objects})
+                raise UsageError(where, fault, remedy)
+        lasting = differences.changes(before, after).items() & differences.changes(before, objects).items()
+        others = [other for other in own if other != knob]
+        if not lasting and _render(overlay, manifests, others) == _render(overlay, manifests):
+            fault = f"changes nothing: '{overlay.name}' renders the same without it"
+            raise UsageError(where, fault, "see that it names what exists and sets what was not so before")
+
+
+def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:
+    """What kustomize lets through: containers without an image, images without a registry, a sysctl given twice."""
+    for obj in objects:
+        pod = obj.get("spec", {}).get("template", {}).get("spec", {})
+        place = f"{overlay.name}: {differences.label(obj)}"
+        containers = [*pod.get("initContainers", []), *pod.get("containers", [])]
+        real = [item["name"] for item in containers if "image" in item]
+        for item in containers:
+            if "image" not in item:
+                raise UsageError(
+                    place,
+                    f"container '{item['name']}' has no image: a patch made it up",
+                    did_you_mean(item["name"], real),
+                )
+            if "/" not in item["image"]:
+                fault = f"container '{item['name']}': image '{item['image']}' names no registry"
+                raise UsageError(
+                    place,
+                    fault,
+                    "list it in manifests/images and end the component with `transformers: [../../images]`",
+                )
+        sysctls = [item["name"] for item in pod.get("securityContext", {}).get("sysctls", [])]
+        if twice := [name for name in sysctls if sysctls.count(name) > 1]:
+            raise UsageError(place, f"sysctl {twice[0]} is set twice", "keep one of the knobs that set it")

@@ -1,0 +1,109 @@
+"""When a change reached the answers: numbered changes and a log of requests → delays, and answers of an old state.
+
+A change's event says how answers show it (`lab.events`): by the port that answered (`endpoints`), by the prefix that the
+proxy put in (`routes`), or by there being an answer (`status`). Changes are numbered upwards, so an answer shows the
+newest of its way that had reached who answered; newer ones include it. Refuses to count a change that answers cannot show.
+
+    changes        how many were made
+    correct_s      median over the changes: from the change to the first answer that shows it or a newer one. A change that
+                   nobody saw until the load's end took longer than any other; None where the median is such a one
+    correct_max_s  the longest; None where one was not seen
+    unseen         changes that no answer showed, neither they nor a newer one
+    superseded     changes of which only newer ones were seen: several were taken over at once
+    old            answers to requests that were sent after a change and do not show it
+    stale          of those, the ones sent after another answer had shown it: somebody who knew the new state got the old one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from lab.model.events import FIRST_PORT
+from lab.model.requests import good
+
+Floats = npt.NDArray[np.float64]
+
+
+def outcome(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | None]:
+    """The numbers above, empty without changes. Where answers show none of them all but `changes` are None."""
+    changes = events.filter(pl.col("kind") == "Change")
+    if changes.is_empty():
+        return {}
+    delays: list[float] = []
+    counts = dict.fromkeys(("unseen", "superseded", "old", "stale"), 0)
+    for way, made in _by_way(changes):
+        numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
+        sent_s, done_s, shown = _shown(requests, way, int(numbers.max()))
+        told = _first_shown_s(done_s, shown, numbers)
+        delays += [float(value) for value in np.maximum(told - at_s, 0)]
+        counts["unseen"] += int(np.isinf(told).sum())
+        counts["superseded"] += int((~np.isin(numbers, shown) & np.isfinite(told)).sum())
+        counts["old"] += int((shown < _newest(at_s, numbers, sent_s)).sum())
+        counts["stale"] += int((shown < _newest(*_seen(done_s, shown), sent_s)).sum())
+    if not delays:
+        return {"changes": float(changes.height), "correct_s": None, "correct_max_s": None, **dict.fromkeys(counts)}
+    middle, longest = float(np.median(delays)), max(delays)
+    return {
+        "changes": float(changes.height),
+        "correct_s": middle if np.isfinite(middle) else None,
+        "correct_max_s": longest if np.isfinite(longest) else None,
+        **{name: float(count) for name, count in counts.items()},
+    }
+
+
+def delays(requests: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """One row per change that answers can show: number, way, at_s, delay_s (null = never seen), in the order of time."""
+    rows: list[pl.DataFrame] = []
+    for way, made in _by_way(events.filter(pl.col("kind") == "Change")):
+        numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
+        _, done_s, shown = _shown(requests, way, int(numbers.max()))
+        delay_s = np.maximum(_first_shown_s(done_s, shown, numbers) - at_s, 0)
+        delay = pl.Series("delay_s", delay_s).replace(float("inf"), None)
+        rows.append(pl.DataFrame({"number": numbers, "way": [way] * numbers.size, "at_s": at_s}).with_columns(delay))
+    schema = {"number": pl.Int64, "way": pl.String, "at_s": pl.Float64, "delay_s": pl.Float64}
+    return pl.concat(rows).sort("at_s") if rows else pl.DataFrame(schema=schema)
+
+
+def _by_way(changes: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The changes that answers show, by how; each with its number, in the order of time."""
+    ways = changes.with_columns(
+        pl.col("detail").str.split(" ").list.first().alias("way"),
+        pl.col("object").cast(pl.Int64, strict=False).alias("number"),
+    )
+    for way in ("endpoints", "routes", "status"):
+        made = ways.filter((pl.col("way") == way) & pl.col("number").is_not_null()).sort("at_s")
+        if not made.is_empty():
+            yield way, made
+
+
+def _shown(requests: pl.DataFrame, way: str, newest: int) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+    """(sent, done, number shown) of every answer that shows one; 0 = the state before the first change."""
+    if way == "status":  # not there yet is an answer, too
+        number = pl.when(good(requests)).then(newest).otherwise(0)
+        frame = requests.with_columns(shown=number).filter(pl.col("error") == "")
+    else:
+        words = pl.col("answer").str.split(" ").list
+        port, prefix = (words.get(place, null_on_oob=True).cast(pl.Int64, strict=False) for place in (1, 2))
+        number = port - FIRST_PORT if way == "endpoints" else pl.when(words.len() > 2).then(prefix.fill_null(0))
+        frame = requests.filter(good(requests)).with_columns(shown=number).filter(pl.col("shown") >= 0)
+    return frame["sent_s"].to_numpy(), frame["done_s"].to_numpy(), frame["shown"].cast(pl.Int64).to_numpy()
+
+
+def _first_shown_s(done_s: Floats, shown: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> Floats:
+    """For each change: when the first answer was there that shows it or a newer one; infinite = never."""
+    return np.array([min(done_s[shown >= number], default=np.inf) for number in numbers], dtype=np.float64)
+
+
+def _seen(done_s: Floats, shown: npt.NDArray[np.int64]) -> tuple[Floats, npt.NDArray[np.int64]]:
+    order = np.argsort(done_s, kind="stable")
+    return done_s[order], shown[order]
+
+
+def _newest(at_s: Floats, numbers: npt.NDArray[np.int64], when_s: Floats) -> npt.NDArray[np.int64]:
+    """The highest of `numbers` (at `at_s`, in the order of time) up to each time; 0 before the first."""
+    highest = np.concatenate([[0], np.maximum.accumulate(numbers)])
+    return highest[np.searchsorted(at_s, when_s, side="right")]

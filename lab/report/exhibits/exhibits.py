@@ -1,0 +1,614 @@
+"""Exhibits: a figure of a committed run, or the gap where there is none. What notebooks are made of.
+
+Each takes a run (`lab.evidence.Shelf.of`) and says which of its arms and points to show. A damaged log is a gap, too: a figure
+never stops a notebook. Refuses to judge (`lab.claims`).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from itertools import product
+from types import MappingProxyType
+from typing import Any, Concatenate, ParamSpec
+
+import plotly.graph_objects as go
+
+from lab.analysis import timelines
+from lab.analysis.claims import fits
+from lab.analysis.claims.derived import probe_timeouts_s
+from lab.analysis.claims.evidence import Evidence, Log, Missing
+from lab.analysis.claims.measuring import said_as
+from lab.analysis.summary import QUANTILES, summarise_run
+from lab.analysis.verdicts import effect_text
+from lab.base.errors import LabError
+from lab.model.sweeps import PAGES, Point
+from lab.records import incidents as happenings
+from lab.records import published
+from lab.report import figures
+from lab.report.exhibits import boom, curves, reproduction
+from lab.report.exhibits import pidstat as pidstat_tables
+from lab.report.figures.beside import Pair
+from lab.report.figures.intervals import Told
+from lab.report.figures.law import Sized
+from lab.report.figures.percentiles import Curve, Panel
+from lab.report.figures.scaling import Bound
+from lab.report.figures.style import gap, noted
+from lab.report.tables import study as study_tables
+from lab.stats import paired as stats
+from lab.stats.histogram import BEYOND
+from lab.stats.units import format_blocks, three_digits
+
+P = ParamSpec("P")
+Run = Evidence | Missing
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "kB": 1e3, "MB": 1e6, "MB/s": 1e6}
+"""Units of tables that figures choose by themselves → what one of it is in seconds or bytes."""
+NDS, BOOM = "nds", "boom"
+"""Whose loads grow in requests at once, and the tool it measured with."""
+PAGE_SIZES = "page-sizes"
+"""The sweep of ours whose pages grow."""
+PANEL_WIDTH = 34
+"""Characters that fit into a panel beside two others, at its least width."""
+
+
+def _exhibit(make: Callable[Concatenate[Evidence, str, P], go.Figure]) -> Callable[Concatenate[Run, str, P], go.Figure]:
+    """The figure of a run under a title, or a gap with the reason."""
+
+    @wraps(make)
+    def shown(run: Run, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
+        if isinstance(run, Missing):
+            return gap(title, _folded(run.why))
+        try:
+            return _from(run, make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
+        except LabError as error:
+            return _from(run, gap(title, _folded(f"{error.place}: {error.fault}")))
+
+    return shown
+
+
+def _from(run: Run, figure: go.Figure) -> go.Figure:
+    """The figure with the run's id, which `just report` puts beside it."""
+    told: Any = figure.layout
+    return _of([run], figure, (told.meta or {}).get("gaps", 0))
+
+
+def _of(runs: Iterable[Run], figure: go.Figure, gaps: int = 0) -> go.Figure:
+    """The figure with these runs' ids. `gaps`: how many of its panels, lines or rows stand empty, which `just report` counts."""
+    ids = [run.run.record.id for run in runs if not isinstance(run, Missing)]
+    return figure.update_layout(meta={"runs": list(dict.fromkeys(ids))} | ({"gaps": gaps} if gaps else {}))
+
+
+def _noted(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
+    """The figure with what it lacks of these variants and points below its title."""
+    missing, short = _lacking(run, variants, point)
+    return noted(figure, _folded("; ".join([*missing, *short])), len(missing))
+
+
+def _no_block(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
+    return _noted(run, gap(f"{title}: {variant}", f"no valid block of {variant} at {point}"), [variant], point)
+
+
+def _lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool = False) -> tuple[list[str], list[str]]:
+    """(what has no block that counts: arms at points, variants, the points themselves; what has some), each with why.
+
+    `rated`: only at points with a rate.
+    """
+    points = _points(run, pattern)
+    if not points:
+        return [f"no load of this run is called `{pattern}`"], []
+    rates = {point.name: point.rate_rps for point in run.points}
+    wanted = variants or [item.variant for item in run.run.record.not_measurable]
+    missing, short = [f"{each} is {why}" for each in wanted if (why := reproduction.absent(run, each))], list[str]()
+    for arm in _arms(run, variants):
+        for at in (at for at in points if not rated or rates[at] is not None):
+            if why := run.lost(arm, at):
+                (short if run.blocks(arm, at) else missing).append(f"{arm} at {at}: {why}")
+    return missing, short
+
+
+def _told_missing(missing: Sequence[str]) -> list[str]:
+    """Lines of Markdown, each a gap that `just report` counts."""
+    return [line for each in missing for line in ("", f"*nothing to show: {each}*")]
+
+
+def _damaged(run: Evidence, error: LabError) -> str:
+    """Markdown in a table's place."""
+    return f"*no run: {run.name} is damaged: {error.place}: {error.fault}*"
+
+
+def _folded(text: str, width: int = 90) -> str:
+    """Long texts do not fold by themselves in a figure."""
+    return "<br>".join(textwrap.wrap(text, width, break_on_hyphens=False))
+
+
+@_exhibit
+def timeline(run: Evidence, title: str, variant: str, point: str = "*", block: int | None = None) -> go.Figure:
+    """One block's timeline, the first that counts unless one is named; behind it the range of all blocks."""
+    if all(each.disturbance is None for each in run.points):
+        return gap(title, _folded("steady loads alone: no single request was logged, and nothing happened meanwhile"))
+    name, log = _log(run, variant, point, block)
+    if log is None:
+        return _no_block(run, title, variant, point)
+    others = [each.bins for each in run.logs(log.sample.arm, name)]
+    where = f"{variant} at {name}, block {log.sample.block} of {len(others)}"
+    behind = timelines.across(others) if others[1:] else None
+    return _noted(run, figures.timeline(log.bins, log.marks, f"{title}: {where}", behind), [variant], name)
+
+
+@_exhibit
+def intervals(
+    run: Evidence,
+    title: str,
+    metric: str,
+    point: str = "*",
+    claimed: str = "",
+    variants: Sequence[str] = (),
+) -> go.Figure:
+    """A metric of every arm (or of these variants') at every such point, and the number that the claim of this id published."""
+    names, points = _arms(run, variants), _points(run, point)
+    rows = [
+        told
+        for arm in names
+        for at in points
+        if (told := _told(run, arm, at, metric, arm if len(points) == 1 else f"{arm} · {at}")) is not None
+    ]
+    words, unit = _unit(metric)
+    published = _claim(claimed)[1] if claimed else None
+    return _noted(run, figures.intervals(rows, title, words, unit, published), variants, point)
+
+
+@_exhibit
+def scaling(
+    run: Evidence, title: str, metric: str, point: str = "*", over: str = "routes", log_y: bool = False
+) -> go.Figure:
+    """A metric of every arm over how many `over` its manifests have, a line per point."""
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    for at in _points(run, point):
+        for arm in _arms(run, ()):
+            size, told = _told(run, arm, at, over, arm), _told(run, arm, at, metric, arm)
+            if size is not None and size.value and told is not None:
+                lines.setdefault(at, []).append((size.value, told))
+    words, unit = _unit(metric)
+    return _noted(run, figures.scaling(lines, title, over, words, unit, log_y), (), point)
+
+
+@_exhibit
+def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
+    """Percentiles: what the slowest of 2, 10, 100 and 1000 requests take at least, a line per arm and point."""
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    for at in _points(run, point):
+        for arm in _arms(run, variants):
+            for metric, share in QUANTILES.items():
+                told = _told(run, arm, at, metric, f"{arm} at {at}, {metric}")
+                if told is not None:
+                    lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
+    figure = figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
+    return _noted(run, figure, variants, point)
+
+
+@_exhibit
+def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
+    """The proxy's processes of one block of every arm."""
+    logs = {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
+    alone = next(iter(logs.values())).marks if len(logs) == 1 else None
+    figure = figures.processes({arm: happenings.looks(log.usage) for arm, log in logs.items()}, title, alone)
+    return _noted(run, figure, variants, point)
+
+
+@_exhibit
+def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
+    """How long every change of one block took to show, for every arm."""
+    logs = {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
+    return _noted(run, figures.delays({arm: log.delays for arm, log in logs.items()}, title), variants, point)
+
+
+@_exhibit
+def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
+    """Every probe of one block."""
+    name, log = _log(run, variant, point)
+    if log is None:
+        return _no_block(run, title, variant, point)
+    try:
+        timeouts_s = probe_timeouts_s(run.run, log.sample.variant)
+    except LabError:  # a run without its manifests: the figure says that they are unknown
+        timeouts_s = None
+    probes = timelines.probes(log.events, log.zero_s)
+    return figures.probing(probes, log.marks, f"{title}: {variant} at {name}", timeouts_s)
+
+
+@_exhibit
+def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
+    """Every large body of one block."""
+    name, log = _log(run, variant, point)
+    if log is None:
+        return _no_block(run, title, variant, point)
+    return figures.transfers(timelines.transfers(log.events, log.zero_s), f"{title}: {variant} at {name}")
+
+
+def percentiles(
+    runs: Mapping[str, Run],
+    title: str,
+    suite: str,
+    relative_to: int | None = None,
+    log_y: bool = True,
+    shared_y: bool = True,
+) -> go.Figure:
+    """Latency by percentile, a line per number of connections: DigitalOcean's `suite` as published, beside it each variant in its run.
+
+    `relative_to`: as multiples of the line of so many connections, each of its own machine.
+    """
+    panels = [_panel("published", lambda: curves.digitised(suite, relative_to))]
+    panels += [_measured(run, variant, relative_to) for variant, run in runs.items()]
+    name, unit = ("latency", "s") if relative_to is None else (f"latency against that at c{relative_to}", "×")
+    below = f"over log 1/(1 − p); bands: what reading the plot may err; here, from {stats.MIN_BLOCKS} blocks on, the blocks' range"
+    figure = figures.percentiles(panels, title, name, unit, log_y, shared_y, below)
+    there = [(variant, run) for variant, run in runs.items() if not isinstance(run, Missing)]
+    lacking = [_lacking(run, [variant], "*", rated=True) for variant, run in there if run.arms(variant)]
+    missing, short = ([line for each in lacking for line in each[which]] for which in (0, 1))
+    noted(figure, _folded("; ".join([*missing, *short])))
+    return _of(runs.values(), figure, gaps=sum(not panel.curves for panel in panels) + len(missing))
+
+
+def _measured(run: Run, variant: str, relative_to: int | None) -> Panel:
+    if isinstance(run, Missing):
+        return Panel(variant, (), _folded(run.why, PANEL_WIDTH))
+    record = run.run.record
+    shape = ": shape only" if record.blocks < stats.MIN_BLOCKS else ""
+    head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape})<br>{run.name}"
+    return _panel(head, lambda: curves.measured(run, variant, relative_to))
+
+
+def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
+    """Its lines, or the gap with the reason."""
+    try:
+        found = make()
+    except LabError as error:
+        return Panel(head, (), _folded(f"{error.place}: {error.fault}", PANEL_WIDTH))
+    return Panel(head, found) if found else Panel(head, (), "nothing to show that can be told from 0")
+
+
+def effects(run: Run, point: str = "*", variants: Sequence[str] = ()) -> str:
+    """Markdown: every variant against its baseline at such points, judged as the run's own table does: the primary metric may claim."""
+    if isinstance(run, Missing):
+        return f"*{run.said}*"
+    try:
+        summary = summarise_run(run.run.record, run.samples, run.run.histogram)
+    except LabError as error:
+        return _damaged(run, error)
+    lines = ["| variant | against | primary metric | others, not claimed |", "| --- | --- | --- | --- |"]
+    for row in summary.rows:
+        if row.arm.role != "variant" or not fits(point, row.point.name) or (variants and row.arm.name not in variants):
+            continue
+        told = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]
+        cells = ["; ".join(text for primary, text in told if primary is first) or "–" for first in (True, False)]
+        lines.append(f"| {row.arm.name} at {row.point.name} | {row.arm.baseline} | {' | '.join(cells)} |")
+    missing, short = _lacking(run, variants, point)
+    if len(lines) == 2:
+        lines, missing = [], missing or ["no variant beside its baseline"]
+    below = "; ".join([run.said, "effects [95 %], ~: not beyond the A/A floor", *short])
+    return "\n".join([*lines, *_told_missing(missing), "", below]).lstrip()
+
+
+def example(run: Run, variant: str = "baseline", connections: int = 100) -> str:
+    """Markdown: the sample output that DigitalOcean's guide prints, and the same percentiles at so many connections here."""
+    found, why = None, run.said
+    if isinstance(run, Missing):
+        why = f"*{why}*"
+    else:
+        try:
+            found = curves.merged(run, variant, connections)
+            if found is None:
+                why = f"*nothing to show: {run.name} has no block of {variant} at c{connections} that counts*"
+        except LabError as error:
+            why = _damaged(run, error)
+    lines = [f"| percentile | published (ms) | {variant} at c{connections}, here (ms) |", "| --: | --: | --: |"]
+    for row in published.frame("digitalocean_wrk2_example").sort("percentile").iter_rows(named=True):
+        share = row["percentile"] / 100
+        here = None if found is None else found.maximum_s if share == 1 else found.quantile_s(share)
+        lines.append(f"| {row['percentile']:g} % | {row['latency_ms']:g} | {three_digits(here, 1e3)} |")
+    return "\n".join([*lines, "", why, "", f"–: fewer than {BEYOND} requests beyond it"])
+
+
+def gains(
+    run: Run,
+    title: str,
+    metric: str,
+    point: str,
+    pairs: Sequence[tuple[str, str]],
+    claimed: Sequence[str] = (),
+) -> go.Figure:
+    """How much each (variant, what it is against) changed the metric, in percent, and what the claims of these ids say."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        if found is None:
+            return reproduction.claimed_alone(head, metric, claimed)
+        return reproduction.gains(found, head, metric, point, pairs, claimed)
+
+    return _beside(run, title, made)
+
+
+def law(
+    run: Run,
+    title: str,
+    study: str,
+    variants: str = "*-workers-*",
+    point: str = "*",
+    relative: bool = False,
+    log: bool = False,
+    over: str = "worker",
+) -> go.Figure:
+    """Requests per second over workers (or threads), the study's and those of these variants, each with its scalability law where
+    there is one; `relative`: as multiples of what one of them serves.
+    """
+    ours = Sized("measured", (), None, run.said if isinstance(run, Missing) else "")
+    try:
+        ours = ours if isinstance(run, Missing) else reproduction.measured_law(run, variants, point)
+    except LabError as error:
+        ours = Sized("measured", (), None, f"{error.place}: {error.fault}")
+    lines = [reproduction.published_law(study), ours]
+    name = f"speed-up over one {over}" if relative else "requests per second"
+    figure = figures.law(lines, title, f"{over}s", name, "req/s", relative, log)
+    return _of([run], figure, gaps=0 if ours.points else 1)
+
+
+def placement(run: Run, variants: Sequence[str]) -> str:
+    """Markdown: where AWS's post places interrupts, packet steering and workers, and what was read back of these variants; of workers,
+    where the run pins them.
+    """
+    lines = reproduction.published_placement()
+    if isinstance(run, Missing):
+        return "\n".join([*lines, "", f"*{run.said}*"])
+    try:
+        return "\n".join([*lines, *(reproduction.placed(run, variant) for variant in variants), "", run.said])
+    except LabError as error:
+        return "\n".join([*lines, "", _damaged(run, error)])
+
+
+def shape(run: Run, study: str, *titles: str) -> str:
+    """Markdown: the study's tables (those of these titles, if any are named) as published, the run's cells beside them."""
+    if isinstance(run, Missing):
+        return f"{reproduction.tables(study, titles, None)}\n*{run.said}*"
+    try:
+        return f"{reproduction.tables(study, titles, run)}\n{run.said}"
+    except LabError as error:
+        return f"{reproduction.tables(study, titles, None)}\n{_damaged(run, error)}"
+
+
+def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:
+    """Every cell of the study's table of this title, relative to the table's reference, as published and here."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        rows = reproduction.ratios(study, table, found)
+        figure = figures.beside(rows, head, "relative to the reference", "×")
+        return figure if found is None else noted(figure, *_unmeasured(rows))
+
+    return _beside(run, title, made)
+
+
+def _unmeasured(rows: Sequence[Pair]) -> tuple[str, int]:
+    """What there is nothing or no interval of, with why; how many there is nothing of."""
+    empty = [row for row in rows if row.measured is None]
+    whys: dict[str, list[str]] = {}
+    for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
+        whys.setdefault(row.why, []).append(row.label)
+    return _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items())), len(empty)
+
+
+def concurrency(
+    run: Run,
+    title: str,
+    metrics: Sequence[str],
+    variants: Sequence[str],
+    claimed: Mapping[str, str] = MappingProxyType({}),
+    log_y: bool = False,
+) -> go.Figure:
+    """Metrics over the requests at once, a line per metric or variant, beside what NDS' tool printed; claim → the metric it bounds."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        several = len(metrics) > 1
+        known = {said_as(metric)[0] if several else BOOM: boom.points(metric) for metric in metrics}
+        ends = reproduction.loads(NDS)
+        bounds = [Bound(*_claim(claim), ends, said_as(metric)[0]) for claim, metric in claimed.items()]
+        lines = _sized(found, metrics, variants, lambda point: point.connections)
+        words, unit = _unit(metrics[0])
+        name = "response time" if several else words
+        figure = figures.scaling(lines, head, "requests at once", name, unit, log_y, False, known, bounds)
+        return figure if found is None else _noted(found, figure, variants, "*")
+
+    return _beside(run, title, made)
+
+
+def pages(
+    run: Run, title: str, metric: str, variants: Sequence[str], claimed: str = "", log_y: bool = False
+) -> go.Figure:
+    """A metric over the size of the page, a line per variant; the page that is `claimed` to fill the link stands where it is full."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        known = {claimed: [reproduction.filling(claimed)]} if claimed else {}
+        ticks = {float(PAGES[page]): page.partition(".")[0] for page in reproduction.pages(PAGE_SIZES)}
+        lines = _sized(found, [metric], variants, lambda point: PAGES[point.page])
+        words, unit = _unit(metric)
+        figure = figures.scaling(lines, head, "page", words, unit, log_y, published=known, ticks=ticks)
+        return figure if found is None else _noted(found, figure, variants, "*")
+
+    return _beside(run, title, made)
+
+
+def _sized(
+    run: Evidence | None, metrics: Sequence[str], variants: Sequence[str], size: Callable[[Point], float]
+) -> dict[str, list[tuple[float, Told]]]:
+    """Metric, or arm where there is one metric → its value at each of the run's loads, by their size."""
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    for metric, arm in product(metrics, _arms(run, variants) if run else ()):
+        assert run is not None
+        for point in (point for point in run.points if not point.control):
+            if (told := _told(run, arm, point.name, metric, f"{metric} of {arm} at {point.name}")) is not None:
+                lines.setdefault(said_as(metric)[0] if metrics[1:] else arm, []).append((float(size(point)), told))
+    return lines
+
+
+def histogram(run: Run, title: str, variant: str, connections: int) -> go.Figure:
+    """The histogram that NDS' tool printed of so many requests at once, and the same of this variant."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        ours = boom.measured(found, variant, connections) if found else {}
+        figure = figures.buckets(boom.buckets(boom.outputs().get(connections), ours), head)
+        return figure if found is None else _noted(found, figure, [variant], _at_once(found, connections))
+
+    return _beside(run, title, made)
+
+
+def printed(run: Run, variant: str, connections: int) -> str:
+    """Markdown: what NDS' tool printed of so many requests at once (summary, percentiles, histogram), and the same of this variant."""
+
+    def made(found: Evidence | None) -> str:
+        ours = boom.measured(found, variant, connections) if found else {}
+        return boom.as_markdown(connections, ours)
+
+    below = (
+        "of its own: times as multiples of their average, requests/s as the share of the requests at once that are under way on"
+        " average, answers as a share of the requests"
+    )
+    return _tables(run, made, below, [variant], lambda found: _at_once(found, connections))
+
+
+def watched(run: Run, title: str, variant: str) -> go.Figure:
+    """CPU and memory second by second, as NDS' two tables of pidstat have them and of one block of this variant, its loads in turn."""
+
+    def made(found: Evidence | None, head: str) -> go.Figure:
+        figure = figures.watched(pidstat_tables.seconds(found, variant), head)
+        return figure if found is None else _noted(found, figure, [variant], "*")
+
+    return _beside(run, title, made)
+
+
+def usage(run: Run, variants: Sequence[str], point: str) -> str:
+    """Markdown: the average lines of NDS' two tables of pidstat, and those of these variants' processes at this point."""
+    return _tables(run, lambda found: pidstat_tables.as_markdown(found, variants, point), "", variants, lambda _: point)
+
+
+def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figure]) -> go.Figure:
+    """What was published with the run beside it; where there is none, or a damaged one, as one gap, what was published alone."""
+    if isinstance(run, Missing):
+        return _of([run], *_alone(title, made, run.said))
+    try:
+        return _from(run, made(run, f"{title} ({run.run.record.target})"))
+    except LabError as error:
+        return _of([run], *_alone(title, made, f"{error.place}: {error.fault}"))
+
+
+def _alone(title: str, made: Callable[[Evidence | None, str], go.Figure], why: str) -> tuple[go.Figure, int]:
+    """(figure, the gaps in it: one that is nothing but a gap needs no count)"""
+    try:
+        figure = noted(made(None, title), _folded(why))
+    except LabError as error:
+        figure = gap(title, _folded(f"{error.place}: {error.fault}"))
+    return figure, 1 if figure.data else 0
+
+
+def _tables(
+    run: Run,
+    made: Callable[[Evidence | None], str],
+    below: str,
+    variants: Sequence[str],
+    point: Callable[[Evidence], str],
+) -> str:
+    """As `_beside`, of Markdown."""
+    notes = [*([below] if below else []), study_tables.HONEST]
+    if isinstance(run, Missing):
+        return "\n".join([made(None), "", f"*{run.said}*", "", "; ".join(notes)])
+    try:
+        missing, short = _lacking(run, variants, point(run))
+        below = "; ".join([run.said, "medians of the blocks [95 %]", *notes, *short])
+        return "\n".join([made(run), *_told_missing(missing), "", below])
+    except LabError as error:
+        return "\n".join([made(None), "", _damaged(run, error), "", "; ".join(notes)])
+
+
+def _at_once(run: Evidence, connections: int) -> str:
+    """The point with so many requests at once; where there is none, what it would be called."""
+    names = (point.name for point in run.points if point.connections == connections and not point.control)
+    return next(names, f"*-c{connections}")
+
+
+def _claim(name: str) -> tuple[str, float]:
+    """(words, value in seconds, bytes or as counted) of a claim that published one number."""
+    value, unit, text = reproduction.published_number(name)
+    return text, value * UNITS.get(unit.partition(" ")[0], 1.0)
+
+
+def table(run: Run, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
+    """Markdown: a row per arm and point, a column per metric, medians of the blocks with their 95 % intervals."""
+    if isinstance(run, Missing):
+        return f"*{run.said}*"
+    try:
+        return _table(run, metrics, point, variants)
+    except LabError as error:
+        return _damaged(run, error)
+
+
+def _table(run: Evidence, metrics: Sequence[str], point: str, variants: Sequence[str]) -> str:
+    heads = [f"{words} ({unit})" if unit else words for words, unit, _ in map(said_as, metrics)]
+    lines = [f"| | {' | '.join(heads)} |", f"| --- |{' --- |' * len(metrics)}"]
+    for arm in _arms(run, variants):
+        for at in _points(run, point):
+            cells = [_cell(_told(run, arm, at, metric, arm), said_as(metric)[2]) for metric in metrics]
+            if any(cell != "–" for cell in cells):
+                lines.append(f"| {arm} at {at} | {' | '.join(cells)} |")
+    missing, short = _lacking(run, variants, point)
+    if len(lines) == 2:
+        lines, missing = [], missing or [f"{run.name} has none of {', '.join(metrics)}"]
+    below = "; ".join([run.said, "medians of the blocks [95 %]", *short])
+    return "\n".join([*lines, *_told_missing(missing), "", below]).lstrip()
+
+
+def _cell(told: Told | None, scale: float) -> str:
+    if told is None or told.value is None:
+        return "–"
+    ends = (
+        "" if told.low is None or told.high is None else f" [{_digits(told.low / scale)}, {_digits(told.high / scale)}]"
+    )
+    return f"{_digits(told.value / scale)}{ends}"
+
+
+def _digits(value: float) -> str:
+    """Three significant ones, whole numbers from 100 on."""
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+
+
+def _told(run: Evidence, arm: str, point: str, metric: str, label: str) -> Told | None:
+    """None where no block has the metric."""
+    values = run.values(arm, point, metric)
+    known = [value for value in values.values() if value is not None]
+    if not known:
+        return None
+    level = stats.middle(known)
+    untold = len(values) - len(known)
+    return Told(label, arm, level.value, level.low, level.high, known, f"not told in {untold} blocks" if untold else "")
+
+
+def _unit(metric: str) -> tuple[str, str]:
+    """Words, and the unit that a figure scales from."""
+    words, unit, scale = said_as(metric)
+    if UNITS.get(unit) == scale:
+        return words, "s" if scale <= 1 and unit in ("s", "ms", "µs") else f"bytes{'/s' if unit.endswith('/s') else ''}"
+    return words, "share" if unit == "%" else unit
+
+
+def _arms(run: Evidence, variants: Sequence[str]) -> list[str]:
+    return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
+
+
+def _points(run: Evidence, pattern: str) -> list[str]:
+    return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
+
+
+def _log(run: Evidence, variant: str, pattern: str, block: int | None = None) -> tuple[str, Log | None]:
+    """(point, log) of the first such point at which the variant has a block that counts."""
+    for arm in run.arms(variant):
+        for name in _points(run, pattern):
+            log = run.log(arm, name, block)
+            if log is not None:
+                return name, log
+    return pattern, None

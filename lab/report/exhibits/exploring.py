@@ -1,0 +1,145 @@
+"""A run looked at: which one, what is in it, and its variants side by side. What the explorer (notebooks/explore.ipynb) is made of.
+
+Takes any run, yours or a committed one; what cannot be had is said in Markdown and stops nothing. Refuses to draw (`lab.exhibits`)
+and to pool runs (`lab.comparison`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from lab.analysis.claims import fits
+from lab.analysis.claims.evidence import AsApplied, Evidence, Missing, references
+from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.noise import BASELINE
+from lab.analysis.summary import LABELS, counted_samples
+from lab.base.errors import LabError
+from lab.model.sweeps import Point
+from lab.records.outcomes import METRICS
+from lab.records.store import run_names
+from lab.report.exhibits.exhibits import Run
+from lab.report.tables import comparison as comparison_tables
+from lab.report.tables.outcomes import disturbance_text
+from lab.report.tables.steady import load_text
+from lab.stats.paired import MIN_BLOCKS
+
+EXPLORE = "LAB_EXPLORE"
+"""The environment variable by which `just report --run` names a run."""
+NOTHING = "nothing in data/reference of any sweep, and no run of yours: just bench keepalive makes one"
+
+
+def picked(name: str = "") -> Run:
+    """A run by its name or folder, yours or a committed one. Without a name: LAB_EXPLORE's, else the newest of yours, whatever
+    its state, else the first committed one, with blocks enough for intervals and a variant to compare if there is one.
+    """
+    name = name or os.environ.get(EXPLORE, "")
+    committed, damaged = references()
+    if name:
+        return next((each for each in committed if name in (each.name, each.run.record.id)), None) or _opened(name)
+    if own := run_names():
+        return _opened(own[-1])
+    if committed:
+        return max(committed, key=_telling)
+    return Missing("; ".join([NOTHING, *(each.said for each in damaged)]))
+
+
+def _telling(run: Evidence) -> tuple[bool, bool]:
+    record = run.run.record
+    return record.blocks >= MIN_BLOCKS, any(arm.role == "variant" for arm in record.arms)
+
+
+def _opened(name: str) -> Run:
+    try:
+        run = AsApplied.open(name)
+        samples = tuple(run.samples())
+    except LabError as error:
+        return Missing(f"{name}: {error.fault}")
+    return Evidence(run.folder.name, run, samples, counted_samples(samples))
+
+
+def variants(run: Run) -> list[str]:
+    """Those that have a valid sample, in plan order."""
+    if isinstance(run, Missing):
+        return [BASELINE]
+    counted = {sample.variant for sample in run.counted.values()}
+    return [name for name in dict.fromkeys(arm.variant for arm in run.run.record.arms) if name in counted] or [BASELINE]
+
+
+def metrics(run: Run) -> list[str]:
+    """What came of its disturbances, where it has any; else rate, percentiles and CPU per request."""
+    seen = set[str]() if isinstance(run, Missing) else {name for each in run.counted.values() for name in each.outcome}
+    told = [name for name, about in METRICS.items() if name in seen and not about.detail and about.better != "neither"]
+    return told or list(LABELS)
+
+
+def overview(run: Run) -> str:
+    """Markdown: which run, its variants, its loads, how much of it counts, and the machine."""
+    if isinstance(run, Missing):
+        return f"*{run.said}*"
+    record = run.run.record
+    arms = ((arm.name, record.variants[arm.variant].title, arm.baseline or "–") for arm in record.arms)
+    loads = ((point.name, _load(point), _by(record.generators.get(point.name, {}))) for point in record.points)
+    facts = ((name.replace("_", " "), value) for name, value in record.facts.items())
+    return "\n".join(
+        [
+            f"- {run.said}",
+            f"- `{' '.join(record.command)}`, commit {record.git_commit or 'unknown'}",
+            *_invalid(run),
+            f"- metrics: {', '.join(f'`{name}`' for name in metrics(run))}",
+            *_table(("variant", "what it is", "against"), arms),
+            *_table(("point", "load", "generator"), loads),
+            *_table(("machine", ""), facts),
+        ]
+    )
+
+
+def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()) -> str:
+    """Markdown: its variants (`only` these) against their baselines, or its arms against those of the run that `other` names.
+
+    Whatever is shown of it, Holm's adjustment and the advice are of the whole comparison: to look at one row makes it no surer.
+    """
+    second = picked(other) if other else None
+    for each in (run, second):
+        if isinstance(each, Missing):
+            return f"*{each.said}*"
+    assert isinstance(run, Evidence)
+    try:
+        found = compare_runs(run.run, second.run if isinstance(second, Evidence) else None)
+    except LabError as error:
+        return f"*nothing to compare: {error.fault}*"
+    arms = {arm.name for arm in run.run.record.arms if not only or arm.variant in only}
+    kept = [
+        row
+        for row in found.rows
+        if row.pair[1] in arms and fits(point, row.point.name) and (not metrics or row.metric in metrics)
+    ]
+    if not kept:
+        return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"
+    return comparison_tables.as_markdown(found, kept)
+
+
+def _load(point: Point) -> str:
+    done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
+    return f"{load_text(point)}{done}{'; control run' if point.control else ''}"
+
+
+def _by(generator: dict[str, str | None]) -> str:
+    return " ".join(filter(None, (generator.get("name"), generator.get("version")))) or "–"
+
+
+def _invalid(run: Evidence) -> Iterator[str]:
+    """The reasons for which samples do not count, and what the machine could not show."""
+    reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
+    if reasons:
+        yield f"- invalid samples: {', '.join(f'{count} {reason}' for reason, count in sorted(reasons.items()))}"
+    yield from (f"- {each}" for each in run.run.record.not_measurable)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Lines of a Markdown table, an empty one before it."""
+    yield from ("", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}")
+    for row in rows:
+        cells = (" ".join(cell.split()).replace("|", "&#124;") for cell in row)
+        yield f"| {' | '.join(cells)} |"

@@ -1,0 +1,285 @@
+"""A study's published numbers with a run's beside them: workers and their law, gains against what was claimed, placement, tables.
+
+Refuses to compare levels of different machines (what is drawn in one plot has its own law, or is relative to its own baseline)
+and to judge (`lab.claims`). Where a run lacks something, what stands there says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from lab.analysis.capacity import scaling as capacity_scaling
+from lab.analysis.capacity.cells import workers_of
+from lab.analysis.claims import claims, fits
+from lab.analysis.claims.evidence import Evidence
+from lab.analysis.claims.measuring import said_as
+from lab.analysis.claims.studies import load_study
+from lab.analysis.summary import Summary, summarise_run
+from lab.base.errors import UsageError, did_you_mean
+from lab.model.sweeps import PAGES, load_sweep
+from lab.model.variants import workers
+from lab.records import published
+from lab.report import figures
+from lab.report.figures.beside import Pair
+from lab.report.figures.intervals import Told
+from lab.report.figures.law import Sized
+from lab.report.figures.style import INK, dressed, gap
+from lab.report.tables import study as study_tables
+from lab.stats import paired as stats
+from lab.stats import usl as scalability
+
+NOTHING = Summary(None, 0, 0, (), (), {})
+"""Of no run: its tables have the published numbers alone."""
+STEERING = "rps"
+INTERRUPTS = "irq-affinity"
+OKD, THREADS = "okd", "spec.tuningOptions.threadCount"
+
+
+def published_law(study: str) -> Sized:
+    """A study's table of workers with its law; of OKD's threads, the one number of them that it had. UsageError where it has none."""
+    if study == OKD:
+        return _published_threads()
+    found = capacity_scaling.sized(f"{capacity_scaling.PREFIX}{study}")
+    pairs = zip(found.sizes, found.rates_rps, strict=True)
+    told = [(size, Told(_workers(size), "published", rate_rps)) for size, rate_rps in pairs]
+    return Sized(f"{study}, as published", told, found.fit())
+
+
+def _published_threads() -> Sized:
+    """What the router served on kept connections, without TLS, behind the load balancer."""
+    told = (row for row in published.rows("parameters") if row["parameter"] == THREADS)
+    threads = next(float(row["value_used_in_test"] or 0) for row in told)
+    row = next(row for row in published.rows("okd_router_throughput") if row["http_mode"] == "keep-alive")
+    rate = Told(f"{threads:g} threads", "published", float(row["transactions_per_s"] or 0))
+    return Sized("okd, as published", [(threads, rate)], None, "no law: one number of threads")
+
+
+def measured_law(run: Evidence, variants: str, point: str) -> Sized:
+    """Requests per second of every arm that `variants` fits, by its workers; the law of the blocks that the proxy limited, of
+    those arms (at the point with most sizes) that differ in nothing but their workers.
+    """
+    told: list[tuple[float, Told]] = []
+    missing: list[str] = []
+    ceilings: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for arm in (each for each in run.arms() if fits(variants, each)):
+        for at in _points(run, point):
+            size = workers_of(run.run, arm)
+            rates = {block: rate for block, rate in run.values(arm, at, "rate").items() if rate}
+            missing += [f"{arm} at {at}: {lost}"] if (lost := run.lost(arm, at)) else []
+            if size is None or not rates:
+                continue
+            limits = {block: sample.limited_by for block, sample in run.blocks(arm, at).items()}
+            level = stats.middle(list(rates.values()))
+            note = f"limited by: {', '.join(sorted({limits[block] or 'the rate offered' for block in rates}))}"
+            label = f"{arm} at {at}"
+            told.append((float(size), Told(label, arm, level.value, level.low, level.high, list(rates.values()), note)))
+            alike = ceilings.setdefault((at, workers.without(run.run.manifests(arm))), [])
+            alike += [(float(size), rate) for block, rate in rates.items() if limits[block] == "proxy"]
+    unable = [item for item in run.run.record.not_measurable if fits(variants, item.variant)]
+    kinds = ", ".join(dict.fromkeys(item.what for item in unable))
+    missing += [f"not measurable here ({kinds}): {', '.join(item.variant for item in unable)}"] if unable else []
+    name = f"measured on {run.run.record.target}"
+    most = max(ceilings.values(), key=lambda pairs: len({n for n, _ in pairs}), default=[])
+    try:
+        return Sized(name, told, scalability.fit([n for n, _ in most], [x for _, x in most]), "; ".join(missing))
+    except ValueError as error:
+        return Sized(name, told, None, "; ".join([f"no law: {str(error).removeprefix('fit: ')}", *missing]))
+
+
+def gains(
+    run: Evidence, title: str, metric: str, point: str, pairs: Sequence[tuple[str, str]], claimed: Sequence[str]
+) -> go.Figure:
+    """The metric's change in percent, of each (variant, what it is against), and the claims of these ids as lines.
+
+    Pairs that the run does not have are named below it, with why, and blocks that do not count.
+    """
+    points = _points(run, point)
+    found = {
+        pair: [row for at in points if (row := _gain(run, *pair, at, metric, len(points) > 1)) is not None]
+        for pair in pairs
+    }
+    rows = [row for each in found.values() for row in each]
+    missing = [
+        f"{variant} against {against}: {_why_not(run, variant, against)}"
+        for variant, against in pairs
+        if not found[variant, against]
+    ]
+    if not rows:
+        return gap(title, "<br>".join(missing))
+    name, unit = f"{said_as(metric)[0]}, change", "%"
+    figure = figures.intervals(rows, title, name, unit)
+    figure.add_vline(x=0, line={"color": INK, "width": 1})
+    for claim in claimed:
+        value, text = _claimed(claim)
+        line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
+        figure.add_vline(x=value, line=line, annotation=note, annotation_position="top")
+    below = "diamond: paired effect with its 95 % interval; rings: single blocks; dashed: as claimed"
+    shown = [arm for pair in pairs if found[pair] for each in pair for arm in run.arms(each)[:1]]
+    lost = (f"{arm} at {at}: {why}" for arm in shown for at in points if (why := run.lost(arm, at)))
+    lines = [*missing, *dict.fromkeys(lost)]
+    dressed(figure, title, 170 + 34 * len(rows) + 18 * len(lines), below)
+    figure.update_layout(margin_b=70 + 18 * len(lines), meta={"gaps": len(missing)})
+    return figure.update_xaxes(title_text="<br>".join([f"{name} ({unit})", *lines]))
+
+
+def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
+    """What these claims say of the metric's change, where there is no run to show beside them. UsageError as `gains`."""
+    told = [Told(text, name, value) for name in claimed for value, text in [_claimed(name)]]
+    if not told:
+        return gap(title, "nothing of this was claimed or recorded:")
+    figure = figures.intervals(told, title, f"{said_as(metric)[0]}, change", "%")
+    return dressed(figure, title, 170 + 34 * len(told), "as claimed")
+
+
+def _why_not(run: Evidence, variant: str, against: str) -> str:
+    lacking = (f"{name} is {why}" for name in (variant, against) if (why := absent(run, name)))
+    return next(lacking, "no block in which both count")
+
+
+def absent(run: Evidence, variant: str) -> str:
+    """What a variant is of which a run has no arm; empty where it has one."""
+    unable = next((item.what for item in run.run.record.not_measurable if item.variant == variant), None)
+    if unable is not None:
+        return f"not measurable here ({unable})"
+    return "" if run.arms(variant) else "not part of this run"
+
+
+def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, named: bool) -> Told | None:
+    """None where the run has not measured both in one block."""
+    mine, other = (next(iter(run.arms(name)), None) for name in (variant, against))
+    if mine is None or other is None:
+        return None
+    values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
+    sides = {block: (values[block] or 0.0, theirs.get(block) or 0.0) for block in values}
+    both = {block: pair for block, pair in sides.items() if min(pair) > 0}
+    if not both:
+        return None
+    found = stats.paired([pair[0] for pair in both.values()], [pair[1] for pair in both.values()])
+    blocks = [_percent(first / second) for first, second in both.values()]
+    limits = {sample.limited_by for arm in (mine, other) for sample in run.blocks(arm, point).values()}
+    note = "in some block the generator was the limit" if metric == "rate" and "generator" in limits else ""
+    label = f"{variant} against {against}{f' · {point}' if named else ''}{' (generator-limited)' if note else ''}"
+    low, high = (None, None) if found.ratio_interval is None else (_percent(end) for end in found.ratio_interval)
+    return Told(label, variant, _percent(found.ratio), low, high, blocks, note)
+
+
+def _percent(ratio: float) -> float:
+    return 100 * (ratio - 1)
+
+
+def _claimed(name: str) -> tuple[float, str]:
+    """(change in percent, words) of a claim that published one number, in percent or as a factor."""
+    value, unit, text = published_number(name)
+    return (_percent(value), text) if unit.startswith("x") else (value, text)
+
+
+def published_number(name: str) -> tuple[float, str, str]:
+    """(number, unit, words) of a claim that published one number. UsageError for one that did not, and for one that there is not."""
+    known = {claim.id: claim for claim in claims()}
+    if name not in known:
+        raise UsageError("claims.csv", f"there is no claim '{name}'", did_you_mean(name, known))
+    claim = known[name]
+    try:
+        return float(claim.published), claim.unit, f"{name}: {claim.published} {claim.unit}"
+    except ValueError:
+        raise UsageError("claims.csv", f"{name} published no single number", "name another claim") from None
+
+
+def filling(claim: str) -> tuple[float, Told]:
+    """(size of the page, the whole link) of a claim that such a page fills a link. UsageError as `published_number`."""
+    value, unit, text = published_number(claim)
+    page = f"{value:g}{unit}.bin"
+    if page not in PAGES:
+        raise UsageError("claims.csv", f"{claim}: no page is called {page}", did_you_mean(page, PAGES))
+    return float(PAGES[page]), Told(text, "published", 1.0)
+
+
+def pages(sweep: str) -> list[str]:
+    """Those that a sweep asks for, in its order."""
+    return list(dict.fromkeys(point.page for point in load_sweep(sweep)[1].expanded()))
+
+
+def loads(study: str) -> tuple[float, float]:
+    """The fewest and the most connections of the study's own sweep."""
+    sizes = [point.connections for point in load_sweep(load_study(study).file.sweep)[1].expanded()]
+    return float(min(sizes)), float(max(sizes))
+
+
+def published_placement() -> list[str]:
+    """Markdown: the table's head, and a row per instance type."""
+    columns = ("irq_cores", "rps_cores", "nginx_worker_cores")
+    rows = [(f"{row['instance_type']}, published", *(row[name] for name in columns)) for row in _placements()]
+    return [
+        "| machine | interrupts on CPUs | packet steering to CPUs | workers on CPUs |",
+        "| --- | --- | --- | --- |",
+        *(f"| {' | '.join(map(str, row))} |" for row in rows),
+    ]
+
+
+def _placements() -> Sequence[dict[str, published.Value]]:
+    return [dict(row) for row in published.rows("aws_a1_irq_mapping")]
+
+
+def placed(run: Evidence, variant: str) -> str:
+    """Markdown: one more row, what was read back of a variant beside its first sample that counts, and the CPUs that the run pins the
+    proxy to; or why there is nothing. UsageError when that is missing or damaged.
+    """
+    arm = next(iter(run.arms(variant)), None)
+    where = f"{run.run.record.target}, {variant}"
+    if arm is None:
+        missing = next((item for item in run.run.record.not_measurable if item.variant == variant), None)
+        why = f"not measurable here: {missing.what}: {missing.why}" if missing else "not part of this run"
+        return f"| {where} | {why} | – | – |"
+    slot = min((slot for slot in run.counted if slot[1] == arm), default=None)
+    if slot is None:
+        return f"| {where} | no block of it counts | – | – |"
+    facts = run.run.record.facts
+    own = facts.get("cpus_proxy") or facts.get("pinning", "not told")
+    readings = run.run.readings(run.counted[slot])
+    found = {str(each.get("name") or each.get("kind")): str(each.get("observed")) for each in readings}
+    steered = found.get(STEERING, "where they arrive")
+    steering = f"the proxy's own: {own}" if steered == "own" else steered
+    return f"| {where} | {found.get(INTERRUPTS, 'left as they are')} | {steering} | as pinned: {own} |"
+
+
+def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
+    """Every cell of the study's table of this title, relative to its reference, as published and as measured; the references left out.
+
+    UsageError where the study has no such table with references, else as `tables`.
+    """
+    shown = [table for table in _shaped(study, run) if table.shape.title == title and table.shape.reference]
+    if not shown:
+        titles = [table.title for table in load_study(study).file.tables if table.reference]
+        raise UsageError(f"study {study}", f"no table '{title}' with references", did_you_mean(title, titles))
+    return [_pair(key, cell) for key, cell in shown[0].cells.items() if cell.relative or cell.published_relative]
+
+
+def _pair(key: Sequence[str], cell: study_tables.Shown) -> Pair:
+    label, why = " · ".join(key), "; ".join(cell.notes)
+    told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
+    return Pair(label, cell.published_relative, told, why or "its reference was not measured")
+
+
+def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:
+    """Markdown: the study's tables (those of these titles, if any are named) with the run's cells beside the published ones.
+
+    MeasuringError and UsageError for a run that cannot be summarised.
+    """
+    return study_tables.as_markdown(
+        [table for table in _shaped(study, run) if not titles or table.shape.title in titles]
+    )
+
+
+def _shaped(study: str, run: Evidence | None) -> Sequence[study_tables.Shaped]:
+    summary = summarise_run(run.run.record, run.samples, run.run.histogram) if run is not None else NOTHING
+    return study_tables.shaped(load_study(study), summary)
+
+
+def _points(run: Evidence, pattern: str) -> list[str]:
+    return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
+
+
+def _workers(size: float) -> str:
+    return f"{size:g} worker{'' if size == 1 else 's'}"

@@ -1,0 +1,66 @@
+"""A notebook's own page: each cell with what it showed, the figures numbered by their place, and where a claim is spoken of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from lab.report.html import markdown
+from lab.report.html.executing import Executed
+from lab.report.html.parts import Part, parts
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One cell. `prose`: HTML of a Markdown cell; `source`: of a code cell. `anchor` is the same in every build."""
+
+    anchor: str
+    prose: str
+    source: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`key`: the study's, `explore`, or that and a run's id. `question`: the notebook's title."""
+
+    key: str
+    title: str
+    question: str
+    cells: tuple[Shown, ...]
+
+    def of(self, *kinds: str) -> int:
+        """How many parts of these kinds it shows."""
+        return sum(part.kind in kinds for cell in self.cells for part in cell.parts)
+
+    @property
+    def gaps(self) -> int:
+        return sum(part.gaps for cell in self.cells for part in cell.parts)
+
+    def shows(self, run: str) -> bool:
+        """Whether a figure or a text of it names the run."""
+        return any(run in part.runs or run in part.text for cell in self.cells for part in cell.parts)
+
+    def spoken(self, claim: str) -> str:
+        """The anchor of the first cell that says something of a claim; the page's own where none does."""
+        word = re.compile(rf"\b{re.escape(claim)}\b")
+        return next((cell.anchor for cell in self.cells for part in cell.parts if word.search(part.text)), self.key)
+
+
+def page(notebook: Executed, key: str, title: str, runs: Collection[str]) -> Page:
+    """`runs`: ids that texts link to."""
+    first = next((cell.source for cell in notebook.cells if cell.kind == "markdown"), "")
+    question = first.partition("\n")[0].lstrip("# ").strip()
+    return Page(key, title, question, tuple(_cells(notebook, key, runs)))
+
+
+def _cells(notebook: Executed, key: str, runs: Collection[str]) -> Iterator[Shown]:
+    """The title's line is the page's own head and not said twice."""
+    for number, cell in enumerate(notebook.cells):
+        anchor = f"{key}/{cell.id}"
+        if cell.kind == "code":
+            yield Shown(anchor, "", cell.source, tuple(parts(cell.outputs, runs)))
+        else:
+            text = cell.source.partition("\n")[2] if number == 0 else cell.source
+            yield Shown(anchor, markdown.html(text, runs), "", ())

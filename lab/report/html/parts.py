@@ -1,0 +1,96 @@
+"""What a cell showed → parts of a page: a figure as JSON for plotly.js, a gap, prose, or text.
+
+    {"application/vnd.plotly.v1+json": {"data": […], "layout": {"title": {"text": "Reloads (local)"}, …}}}
+    →  Part("figure", title="Reloads (local)", text='{"data":[…],"layout":{…}}', runs=("20261121-…",))
+
+A figure's title becomes its caption, which folds where a plot's own would be cut off. Refuses HTML of a cell's own: what is
+none of these is shown as text.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Any, Literal
+
+from lab.report.html import markdown
+
+FIGURE, PROSE, TEXT = "application/vnd.plotly.v1+json", "text/markdown", "text/plain"
+TOP = 48
+"""Pixels above a plot that has lost its title: room for its buttons, and for what is written at panels and lines."""
+PANEL = 300
+"""Pixels that a panel beside others is wide at least: where the screen is narrower, the figure scrolls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`text`: of a figure its JSON, of prose its HTML, else what is to be read. `runs`: ids of the runs that a figure shows."""
+
+    kind: Literal["figure", "gap", "prose", "text"]
+    text: str
+    title: str = ""
+    below: str = ""
+    runs: tuple[str, ...] = ()
+    height: int = 0
+    width: int = 0
+    """At least; 0: any."""
+    gaps: int = 0
+    """How many gaps it has: itself, empty panels of a figure, or tables of prose."""
+
+
+def parts(outputs: Sequence[Mapping[str, Any]], runs: Collection[str] = ()) -> Iterator[Part]:
+    """In the cell's order. `runs`: ids that prose links to."""
+    for output in outputs:
+        data: Mapping[str, Any] = output.get("data", {})
+        if FIGURE in data:
+            yield _figure(data[FIGURE])
+        elif PROSE in data:
+            yield Part("prose", markdown.html(data[PROSE], runs), gaps=markdown.gaps(data[PROSE]))
+        elif text := _text(data.get(TEXT) or output.get("text") or ""):
+            yield Part("text", text)
+
+
+def _figure(told: Mapping[str, Any]) -> Part:
+    """One without a trace is a gap (`lab.figures.style.gap`), and says why."""
+    layout: dict[str, Any] = dict(told["layout"])
+    head, _, below = str((layout.pop("title", None) or {}).get("text", "")).partition("<br>")
+    meta: Mapping[str, Any] = layout.pop("meta", None) or {}
+    title, runs = _plain(head), tuple(meta.get("runs", ()))
+    below = "; ".join(filter(None, map(_plain, below.split("</span>"))))
+    if not told.get("data"):
+        why = " ".join(_plain(note.get("text", "")) for note in layout.get("annotations", ()))
+        return Part("gap", why, title, runs=runs, gaps=1)
+    margin: dict[str, Any] = layout.get("margin", {})
+    height = int(layout.get("height", 450)) - max(0, int(margin.get("t", 100)) - TOP)
+    layout |= {"height": height, "margin": {**margin, "t": min(TOP, int(margin.get("t", 100)))}}
+    text = json.dumps(
+        {"data": told["data"], "layout": layout}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
+    empty = int(meta.get("gaps", 0))
+    return Part("figure", text.replace("<", "\\u003c"), title, below, runs, height, _width(layout), empty)
+
+
+def _width(layout: Mapping[str, Any]) -> int:
+    """Of panels side by side: x axes that begin at different places."""
+    axes = [axis for name, axis in layout.items() if name.startswith("xaxis")]
+    panels = len({axis.get("domain", [0])[0] for axis in axes})
+    return PANEL * panels if panels > 1 else 0
+
+
+def _plain(text: str) -> str:
+    """plotly's own HTML (a few tags) as text."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def _text(text: str) -> str:
+    """A string that a cell ended with comes as Python writes it."""
+    if text[:1] in ("'", '"'):
+        try:
+            return str(ast.literal_eval(text))
+        except (SyntaxError, ValueError):
+            return text.rstrip()
+    return text.rstrip()

@@ -1,0 +1,247 @@
+"""An ablation's runs → one table: every knob, alone and cumulatively, ranked by effect, and what to apply.
+
+What is done to the system in a sweep is judged by its outcome: differences in the metric's own unit, which are not compared
+with ratios nor with one another; within what is claimed, and what is not, such knobs come last in the plan's order.
+
+Refuses to claim more than the runs' own summaries do: what was better than a handicap is no advice against the root. Of
+several points the one with the largest claimed effect speaks for a knob, else the one with the largest effect; the runs'
+tables have them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lab.analysis import outcome_verdicts
+from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary
+from lab.analysis.summary import LABELS, Effect, Row, Summary
+from lab.analysis.verdicts import Verdict, effect_text, verdicts
+from lab.experiments.ablation.folder import AblationRecord
+from lab.experiments.ablation.plan import Step
+from lab.records.outcomes import METRICS
+from lab.report.tables import outcomes as outcome_tables
+from lab.report.tables.steady import aligned, effect_json
+
+WORDS = {
+    "apply": "apply",
+    "worse": "do not apply",
+    "differs": "another system",
+    "mixed": "better at some loads, worse at others",
+    "unresolved": "don't bother",
+    "no-interval": "no interval",
+    "not-measurable": "nothing to judge",
+}
+HANDICAPPED = {"apply": "better than", "worse": "worse than"}
+"""The same of a knob that was compared with another variant than the root."""
+HEADERS = ("knob", "against", "load", "metric", "one at a time", "cumulative", "verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One knob's line. `alone` and `cumulative` are effects at the same point in the same metric, where there are any."""
+
+    step: Step
+    point: str | None
+    alone: Effect | None
+    cumulative: Effect | None
+    verdict: str
+    notes: tuple[str, ...]
+    snippet: str = ""
+
+    @property
+    def order(self) -> tuple[int, float]:
+        estimate = self.alone.estimate if self.alone else None
+        kind = {"claimed": 0, "unresolved": 1, "no-interval": 2}.get(self.alone.judgement if self.alone else "", 3)
+        comparable = (
+            self.alone is not None and self.alone.metric not in METRICS
+        )  # ratios; of a disturbance each has its own unit
+        return kind, -abs(estimate.effect) if estimate and comparable else 0.0
+
+
+def ranked(
+    record: AblationRecord, summaries: Mapping[str, Summary], outcomes: Mapping[str, OutcomeSummary] | None = None
+) -> tuple[Ranked, ...]:
+    """`summaries`: sweep → its run's summary, of those that have begun; `outcomes`: of those in which something is done."""
+    missing = {(run.sweep, item.variant): str(item) for run in record.runs for item in run.not_measurable}
+    told = {sweep: {verdict.arm: verdict for verdict in verdicts(summary)} for sweep, summary in summaries.items()}
+    came = {
+        sweep: {verdict.arm: verdict for verdict in outcome_verdicts.verdicts(found)}
+        for sweep, found in (outcomes or {}).items()
+    }
+    found: list[Ranked] = []
+    for step in record.steps:
+        steady, disturbed = summaries.get(step.sweep), (outcomes or {}).get(step.sweep)
+        if disturbed is not None and (steady is None or not steady.rows or step.alone in disturbed.primary):
+            found.append(_ranked(step, disturbed, came[step.sweep], missing))
+        else:
+            found.append(_ranked(step, steady, told.get(step.sweep, {}), missing))
+    return tuple(sorted(found, key=lambda line: line.order))
+
+
+def _ranked(
+    step: Step,
+    summary: Summary | OutcomeSummary | None,
+    told: Mapping[str, Verdict],
+    missing: Mapping[tuple[str, str], str],
+) -> Ranked:
+    notes = [*step.why]
+    notes += [why for name in (step.alone, step.cumulative) if name and (why := missing.get((step.sweep, name)))]
+    if step.alone is None or (step.sweep, step.alone) in missing:
+        return Ranked(step, None, None, None, "not measurable", tuple(dict.fromkeys(notes)))
+    if summary is None:
+        return Ranked(step, None, None, None, "not measured yet", tuple(notes))
+    best = _speaking(summary, step.alone)
+    verdict = told.get(step.alone)
+    word = _word(step, verdict.kind) if verdict else "not measured yet"
+    if best is None:
+        return Ranked(step, None, None, None, word, (*notes, *([verdict.text] if verdict else [])))
+    row, effect = best
+    notes += [note for note in row.notes if note not in notes]
+    beside = _at(summary, step.cumulative, row.point.name, effect.metric) if step.cumulative else None
+    snippet = verdict.snippet if verdict and word == WORDS["apply"] else ""
+    return Ranked(step, row.point.name, effect, beside, word, tuple(notes), snippet)
+
+
+def _word(step: Step, kind: str) -> str:
+    """A handicap's opposite may do nothing for the root: the claim then names what it is about."""
+    if kind in HANDICAPPED and step.against != step.root:
+        alone_on_root = step.cumulative == f"{step.root}+{step.knob}"
+        rest = f"against {step.root}: see cumulative" if alone_on_root else f"not compared with {step.root}"
+        return f"{HANDICAPPED[kind]} {step.against}; {rest}"
+    return WORDS[kind]
+
+
+def _speaking(summary: Summary | OutcomeSummary, arm: str) -> tuple[Row | OutcomeRow, Effect] | None:
+    found: list[tuple[Row | OutcomeRow, Effect]] = [
+        (row, effect) for row in summary.rows if row.arm.name == arm for effect in row.shown if effect.estimate
+    ]
+
+    def size(item: tuple[Row | OutcomeRow, Effect]) -> tuple[bool, bool, float]:
+        _, effect = item
+        judged = effect.judgement != "not-judged"
+        return effect.judgement == "claimed", judged, abs(effect.estimate.effect) if effect.estimate else 0.0
+
+    return max(found, key=size, default=None)
+
+
+def _at(summary: Summary | OutcomeSummary, arm: str, point: str, metric: str) -> Effect | None:
+    return next(
+        (
+            effect
+            for row in summary.rows
+            if row.arm.name == arm and row.point.name == point
+            for effect in row.effects
+            if effect.metric == metric
+        ),
+        None,
+    )
+
+
+def _orders(record: AblationRecord) -> list[str]:
+    """What `cumulative` adds up, root by root: the lines are ranked, and so in another order."""
+    grown: dict[str, list[str]] = {}
+    for step in record.steps:
+        if step.cumulative:
+            grown.setdefault(step.root, []).append(step.knob)
+    return [f"cumulative: against {root}, in this order: {', '.join(knobs)}" for root, knobs in grown.items()]
+
+
+def print_table(console: Console, record: AblationRecord, lines: Sequence[Ranked]) -> None:
+    numbers = _numbered(lines)
+    grid = [[Text(head, style="bold") for head in HEADERS]]
+    grid += [[Text(part) for part in _parts(line, numbers)] for line in lines]
+    for line in aligned(grid, frozenset(range(len(HEADERS))), 2):
+        line.rstrip()
+        console.print(line, soft_wrap=True, highlight=False)
+    told = [*(f"{number}: {note}" for note, number in numbers.items()), *_orders(record), *record.notes]
+    for note in ["", *told]:
+        console.print(Text(note, style="dim"), soft_wrap=True, highlight=False)
+    for text in _advice(lines):
+        console.print(Text(text), soft_wrap=True, highlight=False)
+
+
+def as_markdown(record: AblationRecord, lines: Sequence[Ranked]) -> str:
+    numbers = _numbered(lines)
+    rows = [f"| {' | '.join(HEADERS)} |", f"|{' :-- |' * len(HEADERS)}"]
+    rows += [f"| {' | '.join(_parts(line, numbers))} |" for line in lines]
+    notes = [*(f"{number}: {note}" for note, number in numbers.items()), *_orders(record), *record.notes]
+    return "\n".join([*rows, "", *(f"- {note}" for note in notes), "", *_advice(lines)]) + "\n"
+
+
+def as_json(record: AblationRecord, lines: Sequence[Ranked], complete: bool) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "id": record.id,
+        "subject": record.subject,
+        "target": record.target,
+        "complete": complete,
+        "runs": [run.model_dump(mode="json") for run in record.runs],
+        "notes": list(record.notes),
+        "knobs": [
+            {
+                **line.step.model_dump(mode="json"),
+                "point": line.point,
+                "one_at_a_time": _effect_json(line.alone),
+                "cumulatively": _effect_json(line.cumulative),
+                "verdict": line.verdict,
+                "snippet": line.snippet,
+                "notes": list(line.notes),
+            }
+            for line in lines
+        ],
+    }
+
+
+def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
+    """Of a steady load with ratios, of a disturbance with differences."""
+    if effect is None:
+        return None
+    return outcome_tables.effect_json(effect) if effect.metric in METRICS else effect_json(effect)
+
+
+def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
+    marks = ",".join(str(numbers[note]) for note in line.notes)
+    step = line.step
+    metric = line.alone.metric if line.alone else step.metric
+    load = f"{step.sweep}/{line.point}" if line.point else step.sweep
+    return [
+        step.knob,
+        step.against,
+        load,
+        LABELS.get(metric) or (METRICS[metric].title if metric in METRICS else metric),
+        _effect(line.alone),
+        _effect(line.cumulative),
+        line.verdict + (f" ({marks})" if marks else ""),
+    ]
+
+
+def _effect(effect: Effect | None) -> str:
+    """Without the metric's name, which has a column of its own."""
+    if effect is None:
+        return "–"
+    if effect.metric in METRICS:
+        return outcome_verdicts.effect_text(effect)
+    return effect_text(effect).removeprefix(LABELS.get(effect.metric, effect.metric) + " ")
+
+
+def _numbered(lines: Sequence[Ranked]) -> dict[str, int]:
+    return {note: number for number, note in enumerate(dict.fromkeys(n for line in lines for n in line.notes), 1)}
+
+
+def _advice(lines: Sequence[Ranked]) -> list[str]:
+    """What to apply of the claimed ones, the largest effect first; or that there is nothing. Then what only beat a handicap."""
+    better = [line for line in lines if line.verdict == _word(line.step, "apply")]
+    apart = [f"{line.step.knob}: {line.verdict}" for line in better if not line.snippet]
+    found: list[str] = []
+    for line in better:
+        if line.snippet:
+            found += [f"# {line.step.knob}: {line.step.title} (against {line.step.against})", line.snippet.rstrip()]
+    if better:
+        return [*(["", "apply:", *found] if found else []), *(["", *apart] if apart else [])]
+    judged = any(line.alone and line.alone.judgement in ("claimed", "unresolved") for line in lines)
+    return ["", "nothing here made it better beyond the floor: don't bother" if judged else "nothing to judge yet"]

@@ -1,0 +1,206 @@
+"""A search's result as a terminal table, with every rate that was tried, and a sentence per variant that ends in something to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from lab.analysis import rerun
+from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, between
+from lab.experiments.at_knee import differs
+from lab.generators import generator, generators
+from lab.model.run import KneeSearch
+from lab.model.sweeps import load_sweep
+from lab.report.tables.steady import aligned, load_text
+from lab.stats.units import format_rate, format_seconds
+
+HEADS = (
+    "variant",
+    "generator",
+    "knee",
+    "fails at",
+    "limited by",
+    "p99",
+    "CPU/req",
+    "generator CPU",
+    "proxy CPU",
+    "trials",
+)
+UNITS = ("", "", "req/s", "req/s", "", "", "µs", "", "", "")
+LEFT = frozenset({0, 1, 4})
+AT_KNEE = "at-knee"
+RATE_HEADS = ("req/s", "passed", "failed", "unclear", "achieved", "p99", "CPU/req", "generator CPU", "proxy CPU", "")
+RATE_LEFT = frozenset({9})
+NOBODY = {
+    "p99": "answers only came too late",
+    "unknown": "more --connections or another generator tells whether it was the proxy",
+}
+MANY_CPUS = "a target with more CPUs (`--target remote`)"
+
+
+def print_report(console: Console, report: KneeReport) -> None:
+    for line in [_head(report), *_table(report)]:
+        console.print(line, soft_wrap=True, highlight=False)
+    console.print(
+        Text(f"\npasses: {conditions_text(report.conditions)}\n", style="dim"), soft_wrap=True, highlight=False
+    )
+    for knee in report.knees:
+        console.print(
+            Text(sentence(report, knee), style="bold" if knee.rate_rps is not None else ""),
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+def conditions_text(search: KneeSearch) -> str:
+    """What a rate must meet, in words."""
+    return (
+        f"achieved/offered at least {search.min_achieved:g}, no errors, none dropped, p99 at most"
+        f" {format_seconds(search.p99_s)}, generator below {100 * search.max_generator_core:g} % of its CPU"
+    )
+
+
+def as_markdown(report: KneeReport) -> str:
+    """The knees and the rates as tables, then the sentences."""
+    lines = [f"**{_head(report).plain}**", "", *_markdown([_titled(HEADS, UNITS), *map(_row, report.knees)], LEFT)]
+    for knee in report.knees:
+        rates = [[Text(head) for head in RATE_HEADS], *(_rate_row(rate, knee) for rate in knee.rates)]
+        lines += ["", f"**{knee.variant}**: every rate that was tried", "", *_markdown(rates, RATE_LEFT)]
+    lines += ["", f"- passes: {conditions_text(report.conditions)}"]
+    return "\n".join([*lines, *(f"\n{sentence(report, knee)}" for knee in report.knees)]) + "\n"
+
+
+def _titled(heads: Sequence[str], units: Sequence[str]) -> list[Text]:
+    return [Text(f"{head} ({unit})" if unit else head) for head, unit in zip(heads, units, strict=True)]
+
+
+def _markdown(grid: Sequence[Sequence[Text]], left: frozenset[int]) -> list[str]:
+    rows = [f"| {' | '.join(cell.plain.replace('|', '/') for cell in row)} |" for row in grid]
+    rule = "|".join(" :-- " if column in left else " --: " for column in range(len(grid[0])))
+    return [rows[0], f"|{rule}|", *rows[1:]]
+
+
+def _head(report: KneeReport) -> Text:
+    load = load_text(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
+    return Text.assemble(("knee", "bold cyan"), (f"  {report.target}: {load} a trial", "dim"))
+
+
+def _table(report: KneeReport) -> list[Text]:
+    grid = [[Text(text, style="bold") for text in HEADS], [Text(text, style="dim") for text in UNITS]]
+    grid += [_row(knee) for knee in report.knees]
+    lines = aligned(grid, LEFT, 2)
+    for knee in report.knees:
+        heads = [[Text(text, style="bold") for text in RATE_HEADS]]
+        lines += [Text(""), Text.assemble((knee.variant, "bold cyan"), ("  every rate that was tried", "dim"))]
+        lines += aligned([*heads, *(_rate_row(rate, knee) for rate in knee.rates)], RATE_LEFT, 2)
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+def _row(knee: Knee) -> list[Text]:
+    rate = f"{'≥ ' if knee.at_least else ''}{format_rate(knee.rate_rps)}" if knee.rate_rps is not None else "–"
+    cells = [
+        (knee.variant, ""),
+        (maker(knee), ""),
+        (rate, "bold"),
+        (format_rate(knee.fails_rps), ""),
+        (knee.limited_by or "–", "yellow" if knee.at_least else ""),
+        (format_seconds(knee.p99_s), ""),
+        *((text, "") for text in _cpu(knee)),
+        (str(knee.trials), ""),
+    ]
+    return [Text(text, style=style) for text, style in cells]
+
+
+def _rate_row(rate: Rate, knee: Knee) -> list[Text]:
+    counts = (rate.passed, rate.failed, rate.unclear)
+    told = [format_rate(rate.achieved_rps), format_seconds(rate.p99_s), *_cpu(rate)]
+    texts = [format_rate(rate.rate_rps), *(str(count or "") for count in counts), *told, "; ".join(rate.why)]
+    style = "bold" if rate.rate_rps == knee.rate_rps else "dim" if not rate.passed else ""
+    return [Text(text, style=style) for text in texts]
+
+
+def _cpu(found: Knee | Rate) -> list[str]:
+    """Of the proxy per request in µs; how busy generator and proxy kept their CPUs."""
+    cost_s = found.cpu_per_request_s
+    shares = (found.generator_core, found.proxy_core)
+    return [
+        f"{cost_s * 1e6:.1f}" if cost_s is not None else "–",
+        *(f"{100 * s:.0f} %" if s is not None else "–" for s in shares),
+    ]
+
+
+def maker(knee: Knee) -> str:
+    """The generator used, and the one it stands in for: `k6 (for wrk2)`."""
+    name = knee.generator or "–"
+    return f"{name} (for {knee.stand_in_for})" if knee.stand_in_for else name
+
+
+def sentence(report: KneeReport, knee: Knee) -> str:
+    """What was found, who was the limit, and what to do."""
+    if knee.rate_rps is None:
+        return f"{knee.variant}: no knee: {knee.why}{_remedy(report, knee)}"
+    rate, where = format_rate(knee.rate_rps), between(knee.rate_rps, knee.fails_rps)
+    advice = f"run it at 50-80 % of it: {at_knee(report, knee)}"
+    if knee.limited_by in ("generator", "backend"):
+        who = f"the generator ({knee.generator})" if knee.limited_by == "generator" else "the backend"
+        full = f"; the proxy's CPU was {100 * knee.proxy_core:.0f} % busy at it" if knee.proxy_core is not None else ""
+        return (
+            f"{knee.variant}: at least {rate} req/s: {who}, not the proxy, was the limit ({knee.why}{full})\n"
+            f"  to find the proxy's own: {'; or '.join(_others(knee))}\n"
+            f"  {advice}"
+        )
+    limited = f"limited by {knee.limited_by or 'nothing'}: {_limit(knee)}"
+    return f"{knee.variant}: {rate} req/s ({where}), {limited}\n  {advice}"
+
+
+def _limit(knee: Knee) -> str:
+    """Who was full where it failed, and what failed."""
+    failed = next((rate for rate in knee.rates if rate.rate_rps == knee.fails_rps), None)
+    if failed is None:
+        return "no rate failed"
+    cores = {"generator": failed.generator_core, "proxy": failed.proxy_core}
+    busy = ", ".join(f"{role} {100 * share:.0f} %" for role, share in cores.items() if share is not None)
+    full = "its CPU was full" if knee.limited_by == "proxy" else "no CPU was full"
+    said = f"{knee.why} at {format_rate(failed.rate_rps)} req/s, {full}{f' ({busy})' if busy else ''}"
+    return "; ".join([said, *(NOBODY[who] for who in [knee.limited_by or ""] if who in NOBODY)])
+
+
+def _remedy(report: KneeReport, knee: Knee) -> str:
+    """What to do where none was found."""
+    if "--resume" in knee.why:
+        return ""
+    anew = f"just knee {knee.variant}{rerun.place(report.target)}"
+    if CONTRADICT in knee.why:
+        return f"\n  search anew, with longer trials (--duration) or a wider --precision: {anew}"
+    if "not resolved" in knee.why:
+        return f"\n  try again when the machine is quiet: just knee{rerun.resumed(report.run, report.target)}"
+    if knee.limited_by == "generator":
+        return f"\n  the generator ({knee.generator}) was the limit: {'; or '.join(_others(knee))}"
+    return f"\n  mend that, or ask for less (--p99, --connections), then search anew: {anew}"
+
+
+def at_knee(report: KneeReport, knee: Knee) -> str:
+    """The command that measures this variant below its knee; of another load than the sweep's it takes a sweep of one's own.
+
+    A search of several is asked for its baseline's knee by its name, so that the others' are named by their rate.
+    """
+    target = rerun.place(report.target)
+    other = differs(report.load, load_sweep(AT_KNEE)[1].expanded())
+    sweep = "YOURS.toml" if other else AT_KNEE
+    how = f" (YOURS: lab/sweeps/{AT_KNEE}.toml with this load: it is {other})" if other else ""
+    named = report.run if len(report.knees) == 1 else f"{knee.rate_rps or 0:.0f}"
+    return f"just bench {knee.variant} --sweep {sweep}{target} --knee {named}{how}"
+
+
+def _others(knee: Knee) -> Sequence[str]:
+    """Generators that take less CPU for a request, the best first, and how to get them; then more CPUs."""
+    if knee.limited_by == "backend":
+        return [MANY_CPUS]
+    better = generator("wrk2").stand_ins if knee.generator != "wrk2" else ()
+    names = ["wrk2", *better] if better else []
+    cheaper = names[: names.index(knee.generator)] if knee.generator in names else names
+    return [*(f"{name}: {generators()[name].remedy}" for name in cheaper), MANY_CPUS]

@@ -1,0 +1,223 @@
+"""A run's noise as a table, as JSON, and as one sentence that says what to do about it. Milliseconds and microseconds only here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import exp
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lab.analysis.forecast import Past, duration_s
+from lab.analysis.judging import LIMITED
+from lab.analysis.noise import Noise, null_arms, pairs, suspicious
+from lab.model.plan import arms_for, plan
+from lab.model.run import RunRecord
+from lab.report.tables.steady import aligned
+from lab.stats import power
+from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds, format_size, metric_name
+
+EFFECTS = (0.02, 0.05, 0.1)
+SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
+HEADERS = ("point", "metric", "level", "CV", "sd", "floor", *(f"{effect:.0%} in" for effect in EFFECTS))
+LEFT = frozenset({0, 1})
+NOT_JUDGED = "†"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What somebody could measure next: a variant as `bench` takes it, and the noise that counts for it."""
+
+    command: str
+    noises: tuple[Noise, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`once_s` and `block_s`: what one variant against its baseline takes here, before its first block and for each."""
+
+    record: RunRecord
+    noises: tuple[Noise, ...]
+    complete: bool
+    once_s: float
+    block_s: float
+
+    @property
+    def judged(self) -> list[Noise]:
+        return [noise for noise in self.noises if not noise.why]
+
+    @property
+    def known(self) -> list[Noise]:
+        """Judged or not, how much they vary is known."""
+        return [noise for noise in self.noises if not noise.why or _limited(noise)]
+
+    def lasts_s(self, blocks: int) -> float:
+        return self.once_s + blocks * self.block_s
+
+    def needed(self, noise: Noise, effect: float) -> int | None:
+        """How many blocks find an effect of that size (fraction); None: more than the lab measures."""
+        return power.blocks_for(noise.sd or 0.0, noise.pilot_blocks, effect)
+
+
+def report(record: RunRecord, past: Past, complete: bool) -> Report:
+    """What `past` taught of `record`, and how long others will take by it."""
+    each_s = past.bring_up_s or 0.0  # where nothing came up, nothing is said
+    reference = next((arm.name for arm in record.arms if arm.role == "reference"), None)
+    arms = arms_for([("variant", "baseline")], reference)
+    points = [point for point in record.points if point.disturbance is None]
+    one, two = (duration_s(plan(arms, points, blocks, 0), each_s) for blocks in (1, 2))
+    return Report(record, past.noises, complete, 2 * one - two, two - one)
+
+
+def print_report(console: Console, found: Report, advice: str) -> None:
+    """The table, what is not judged and why, the null comparisons, and what to do."""
+    many = len(pairs(found.record.arms)) > 1
+    rows = [noise for noise in found.known if noise.metric in SHOWN]
+    grid = [[Text(name, style="bold") for name in HEADERS]]
+    grid += [[Text(text) for text in _cells(found, noise, many)] for noise in rows]
+    for line in aligned(grid, LEFT, 2) if rows else []:
+        line.rstrip()
+        console.print(line, soft_wrap=True, highlight=False)
+    for text in [*([""] if rows else []), *notes(found)]:
+        console.print(Text(text, style="dim"), soft_wrap=True, highlight=False)
+    if told := nulls_line(found):
+        console.print(Text(told), soft_wrap=True, highlight=False)
+    console.print(Text(f"\n{found.record.id}", style="dim"), soft_wrap=True, highlight=False)
+    console.print(Text(advice, style="bold"), soft_wrap=True, highlight=False)
+
+
+def _limited(noise: Noise) -> bool:
+    """A ceiling's rate that was the generator's: it varies so much here, but no number of blocks makes an effect of it."""
+    return noise.metric == "rate" and noise.why == LIMITED and noise.floor is not None
+
+
+def _name(noise: Noise) -> str:
+    return metric_name(noise.metric) + (NOT_JUDGED if _limited(noise) else "")
+
+
+def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
+    return [
+        f"{noise.variant} {noise.point}" if many else noise.point,
+        _name(noise) + ("*" if noise.outliers else ""),
+        _level(noise),
+        f"{noise.cv or 0:.1%}",
+        f"{noise.sd or 0:.1%}",
+        format_size(noise.floor or 0),
+        *(_wanted(found, noise, effect) for effect in EFFECTS),
+    ]
+
+
+def _level(noise: Noise) -> str:
+    return f"{format_rate(noise.level)}/s" if noise.metric == "rate" else format_seconds(noise.level)
+
+
+def _wanted(found: Report, noise: Noise, effect: float) -> str:
+    if noise.why:
+        return "–"
+    blocks = found.needed(noise, effect)
+    return f"{blocks}, {format_duration(found.lasts_s(blocks))}" if blocks else f"> {power.MAX_BLOCKS}"
+
+
+def notes(found: Report) -> list[str]:
+    """What the columns are, and for each point what is not judged and why."""
+    degrees = sorted({noise.pilot_blocks - 1 for noise in found.known})
+    lines: list[str] = []
+    if degrees:
+        nulls = len(null_arms(found.record.arms))
+        over = f"pooled over {nulls + 2} arms of the same variant" if nulls else "of the A/A pair"
+        freedom = f"{degrees[0]}" if len(degrees) == 1 else f"{degrees[0]} to {degrees[-1]}"
+        lines += [
+            f"sd: of one block's log-ratio of two arms, {over} ({freedom} degrees of freedom); floor: of the pair alone,"
+            f" in {_blocks(found.known)}",
+            "N % in: blocks that find such an effect with 90 % probability, though the sd is only measured; and how long a"
+            " variant and its baseline then take here",
+        ]
+    if any(noise.outliers for noise in found.known):
+        lines.append("*: outliers among the blocks, which its sd, and so its blocks, are due to")
+    silent: dict[tuple[str, str], list[str]] = {}
+    for noise in found.noises:
+        if noise.why and noise.metric in SHOWN:
+            silent.setdefault((noise.point, noise.why), []).append(_name(noise))
+    lines += [
+        f"not judged: {', '.join(dict.fromkeys(metrics))} at {point}: {why}" for (point, why), metrics in silent.items()
+    ]
+    return lines if found.complete else [*lines, f"not all of its blocks are valid: just table {found.record.id}"]
+
+
+def _blocks(known: Sequence[Noise]) -> str:
+    """`10 blocks`, or `7 to 10 blocks`: those valid in both arms of the pair."""
+    counts = sorted({noise.floor_blocks for noise in known})
+    return f"{counts[0]} to {format_blocks(counts[-1])}" if len(counts) > 1 else format_blocks(counts[0])
+
+
+def nulls_line(found: Report) -> str:
+    """How many of the null comparisons were claimed; empty without null arms."""
+    return nulls_text(found.noises) if null_arms(found.record.arms) else ""
+
+
+def nulls_text(found: Sequence[Noise]) -> str:
+    """The same of any noise from null arms."""
+    compared, claimed = counted(found)
+    if not compared:
+        return "no null comparison was judged"
+    text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
+    return (
+        f"{text}; that is more: claim nothing here before the machine is quieter"
+        if suspicious(claimed, compared)
+        else text
+    )
+
+
+def counted(found: Sequence[Noise]) -> tuple[int, int]:
+    """(null comparisons that were judged, those that were claimed)."""
+    return sum(noise.compared for noise in found), sum(noise.claimed for noise in found)
+
+
+def advise(found: Report, example: Example, again: str) -> str:
+    """What is noise here, and what to run next. `again`: the command that measures the noise anew."""
+    if not found.judged:
+        return f"nothing is known of the noise here yet: {again}"
+    floors = ", ".join(f"{format_size(noise.floor or 0.0)} at {noise.point}" for noise in example.noises)
+    name = " and ".join(dict.fromkeys(metric_name(noise.metric) for noise in example.noises))
+    head = f"in {name}, differences below {floors} are noise in {_blocks(example.noises)} here"
+    for effect in (0.05, 0.1, 0.2):
+        counts = [found.needed(noise, effect) for noise in example.noises]
+        if None not in counts:
+            blocks = max(filter(None, counts))
+            command = example.command.format(f"{effect:.0%}")
+            return f"{head}; `{command}` would take {format_blocks(blocks)}, {format_duration(found.lasts_s(blocks))}"
+    return f"{head}, and not even 20 % can be resolved at each: quieten this machine, then {again}"
+
+
+def as_json(found: Report, advice: str) -> dict[str, Any]:
+    """Plain data with stable keys; seconds, requests per second, ratios; null = not known.
+
+    {schema_version, run, target, sweep, blocks, complete, nulls: {arms, compared, claimed}, advice,
+     rows: [{variant, point, metric, level, cv, sd_log_ratio, pilot_blocks, floor_ratio, floor_blocks, outliers, compared, claimed, why,
+             resolve: [{effect, blocks (null = more than 1000, or not judged), duration_s}]}]}
+    """
+    compared, claimed = counted(found.noises)
+    return {
+        "schema_version": 1,
+        "run": found.record.id,
+        "target": found.record.target,
+        "sweep": found.record.sweep,
+        "blocks": found.record.blocks,
+        "complete": found.complete,
+        "nulls": {"arms": len(null_arms(found.record.arms)), "compared": compared, "claimed": claimed},
+        "advice": advice,
+        "rows": [_row_json(found, noise) for noise in found.noises],
+    }
+
+
+def _row_json(found: Report, noise: Noise) -> Mapping[str, Any]:
+    told = asdict(noise)
+    sd, floor = told.pop("sd"), told.pop("floor")
+    counts = [None if noise.why else found.needed(noise, effect) for effect in EFFECTS]
+    resolve = [
+        {"effect": effect, "blocks": blocks, "duration_s": found.lasts_s(blocks) if blocks else None}
+        for effect, blocks in zip(EFFECTS, counts, strict=True)
+    ]
+    return {**told, "sd_log_ratio": sd, "floor_ratio": None if floor is None else exp(floor), "resolve": resolve}

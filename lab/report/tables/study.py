@@ -1,0 +1,263 @@
+"""A study's run in the published shape: each cell as measured here, with its interval, beside the published number.
+
+Refuses to set absolute numbers of other machines against each other: it shows both and, where the study names a reference
+cell, what each is relative to that cell on its own machine. A cell that cannot be trusted says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lab.analysis.claims.studies import Cell, Shape, Study, cells, headings, published
+from lab.analysis.summary import WHY_NO_MORE, Row, Summary
+from lab.report.tables.steady import aligned, superscript
+from lab.stats import paired as stats
+from lab.stats.units import digits, format_blocks, with_interval
+
+HONEST = "published numbers are of other machines: compare patterns, not levels"
+MEASURED = (
+    "measured: medians of the blocks, percentiles of all requests, as above; [95 %]: of the blocks' geometric mean"
+)
+SCALES = {"req/s": 1.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One cell, in the table's unit: `level` as in the run's own table, its interval that of the blocks' geometric mean.
+
+    `relative`: to the reference cell, over the blocks that have both.
+    """
+
+    variant: str | None
+    point: str | None
+    level: stats.Level | None
+    published: float | None
+    relative: tuple[float, float | None, float | None] | None
+    published_relative: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """One table of a study, filled in."""
+
+    shape: Shape
+    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[tuple[str, ...], ...]
+    cells: Mapping[tuple[str, ...], Shown]
+
+
+def shaped(study: Study, summary: Summary) -> tuple[Shaped, ...]:
+    """The study's tables for this run; a published cell that the run did not measure stays with its published number."""
+    return tuple(_shaped(shape, summary) for shape in study.file.tables)
+
+
+def _shaped(shape: Shape, summary: Summary) -> Shaped:
+    points = list({row.point.name: row.point for row in summary.rows}.values())
+    measured = {cell.key: cell for cell in cells(shape, points)}
+    told = published(shape)
+    rows = {(row.arm.name, row.point.name): row for row in summary.rows}
+    absent = {item.variant: f"not measurable: {item.what}: {item.why}" for item in summary.not_measurable}
+    every = dict.fromkeys((*told, *measured))
+    found = {key: _cell(shape, key, measured, told, rows, absent) for key in every}
+    heads = headings(shape, measured)
+    return Shaped(shape, tuple(heads[0]), tuple(heads[1]), found)
+
+
+def _cell(
+    shape: Shape,
+    key: tuple[str, ...],
+    measured: Mapping[tuple[str, ...], Cell],
+    told: Mapping[tuple[str, ...], float],
+    rows: Mapping[tuple[str, str], Row],
+    absent: Mapping[str, str],
+) -> Shown:
+    other = tuple(shape.reference.get(name, value) for name, value in zip(shape.keys, key, strict=True))
+    compared = bool(shape.reference) and other != key
+    told_here, told_there = told.get(key), told.get(other)
+    published_relative = told_here / told_there if compared and told_here and told_there else None
+    cell, reference = measured.get(key), measured.get(other)
+    if cell is None:
+        return Shown(None, None, None, told_here, None, published_relative, ("not part of this run's load",))
+    scale = SCALES[shape.unit]
+    level = _level(cell, rows, scale)
+    relative = _relative(cell, reference, rows) if compared and reference else None
+    notes = _notes(cell, rows.get((cell.variant, cell.point)), level, absent)
+    return Shown(cell.variant, cell.point, level, told_here, relative, published_relative, notes)
+
+
+def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> stats.Level | None:
+    """The value that the run's own table shows, in this table's unit, and the interval of the blocks' geometric mean."""
+    row = rows.get((cell.variant, cell.point))
+    if row is None:
+        return None
+    shown = {"rate": row.achieved_rps, "cpu_per_request": row.cpu_per_request_s, **row.latency_s}[cell.metric]
+    if shown is None:
+        return None
+    values = _values(cell, rows)
+    low, high = None, None
+    if len(values) >= stats.MIN_BLOCKS:
+        mean = stats.level([value / scale for value in values.values()])
+        low, high = mean.low, mean.high
+    return stats.Level(shown / scale, low, high, len(values))
+
+
+def _relative(
+    cell: Cell, reference: Cell, rows: Mapping[tuple[str, str], Row]
+) -> tuple[float, float | None, float | None] | None:
+    """Paired by block; where the reference was measured once, before the blocks, against its one value and without an interval."""
+    values, theirs = _values(cell, rows), _values(reference, rows)
+    both = sorted(values.keys() & theirs.keys())
+    if both:
+        estimate = stats.paired([values[block] for block in both], [theirs[block] for block in both])
+        low, high = estimate.ratio_interval or (None, None)
+        return estimate.ratio, low, high
+    if values and len(theirs) == 1:
+        return stats.level(list(values.values())).value / next(iter(theirs.values())), None, None
+    return None
+
+
+def _values(cell: Cell, rows: Mapping[tuple[str, str], Row]) -> Mapping[int, float]:
+    """Block → value, in seconds or requests per second."""
+    row = rows.get((cell.variant, cell.point))
+    return row.values.get(cell.metric, {}) if row else {}
+
+
+def _notes(cell: Cell, row: Row | None, level: stats.Level | None, absent: Mapping[str, str]) -> tuple[str, ...]:
+    if cell.variant in absent:
+        return (absent[cell.variant],)
+    if row is None:
+        return (f"'{cell.variant}' is not part of this run",)
+    notes: list[str] = []
+    if cell.metric != "cpu_per_request":
+        limits = {"generator": "generator-limited: the proxy could do more", **WHY_NO_MORE}
+        notes += [limits[limit] for limit in row.limits if limit in limits]
+    if row.valid_blocks < row.planned_blocks:
+        reasons = ", ".join(row.invalid) or "not measured"
+        notes.append(f"{row.valid_blocks} of {format_blocks(row.planned_blocks)} valid: {reasons}")
+    if row.stand_in_for:
+        notes.append(f"{row.generator} stood in for {row.stand_in_for}")
+    if level is None and row.valid_blocks:
+        notes.append(f"no {cell.metric}: too few requests beyond it")
+    elif level is not None and level.low is None:
+        notes.append(f"no interval below {stats.MIN_BLOCKS} blocks")
+    return tuple(notes)
+
+
+def print_tables(console: Console, tables: Sequence[Shaped]) -> None:
+    """Each table aligned, never folded, with its notes."""
+    for table in tables:
+        numbers = _numbered(table)
+        grid = [[Text(text, style="bold") for text in line] for line in _heads(table)]
+        for row in table.rows:
+            texts = [Text(part) for part in row]
+            grid.append(
+                texts + [Text(part) for column in table.columns for part in _parts(table, row + column, numbers)]
+            )
+        lines = aligned(grid, frozenset(range(len(table.shape.rows))), 2)
+        about = [*_about(table), *(f"{superscript(number)} {note}" for note, number in numbers.items())]
+        head = Text.assemble("\n", (table.shape.title, "bold cyan"), (f"  {table.shape.unit}", "dim"))
+        for line in [head, *lines, *(Text(note, style="dim") for note in about)]:
+            line.rstrip()
+            console.print(line, soft_wrap=True, highlight=False)
+
+
+def as_markdown(tables: Sequence[Shaped]) -> str:
+    parts: list[str] = []
+    for table in tables:
+        numbers = _numbered(table)
+        upper, lower = _heads(table)
+        head = [" ".join(filter(None, pair)) for pair in zip(upper, lower, strict=True)]
+        left = len(table.shape.rows)
+        lines = [f"| {' | '.join(head)} |", f"|{' :-- |' * left}{' --: |' * (len(head) - left)}"]
+        for row in table.rows:
+            told = [part for column in table.columns for part in _parts(table, row + column, numbers)]
+            lines.append(f"| {' | '.join([*row, *told])} |")
+        notes = [*_about(table), *(f"{superscript(number)} {note}" for note, number in numbers.items())]
+        parts += ["", f"**{table.shape.title}** ({table.shape.unit})", "", *lines, "", *(f"- {note}" for note in notes)]
+    return "\n".join([*parts, ""]) if parts else ""
+
+
+def as_json(study: Study, tables: Sequence[Shaped]) -> dict[str, Any]:
+    """Key, question, and each table's cells as a list: published keys, who measured it, levels, ratios, notes."""
+    return {
+        "key": study.key,
+        "question": study.file.question,
+        "tables": [
+            {
+                "title": table.shape.title,
+                "unit": table.shape.unit,
+                "reference": table.shape.reference,
+                "cells": [
+                    {"keys": dict(zip(table.shape.keys, key, strict=True)), **asdict(shown)}
+                    for key, shown in table.cells.items()
+                ],
+            }
+            for table in tables
+        ],
+    }
+
+
+def _sides(shape: Shape) -> list[str]:
+    """What stands in each of the published columns; where nothing was published, ours alone."""
+    other = ["published"] if shape.published else []
+    return ["measured [95 %]", *other, *(["relative", *other] if shape.reference else [])]
+
+
+def _heads(table: Shaped) -> tuple[list[str], list[str]]:
+    """Two lines: what the columns stand for, and what stands in them."""
+    below = _sides(table.shape)
+    above = [*("" for _ in table.shape.rows)]
+    lower = [name.replace("_", " ") for name in table.shape.rows]
+    for column in table.columns:
+        above += [" ".join(column), *("" for _ in below[1:])]
+        lower += below
+    return above, lower
+
+
+def _parts(table: Shaped, key: tuple[str, ...], numbers: Mapping[str, int]) -> list[str]:
+    shown = table.cells.get(key)
+    if shown is None:
+        return [""] * len(_sides(table.shape))
+    marks = ",".join(superscript(numbers[note]) for note in shown.notes)
+    level, found = shown.level, "–"
+    if level is not None:
+        found = with_interval(level.value, level.low, level.high)
+    other = [digits(shown.published)] if table.shape.published else []
+    parts = [found + marks, *other]
+    if table.shape.reference:
+        parts.append("–" if shown.relative is None else _ratio(shown.relative[0]) + _ratios(*shown.relative[1:]))
+        parts += [_ratio(shown.published_relative)] if table.shape.published else []
+    return parts
+
+
+def _numbered(table: Shaped) -> dict[str, int]:
+    notes = (note for row in table.rows for column in table.columns for note in _cell_notes(table, row + column))
+    return {note: number for number, note in enumerate(dict.fromkeys(notes), 1)}
+
+
+def _cell_notes(table: Shaped, key: tuple[str, ...]) -> tuple[str, ...]:
+    shown = table.cells.get(key)
+    return shown.notes if shown else ()
+
+
+def _about(table: Shaped) -> list[str]:
+    found = [MEASURED, *([HONEST] if table.shape.published else [])]
+    if table.shape.reference:
+        both = ", here and as published" if table.shape.published else ""
+        to = (f"{name.replace('_', ' ')} {value}" for name, value in table.shape.reference.items())
+        found.append(f"relative: to {', '.join(to)}{both}")
+    return [*found, *([table.shape.note] if table.shape.note else [])]
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}×"
+
+
+def _ratios(low: float | None, high: float | None) -> str:
+    return f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""

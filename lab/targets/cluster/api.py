@@ -1,0 +1,312 @@
+"""The API server as one context reaches it: objects as plain dicts, by apiVersion and kind.
+
+The only user of the kubernetes library's REST side (streams have `core`). Which path a kind has is asked of the server
+once per group. Refuses to guess: what the server refuses is an error with its own words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import LabError, LostError, MeasuringError, UsageError
+from lab.targets.cluster.connection import Answer, Connection, Stream
+from lab.targets.cluster.names import MANAGER
+
+Object = dict[str, Any]
+COLLECTION_S = 60.0
+"""For one request that deletes many: 1000 Routes took 5 s on an idle disk."""
+WATCHING_S = 3600
+"""A watch is ended by the server after that; longer than a sample lasts."""
+EVICTION_REFUSED = 429
+_MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
+_ROUTE = "`just up` applies manifests/clusters/route-crd.yaml"
+
+
+class ConflictError(LabError):
+    """409: somebody else was faster. `code` is what the server calls it: Conflict, AlreadyExists."""
+
+    exit_status = 1
+
+
+class DeniedError(UsageError):
+    """401 or 403: the message names verb, resource and who."""
+
+
+@contextmanager
+def right() -> Iterator[None]:
+    """A right that is missing says nothing about the variant: LostError instead. Decorates what a disturbance does, too."""
+    try:
+        yield
+    except DeniedError as error:
+        raise LostError(error.place, error.fault, "ask for this right (README names them), then --resume") from None
+
+
+class RefusedError(MeasuringError):
+    """The server took the request and will not do it: an invalid field, an admission webhook, a quota."""
+
+
+class Api:
+    """UsageError: no kubeconfig, no such context. LostError from any call: the server does not answer."""
+
+    def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
+        self._connection = Connection(context, kubeconfig)
+        self.context, self.kubeconfig, self.place = context, kubeconfig, self._connection.place
+        file = (f"--kubeconfig={kubeconfig}",) if kubeconfig else ()
+        self.kubectl = ("kubectl", f"--context={context}", *file)
+        self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
+
+    @property
+    def core(self) -> Any:
+        return self._connection.core
+
+    def version(self) -> str:
+        """`v1.34.4`."""
+        return str(self.raw("/version")["gitVersion"])
+
+    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        """(plural, namespaced) of a kind; None where the cluster does not know it."""
+        if kind not in self._kinds.get(api_version, {}):
+            answer = self._connection.send("GET", _root(api_version))
+            if answer.status == 404:
+                return None
+            listed = self._judged(answer, "GET", api_version).json()["resources"]
+            self._kinds[api_version] = {
+                item["kind"]: (item["name"], item["namespaced"]) for item in listed if "/" not in item["name"]
+            }
+        return self._kinds[api_version].get(kind)
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """None = not there, or the kind is unknown to the cluster."""
+        path = self._path(api_version, kind, namespace, name)
+        answer = self._connection.send("GET", path) if path else None
+        if answer is None or answer.status == 404:
+            return None
+        return self._judged(answer, "GET", _said(kind, namespace, name)).json()
+
+    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
+        """Of all namespaces without one. Empty where the kind is unknown; every object with its apiVersion and kind."""
+        path = self._path(api_version, kind, namespace)
+        if path is None:
+            return []
+        answer = self._connection.send("GET", path, {"labelSelector": labels} if labels else None)
+        found = self._judged(answer, "GET", _said(kind, namespace)).json()["items"]
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
+
+    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
+        """Every object there, and the resourceVersion of the whole: where a `watch` goes on. RefusedError for an unknown kind."""
+        path, said = self._path(api_version, kind, namespace), _said(kind, namespace)
+        if path is None:
+            raise RefusedError(
+                f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", "watch another"
+            )
+        found = self._judged(self._connection.send("GET", path), "GET", said).json()
+        return found["items"], str(found["metadata"]["resourceVersion"])
+
+    def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
+        """Every change after that resourceVersion, a line of JSON each. OSError when there is no answer."""
+        query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", "timeoutSeconds": WATCHING_S}
+        return self._stream(self._path(api_version, kind, namespace) or "", query, _said(kind, namespace))
+
+    def follow(self, namespace: str, pod: str, container: str, since: str) -> Stream:
+        """What a container writes, each line with its time, from that second on (empty: from its beginning). OSError."""
+        query = {"container": container, "follow": "true", "timestamps": "true"} | (
+            {"sinceTime": since} if since else {}
+        )
+        return self._stream(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query, f"log of pod {namespace}/{pod}")
+
+    def change(
+        self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
+    ) -> Object:
+        """A strategic merge patch of an object or one of its subresources."""
+        path = self._path(api_version, kind, namespace, name) or ""
+        said = _said(kind, namespace, name)
+        answer = self._connection.send(
+            "PATCH",
+            path + (f"/{subresource}" if subresource else ""),
+            {"fieldManager": MANAGER, "fieldValidation": "Strict"},
+            body,
+            "application/strategic-merge-patch+json",
+        )
+        return self._judged(answer, "PATCH", f"{subresource} of {said}" if subresource else said).json()
+
+    def evict(self, namespace: str, pod: str) -> str | None:
+        """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        path, said = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", _said("Pod", namespace, pod)
+        answer = self._connection.send("POST", path, None, body, refusal=EVICTION_REFUSED)
+        if answer.status == EVICTION_REFUSED:
+            status = answer.json()
+            causes = (status.get("details") or {}).get("causes") or ()
+            words = [str(cause.get("message")) for cause in causes if cause.get("reason") == "DisruptionBudget"]
+            if words:
+                return " ".join(words[0].split())
+        self._judged(answer, "POST", f"eviction of {said}")
+        return None
+
+    def apply(self, obj: Mapping[str, Any]) -> Object:
+        """Server-side apply: fields that MANAGER applied before and does not now, go. Unknown fields are refused."""
+        query = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
+        return self._write("PATCH", obj, query, obj["metadata"]["name"], "application/apply-patch+yaml")
+
+    def create(self, obj: Mapping[str, Any]) -> Object:
+        """ConflictError when it exists."""
+        return self._write("POST", obj, {"fieldManager": MANAGER, "fieldValidation": "Strict"})
+
+    def replace(self, obj: Mapping[str, Any]) -> Object:
+        """ConflictError when it has changed since its resourceVersion."""
+        return self._write("PUT", obj, {"fieldManager": MANAGER, "fieldValidation": "Strict"}, obj["metadata"]["name"])
+
+    def delete(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str | None = None,
+        grace_s: int | None = None,
+        orphan: bool = False,
+    ) -> bool:
+        """Ask for its end; what it owns goes after it, or, `orphan`, stays. Not there = fine.
+
+        True = it is gone already, False = it is ending.
+        """
+        if (path := self._path(api_version, kind, namespace, name)) is None:
+            return True
+        answer = self._connection.send("DELETE", path, body=_options(grace_s, orphan))
+        if answer.status == 404:
+            return True
+        return self._judged(answer, "DELETE", _said(kind, namespace, name)).json().get("kind") == "Status"
+
+    def delete_all(
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None,
+        labels: str,
+        grace_s: int | None = None,
+        orphan: bool = False,
+    ) -> None:
+        """One request for all that have these labels."""
+        if (path := self._path(api_version, kind, namespace)) is not None:
+            answer = self._connection.send(
+                "DELETE", path, {"labelSelector": labels}, _options(grace_s, orphan), read_s=COLLECTION_S
+            )
+            self._judged(answer, "DELETE", _said(kind, namespace))
+
+    def log(
+        self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
+    ) -> str:
+        """The last lines that a container wrote, `times`: each behind its time; empty where it has none (yet)."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        query = {"container": container, "tailLines": lines, "previous": str(previous).lower()}
+        query |= {"timestamps": "true"} if times else {}
+        answer = self._connection.send("GET", path, query)
+        if answer.status in (400, 404):  # not started, or gone
+            return ""
+        return self._judged(answer, "GET", f"log of pod {namespace}/{pod}").body.decode(errors="replace")
+
+    def add_ephemeral_container(self, namespace: str, pod: str, container: Mapping[str, Any]) -> Object:
+        """To a pod that runs; it cannot be taken away again."""
+        body = {"spec": {"ephemeralContainers": [container]}}
+        return self.change("v1", "Pod", pod, namespace, body, "ephemeralcontainers")
+
+    def raw(self, path: str) -> Any:
+        """GET → JSON, or the text that is none."""
+        answer = self._judged(self._connection.send("GET", path), "GET", path)
+        try:
+            return answer.json()
+        except ValueError:
+            return answer.body.decode(errors="replace")
+
+    def denied(self, wanted: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
+        """Of (verb, group, resource or resource/subresource, namespace), those that you may not, in words."""
+        asked = list(dict.fromkeys(wanted))
+        with ThreadPoolExecutor(8) as pool:
+            allowed = list(pool.map(self._may, asked))
+        return [_right(*right) for right, may in zip(asked, allowed, strict=True) if not may]
+
+    def _may(self, right: tuple[str, str, str, str | None]) -> bool:
+        verb, group, resource, namespace = right
+        resource, _, subresource = resource.partition("/")
+        attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+        spec = {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+        return bool(self.create(review)["status"]["allowed"])
+
+    def _write(
+        self,
+        method: str,
+        obj: Mapping[str, Any],
+        query: Mapping[str, str | int],
+        name: str | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        api_version, kind, namespace = obj["apiVersion"], obj["kind"], obj.get("metadata", {}).get("namespace")
+        said = _said(kind, namespace, obj.get("metadata", {}).get("name"))
+        path = self._path(api_version, kind, namespace, name)
+        if path is None:
+            remedy = _ROUTE if kind == "Route" else "install its CustomResourceDefinition"
+            raise RefusedError(f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", remedy)
+        return self._judged(self._connection.send(method, path, query, obj, content_type), method, said).json()
+
+    def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
+        found = self._connection.stream(path, query)
+        if isinstance(found, Answer):
+            self._judged(found, "GET", said)
+            raise RefusedError(f"{self.place}: {said}", f"status {found.status}", "see what the API server logs")
+        return found
+
+    def _path(self, api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str | None:
+        found = self.resource(api_version, kind)
+        if found is None:
+            return None
+        plural, namespaced = found
+        inner = f"/namespaces/{namespace}" if namespaced and namespace else ""
+        return f"{_root(api_version)}{inner}/{plural}" + (f"/{name}" if name else "")
+
+    def _judged(self, answer: Answer, method: str, said: str) -> Answer:
+        """The answer, if it is a good one."""
+        if answer.status < 300:
+            return answer
+        place = f"{self.place}: {said}"
+        try:
+            status: Mapping[str, Any] = answer.json()
+        except ValueError:
+            status = {}
+        words = str(status.get("message") or answer.body[:300].decode(errors="replace")).strip()
+        if answer.status == 401:
+            raise DeniedError(
+                place, f"{method}: the API server does not know you: {words}", "log in to the cluster again"
+            )
+        if answer.status == 403 and (may_not := _MAY_NOT.search(words)):
+            fault = f"user {may_not['who']} cannot {may_not['what']}"
+            raise DeniedError(place, fault, "ask for this right, or name another context")
+        if answer.status == 403 and "attempting to grant RBAC permissions" in words:
+            raise DeniedError(place, words, "ask for the rights that this role grants, or name another context")
+        if answer.status == 409:
+            raise ConflictError(place, words, "try again")
+        raise RefusedError(place, f"{method} refused ({answer.status}): {words}", "correct what it names")
+
+
+def _root(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _said(kind: str, namespace: str | None = None, name: str | None = None) -> str:
+    """`Deployment ingress-lab/proxy`."""
+    return " ".join(filter(None, (kind, "/".join(filter(None, (namespace, name))))))
+
+
+def _right(verb: str, group: str, resource: str, namespace: str | None) -> str:
+    """`create deployments.apps in namespace ingress-lab`."""
+    return f"{verb} {resource}{'.' + group if group else ''}" + (f" in namespace {namespace}" if namespace else "")
+
+
+def _options(grace_s: int | None, orphan: bool) -> Object:
+    policy = "Orphan" if orphan else "Background"
+    grace = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy, **grace}

@@ -1,0 +1,244 @@
+"""What disturbances do to a variant on a cluster, each by the API server's own means.
+
+    end_pod     DELETE; the eviction subresource (429 with the cause DisruptionBudget = refused); SIGKILL from the node
+    scale       spec.replicas of the role's Deployment
+    roll        kubectl.kubernetes.io/restartedAt on its pod template, as `kubectl rollout restart`
+    squeeze     the pods' resize subresource: in place, the containers run on (Kubernetes 1.33 and later)
+    apply       server-side apply; what is new is in the inventory first, so that it goes with everything else
+
+Refuses what does not take: a resize is waited for until the kubelet reports it. Its undoing is not refused: whoever was
+starved may not be able to tell that it took, and that is what is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from lab.base.errors import LabError, LostError, MeasuringError, UsageError
+from lab.base.quantities import quantity
+from lab.targets.base import HowToEnd, Role
+from lab.targets.cluster import crash, ending
+from lab.targets.cluster.api import Api, DeniedError, Object
+from lab.targets.cluster.images import Images
+from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.names import ROLE_LABEL, RUN_LABEL
+from lab.targets.cluster.objects import Reference, role
+from lab.targets.cluster.pods import conditions, ready, running
+
+RESIZED_S = 10.0
+KILLED_S = 1.0
+"""For a container to end once its processes were killed."""
+POLL_S = 0.05
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+APPLIED = (
+    ("", "services"),
+    ("discovery.k8s.io", "endpointslices"),
+)
+"""(group, resource) of what is applied beside the variant's own kinds."""
+RIGHTS = (
+    ("create", "", "pods/eviction"),
+    ("patch", "", "pods/resize"),
+    ("create", "", "pods"),
+    ("patch", "", "pods/ephemeralcontainers"),
+)
+"""In the variant's namespace: (verb, group, resource). The last: WebSockets are served in the backend's place."""
+EVERYWHERE = (("get", "", "nodes"),)
+"""Cluster-wide: how many CPUs a pod had that had no limit."""
+ENDED: Sequence[Role] = ("proxy", "backend")
+Say = Callable[[str, str, str], None]
+"""(kind, object, detail): an event that no watch would tell."""
+Wrote = Callable[[Object], None]
+"""The API server has taken this object, just now: a watch is to tell of it."""
+
+
+class Changes:
+    """Of one variant that is up. Every method raises MeasuringError in the server's words when it is refused."""
+
+    def __init__(
+        self,
+        api: Api,
+        images: Images,
+        inventory: Inventory,
+        manifests: Sequence[Mapping[str, Any]],
+        namespace: str,
+        run: str,
+        say: Say,
+        wrote: Wrote = lambda obj: None,
+    ) -> None:
+        self._api, self._images, self._inventory = api, images, inventory
+        self._manifests, self._namespace, self._run, self._say = manifests, namespace, run, say
+        self._wrote = wrote
+        self._listed: set[Reference] = set()
+
+    def first(self, role: Role) -> Object:
+        """The role's first pod: the oldest that is ready; where none is, the oldest that is not ending."""
+        there = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
+        if not there:
+            fault = f"no pod is there in {self._namespace} that is not ending already"
+            raise MeasuringError(f"role {role}", fault, "`kubectl get pods` there shows what its Deployment does")
+        by_age = sorted(there, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        return next(filter(ready, by_age), by_age[0])
+
+    def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        pod = self.first(role)
+        name = pod["metadata"]["name"]
+        match how:
+            case "delete":
+                self._api.delete("v1", "Pod", name, self._namespace)
+            case "evict":
+                if (refused := self._api.evict(self._namespace, name)) is not None:
+                    self._say("EvictionRefused", name, refused)
+                    return False
+            case "crash":
+                crash.crash(self._api, self._images.named("loadgen"), pod, self._run)
+        return True
+
+    def scale(self, role: Role, replicas: int) -> None:
+        self._change(self._deployment(role), {"spec": {"replicas": replicas}})
+
+    def roll(self, role: Role) -> None:
+        """The time to a microsecond: two within a second are two."""
+        stamp = {RESTARTED: datetime.now(UTC).isoformat()}
+        self._change(self._deployment(role), {"spec": {"template": {"metadata": {"annotations": stamp}}}})
+
+    def squeeze(self, role: Role, cpu: str | None) -> None:
+        """Of every pod that is not ending, ready or not: a starved one is not for long.
+
+        A limit that was set can be changed and not taken away: as much as its node has is none [tried, 1.34]. None
+        raises LostError and DeniedError only.
+        """
+        asked = self._deployment(role)["spec"]["template"]["spec"]["containers"][0].get("resources") or {}
+        limit, request = (asked.get(key, {}).get("cpu") for key in ("limits", "requests"))
+        pods = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
+        if not pods and cpu is not None:
+            raise MeasuringError(f"role {role}", "no pod is there to be squeezed", "squeeze it while it serves")
+        asked_of: list[tuple[str, str, str]] = []
+        for pod in pods:
+            name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
+            with _unfailing(undoing=cpu is None):
+                wanted = cpu or limit or self._capacity(pod)
+                requested = min((value for value in (request, wanted) if value), key=quantity)
+                resources = {"limits": {"cpu": wanted}, "requests": {"cpu": requested}}
+                body = {"spec": {"containers": [{"name": container, "resources": resources}]}}
+                self._api.change("v1", "Pod", name, self._namespace, body, "resize")
+                asked_of.append((name, container, wanted))
+        for asked_one in asked_of:
+            with _unfailing(undoing=cpu is None):
+                self._await_resize(*asked_one)
+
+    def settle(self, kill: Callable[[Object], object]) -> None:
+        """End at once what is still ending: nobody looks any more, and a router's grace is an hour.
+
+        `kill` a container's processes from inside, LabError when that cannot be done; one that does not end by it is
+        killed from its node. LostError comes out, nothing else: whoever waits for an end says so.
+        """
+        for pod in (pod for which in ENDED for pod in self._pods(which)):
+            if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= ending.GRACE_S:
+                continue
+            with _unfailing():
+                kill(pod)
+            with _unfailing():
+                if (still := self._still_running(pod)) is not None:
+                    crash.crash(self._api, self._images.named("loadgen"), still, self._run)
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        made = [self._labelled(obj) for obj in objects]
+        self._list([Reference.of(obj) for obj in made])
+        for rank in sorted({Reference.of(obj).rank for obj in made}):
+            self._each([obj for obj in made if Reference.of(obj).rank == rank], self._applied)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _pods(self, role: Role) -> list[Object]:
+        return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
+
+    def _applied(self, obj: Mapping[str, Any]) -> None:
+        self._wrote(self._api.apply(obj))
+
+    def _still_running(self, pod: Object) -> Object | None:
+        """The pod as it is now, where its first container runs on for KILLED_S."""
+        deadline = time.monotonic() + KILLED_S
+        while True:
+            now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
+            if now is None or now["metadata"]["uid"] != pod["metadata"]["uid"] or not running(now):
+                return None
+            if time.monotonic() > deadline:
+                return now
+            time.sleep(POLL_S)
+
+    def _each(self, items: Sequence[Any], work: Callable[[Any], object]) -> None:
+        if len(items) == 1:
+            work(items[0])
+            return
+        with ThreadPoolExecutor(ending.THREADS) as pool:
+            for _ in pool.map(work, items):
+                pass  # each result is looked at, or its error would be lost
+
+    def _labelled(self, obj: Mapping[str, Any]) -> Object:
+        """With the variant's namespace, the run's label, and the labels that all objects of the variant share."""
+        labels = [set((one["metadata"].get("labels") or {}).items()) for one in self._manifests]
+        shared = dict(set[tuple[str, str]].intersection(*labels)) if labels else {}
+        metadata = {"namespace": self._namespace, **obj["metadata"]}
+        own = obj["metadata"].get("labels") or {}
+        return {**obj, "metadata": {**metadata, "labels": {**shared, RUN_LABEL: self._run, **own}}}
+
+    def _list(self, refs: Sequence[Reference]) -> None:
+        if new := set(refs) - self._listed:
+            self._inventory.add(new)
+            self._listed |= new
+
+    def _deployment(self, wanted: Role) -> Mapping[str, Any]:
+        found = next((obj for obj in self._manifests if role(obj) == wanted), None)
+        if found is None or found["kind"] != "Deployment":
+            kind = "nothing" if found is None else found["kind"]
+            raise UsageError(f"role {wanted}", f"{kind} makes its pods, no Deployment", "name another role")
+        return found
+
+    def _change(self, deployment: Mapping[str, Any], body: Object) -> None:
+        name = deployment["metadata"]["name"]
+        self._api.change("apps/v1", "Deployment", name, deployment["metadata"]["namespace"], body)
+
+    def _capacity(self, pod: Mapping[str, Any]) -> str:
+        node = self._api.get("v1", "Node", pod["spec"]["nodeName"])
+        if node is None:
+            raise MeasuringError(f"node {pod['spec']['nodeName']}", "is gone", "see `kubectl get nodes`")
+        return str(node["status"]["capacity"]["cpu"])
+
+    def _await_resize(self, name: str, container: str, cpu: str) -> None:
+        deadline = time.monotonic() + RESIZED_S
+        while True:
+            pod = self._api.get("v1", "Pod", name, self._namespace)
+            if pod is None or "deletionTimestamp" in pod["metadata"]:
+                return  # its replacement has what the manifests say
+            if not running(pod):
+                return  # the next container starts with it
+            for status in pod["status"].get("containerStatuses") or ():
+                limit = ((status.get("resources") or {}).get("limits") or {}).get("cpu")
+                if status["name"] == container and limit is not None and quantity(limit) == quantity(cpu):
+                    return
+            waits = [conditions(pod).get(kind, {}) for kind in ("PodResizePending", "PodResizeInProgress")]
+            words = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in waits]
+            if time.monotonic() > deadline or any(one.get("reason") == "Infeasible" for one in waits):
+                fault = f"its CPU limit is not {cpu}: {'; '.join(filter(None, words)) or 'its kubelet says nothing'}"
+                remedy = (
+                    "in-place resizes need Kubernetes 1.33 or later on its node, and a container that may be resized"
+                )
+                raise MeasuringError(f"pod {self._namespace}/{name}", fault, remedy)
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def _unfailing(undoing: bool = True) -> Iterator[None]:
+    """What fails in undoing something is passed over, unless the cluster or a right is gone."""
+    try:
+        yield
+    except (LostError, DeniedError):
+        raise
+    except LabError:
+        if not undoing:
+            raise

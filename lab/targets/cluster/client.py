@@ -1,0 +1,150 @@
+"""The client's place on a cluster: one pod that load comes from, kept between runs.
+
+manifests/clusters/client describes it. Its main process is a SOCKS server that only the lab reaches
+(`lab.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.cluster.tether`).
+
+Refuses to go on in another pod than it began in: LostError, since what was measured there is not what will be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from lab.base.errors import LabError, LostError, MeasuringError
+from lab.generators import VERSION_TIMEOUT_S, Generator, Installed
+from lab.model.variants import kustomize
+from lab.targets.cluster import namespaces, objects, pods, rollout, tether
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.images import Images
+from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
+from lab.targets.cluster.shell import Shell
+
+MANIFESTS = Path(__file__).parents[3] / "manifests" / "clusters" / "client"
+CONTAINER = "generator"
+SPEC = "lab/spec"
+"""Annotation: hash of the spec that the pod was made from. Another one, another pod."""
+HOSTS = "/etc/hosts"
+OURS = " # ingress-lab"
+GRACE_S = 1
+POLL_S = 0.1
+
+
+class ClientPod:
+    """As it was found or made by `ensure`. Every method raises LostError when that pod is gone."""
+
+    def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
+        self._api, self._uid = api, pod["metadata"]["uid"]
+        self._installed: dict[str, Installed | None] = {}
+        self.node: str = pod["spec"]["nodeName"]
+        self.shell = Shell(api, CLIENT_NAMESPACE, CLIENT_POD, CONTAINER)
+
+    @classmethod
+    def ensure(cls, api: Api, images: Images, run: str, deadline: float) -> ClientPod:
+        """The pod, ready, and rid of what a lab that died left running in it; made anew when it is not as it should be.
+
+        `deadline` is monotonic. UsageError when its namespace is somebody else's, MeasuringError when it does not come up.
+        """
+        rendered = kustomize.objects(kustomize.render([MANIFESTS]))
+        namespace, pod = objects.prepare(rendered, images, run, run)
+        spec = hashlib.sha256(json.dumps(pod["spec"], sort_keys=True).encode()).hexdigest()[:12]
+        pod["metadata"]["annotations"][SPEC] = spec
+        namespaces.claim(api, CLIENT_NAMESPACE, run, namespace)
+        api.apply(namespace)
+        found = api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
+        if found is not None and not _fits(found, spec):
+            _delete(api, found, deadline)
+        api.apply(pod)
+        rollout.wait(api, [pod], deadline)
+        client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
+        client.shell.script(f"{tether.LEFTOVERS}\nrm -rf /scratch/tmp.*")
+        client._write_hosts({})
+        return client
+
+    @property
+    def open_files(self) -> int | None:
+        """How many open files a container may have here; None = no limit."""
+        said = self.shell.script("ulimit -Hn").stdout.strip()
+        return int(said) if said.isdigit() else None
+
+    def check(self) -> None:
+        """LostError unless the pod is still the one that it was."""
+        place = self.shell.place
+        pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
+        tether.check_there(place, pod if pod is None or pod["metadata"]["uid"] == self._uid else None)
+
+    def installed(self, generator: Generator) -> Installed | None:
+        """The generator as the pod's image has it, or None; asked once."""
+        if generator.name not in self._installed:
+            self._installed[generator.name] = self._find(generator)
+        return self._installed[generator.name]
+
+    def popen(
+        self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        """Start a generator in the pod, in a fresh folder with these files; see `lab.cluster.tether`."""
+        self.check()
+        return self.shell.popen(argv, files, stdout, stderr)
+
+    @contextmanager
+    def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
+        """Host → address, for everything in the pod, till the end. MeasuringError."""
+        self._write_hosts(addresses)
+        try:
+            yield
+        except LostError:
+            raise  # it is gone, or another lab's now
+        except BaseException:
+            with suppress(LabError):  # the first fault is the one to tell
+                self._write_hosts({})
+            raise
+        self._write_hosts({})
+
+    def close(self) -> None:
+        """Leave the pod; it stays."""
+        self.shell.close()
+
+    def _find(self, generator: Generator) -> Installed | None:
+        for binary in (generator.binary, *generator.aliases):
+            asked = shlex.join(generator.version_argv()[1:])
+            script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
+            path, _, said = self.shell.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
+            if path and (version := generator.version(said)) is not None:
+                return Installed(generator.name, path, version)
+        return None
+
+    def _write_hosts(self, addresses: Mapping[str, str]) -> None:
+        """The pod's own lines, then ours: its /etc/hosts is a mount, so it is written in place."""
+        kept = [line for line in self.shell.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
+        text = "".join(
+            f"{line}\n" for line in [*kept, *(f"{address} {host}{OURS}" for host, address in addresses.items())]
+        )
+        done = self.shell.script(f"printf %s {shlex.quote(text)} >{HOSTS}")
+        if done.returncode:
+            fault = f"{HOSTS} cannot be written: {done.stderr.strip()}"
+            raise MeasuringError(self.shell.place, fault, "it must run as root (manifests/clusters/client)")
+
+
+def _fits(pod: Mapping[str, Any], spec: str) -> bool:
+    """Ready, not on its way out, and made from this spec."""
+    return pods.ready(pod) and pod["metadata"].get("annotations", {}).get(SPEC) == spec
+
+
+def _delete(api: Api, pod: Mapping[str, Any], deadline: float) -> None:
+    """Delete and wait for its end. MeasuringError at the deadline."""
+    api.delete("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE, GRACE_S)
+    while (found := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) is not None:
+        if found["metadata"]["uid"] != pod["metadata"]["uid"]:
+            return
+        if time.monotonic() > deadline:
+            node = pod["spec"].get("nodeName", "no node")
+            fault = f"is being deleted and does not end (on {node}): is that node there?"
+            raise MeasuringError(f"pod {CLIENT_NAMESPACE}/{CLIENT_POD}", fault, "`kubectl get nodes`, then try again")
+        time.sleep(POLL_S)

@@ -1,0 +1,273 @@
+"""One named context of a kubeconfig → HTTPS requests with deadlines. Never the current context.
+
+The kubernetes library reads the kubeconfig, gets credentials (exec plugins too) and makes the TLS connections; what it
+does not do well is done here: timeouts, retries, NO_PROXY (which its 35.0 forgets), and faults in words.
+`import kubernetes` costs 1 to 3 s, so it waits until a context is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from lab.base.errors import LostError, UsageError, did_you_mean
+
+CONNECT_S, READ_S = 5.0, 15.0
+BLIP_S = 5.0
+"""For so long a request that met no answer, or `not now`, is sent again."""
+CONNECTIONS = 32
+"""Kept open: three watches and a log per proxy hold one each, and what is asked beside them comes in threads."""
+CREDENTIALS_S = 60.0
+"""For a plugin (aws, doctl) that fetches a token over the network."""
+NOT_NOW = {429, 502, 503, 504}
+UNREACHABLE = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Stream:
+    """An answer that goes on, line by line. Read by one thread, closed by any."""
+
+    def __init__(self, response: Any) -> None:
+        self._response, self._closed = response, False
+
+    def lines(self) -> Iterator[bytes]:
+        """Until the server ends it or `close` was called. OSError when the connection breaks."""
+        left = b""
+        try:
+            for part in self._response.stream(1 << 16):
+                *whole, left = (left + part).split(b"\n")
+                yield from whole
+        except Exception as error:  # noqa: BLE001  # urllib3's, http.client's and ssl's own kinds
+            if not self._closed:
+                raise OSError(_words(error)) from None
+        finally:
+            self._response.close()
+
+    def close(self) -> None:
+        """End it, whoever is waiting for the next line; idempotent."""
+        self._closed = True
+        with suppress(Exception):  # it has ended already
+            self._response.shutdown()
+
+
+def contexts() -> list[str]:
+    """Names in the user's kubeconfig, for complaints; empty where it has none or cannot be read."""
+    try:
+        return _contexts(_files(None))
+    except Exception:  # noqa: BLE001  # whoever opens a context gets the fault in words
+        return []
+
+
+def _contexts(files: str) -> list[str]:
+    """Also of a kubeconfig without a current context, which the library's own list does not take."""
+    from kubernetes.config.kube_config import KubeConfigMerger  # see the module's docstring
+
+    merged: Any = KubeConfigMerger(files).config
+    return [] if merged is None else [item.value["name"] for item in merged.value["contexts"]]
+
+
+def _files(kubeconfig: Path | None) -> str:
+    return str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+
+class Connection:
+    """UsageError: no kubeconfig, no such context, no credentials. Nothing is asked of the server yet."""
+
+    def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
+        self.context, self.place = context, f"context {context}"
+        self._files = _files(kubeconfig)
+        self._open()
+
+    def _open(self) -> None:
+        """Credentials anew, connections too."""
+        from kubernetes import client  # see the module's docstring
+
+        self._configuration = client.Configuration()
+        self._configuration.connection_pool_maxsize = CONNECTIONS
+        problems = _Problems()
+        try:
+            if self.context not in (known := _contexts(self._files)):
+                raise UsageError(self.place, f"is not in {self._files}", did_you_mean(self.context, known))
+            with problems:
+                _within(CREDENTIALS_S, self.place, self._load)
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever the library makes of a file that somebody else wrote
+            remedy = "name the file by KUBECONFIG or --kubeconfig; `kubectl config get-contexts` reads it, too"
+            raise UsageError(self.place, f"{self._files}: {_words(error)}", remedy) from None
+        if problems.said and not (self._configuration.api_key or self._configuration.cert_file):
+            raise UsageError(self.place, f"no credentials: {problems.said[-1]}", "log in to the cluster again")
+        host = urlsplit(self._configuration.host).hostname or ""
+        self._configuration.proxy = _proxy(self._configuration.host, host)
+        self._configuration.no_proxy = ""
+        self._client = client.ApiClient(self._configuration)
+        self.__dict__.pop("core", None)  # the one of before has the credentials of before
+
+    def _load(self) -> None:
+        from kubernetes import config  # see the module's docstring
+
+        config.load_kube_config(
+            self._files, self.context, client_configuration=self._configuration, persist_config=False
+        )
+
+    @cached_property
+    def core(self) -> Any:
+        """A CoreV1Api of its own: the library's streams change their client while they connect."""
+        from kubernetes import client  # see the module's docstring
+
+        return client.CoreV1Api(client.ApiClient(self._configuration))
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        read_s: float = READ_S,
+        refusal: int | None = None,
+    ) -> Answer:
+        """One request. LostError when there is no answer, again and again for BLIP_S; a bad status is the caller's.
+
+        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour. `refusal`: a status that is the
+        answer here and not `not now` (an eviction's 429).
+        """
+        give_up = time.monotonic() + BLIP_S
+        url = path + ("?" + urlencode(query) if query else "")
+        delay_s, renewed = 0.1, False
+        while True:
+            answer: Answer | None = None
+            try:
+                answer = self._once(method, url, body, content_type, read_s)
+            except ssl.SSLError as error:
+                remedy = "correct the kubeconfig (certificate-authority-data, client-certificate-data)"
+                raise UsageError(self.place, f"TLS: {_words(error)}", remedy) from None
+            except OSError as error:
+                fault = _words(error)
+            else:
+                if answer.status == 401 and not renewed:
+                    renewed = True
+                    self._open()
+                    continue
+                if answer.status not in NOT_NOW or answer.status == refusal:
+                    return answer
+                fault = f"status {answer.status}: {answer.body[:300].decode(errors='replace').strip()}"
+            if time.monotonic() + delay_s > give_up:
+                where = urlsplit(self._configuration.host).netloc
+                where += f", by the proxy {self._configuration.proxy}" if self._configuration.proxy else ""
+                said = f"the API server does not {'answer' if answer is None else 'do it now'}: {where}: {fault}"
+                raise LostError(self.place, said, UNREACHABLE) from None
+            time.sleep(delay_s)
+            delay_s = min(1.0, delay_s * 2)
+
+    def _once(self, method: str, url: str, body: Any, content_type: str, read_s: float) -> Answer:
+        """OSError for whatever kept the answer away."""
+        response = self._request(method, url, body, content_type, read_s, whole=True)
+        return Answer(response.status, response.data)
+
+    def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
+        """A GET whose answer goes on; an Answer where its status is bad. Raises OSError: who follows knows what is lost by it."""
+        response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, whole=False)
+        if response.status >= 300:
+            return Answer(response.status, response.read())
+        return Stream(response)
+
+    def _request(self, method: str, url: str, body: Any, content_type: str, read_s: float | None, whole: bool) -> Any:
+        """urllib3's response, read whole or not. OSError for whatever kept it away."""
+        import urllib3  # the kubernetes library's own
+
+        headers = {"Accept": "application/json", "User-Agent": "ingress-lab"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        try:
+            return self._client.rest_client.pool_manager.request(
+                method,
+                self._configuration.host + url,
+                body=None if body is None else json.dumps(body),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=CONNECT_S, read=read_s),
+                retries=False,
+                preload_content=whole,
+            )
+        except urllib3.exceptions.SSLError as error:
+            raise ssl.SSLError(_words(error)) from None
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(_words(error)) from None
+
+
+class _Problems(logging.Handler):
+    """What the library logs instead of raising it: that a credential plugin failed."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(" ".join(record.getMessage().split()))
+
+    def __enter__(self) -> None:
+        logging.getLogger().addHandler(self)
+
+    def __exit__(self, *exception: object) -> None:
+        logging.getLogger().removeHandler(self)
+
+
+def _within(limit_s: float, place: str, work: Any) -> None:
+    """`work()`, in a thread that is left behind when it takes longer: UsageError."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  # raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        raise UsageError(place, f"its credential plugin gave nothing in {limit_s:.0f} s", "run the plugin by hand")
+    if failed:
+        raise failed[0]
+
+
+def _proxy(url: str, host: str) -> str | None:
+    """As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy."""
+    local = host in ("localhost", "::1") or host.startswith("127.")
+    if local or urllib.request.proxy_bypass(host):
+        return None
+    return urllib.request.getproxies().get(urlsplit(url).scheme)
+
+
+def _words(error: BaseException) -> str:
+    """The innermost cause, on one line: `Connection refused` rather than three classes around it."""
+    chain = [error]
+    while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
+        chain.append(inner)
+    for deepest in reversed(chain):
+        if isinstance(deepest, TimeoutError):
+            return "timed out"
+        if isinstance(deepest, OSError) and deepest.strerror:
+            return deepest.strerror
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,141 @@
+"""Facts of a cluster, as strings that stay the same while it does, and what came up on it, for the record.
+
+    nodes   1 × 2 CPUs, 23.4 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4
+
+Refuses to guess: what you may not read is `not visible`, what no known name tells `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import yaml
+
+from lab.base.quantities import quantity
+from lab.targets.cluster import pods as pod_status
+from lab.targets.cluster.api import DeniedError
+from lab.targets.cluster.images import Images
+from lab.targets.cluster.names import ROLE_LABEL
+
+UNKNOWN, NOT_VISIBLE = "unknown", "not visible"
+PINNING = "none: proxy, generator and backend use what CPUs their nodes have; on one node they share them"
+NETWORKS: Mapping[str, str] = {
+    "antrea-agent": "Antrea",
+    "aws-node": "Amazon VPC CNI",
+    "azure-cns": "Azure CNI",
+    "calico-node": "Calico",
+    "canal": "Canal",
+    "cilium": "Cilium",
+    "kindnet": "kindnet",
+    "kube-flannel": "Flannel",
+    "kube-flannel-ds": "Flannel",
+    "kube-router": "kube-router",
+    "ovnkube-node": "OVN-Kubernetes",
+    "sdn": "OpenShift SDN",
+    "weave-net": "Weave Net",
+}
+"""DaemonSet → the network that it brings to every node: the names that the projects' own manifests give them."""
+PROXY_SETTINGS = (("kube-proxy", "config.conf"), ("kube-proxy-config", "config"))
+"""ConfigMaps of kube-system and their keys: kubeadm's and kind's, then EKS's."""
+
+
+class Asked(Protocol):
+    """What is needed of `lab.cluster.api.Api`."""
+
+    def version(self) -> str: ...
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = ...) -> dict[str, Any] | None: ...
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = ..., labels: str = ...
+    ) -> list[dict[str, Any]]: ...
+
+
+def facts(api: Asked, images: Images) -> dict[str, str]:
+    """Versions, nodes, modes, and every image by its short name."""
+    nodes = api.list("v1", "Node")
+    return {
+        "kubernetes": api.version(),
+        "provider": _provider(nodes),
+        "nodes": nodes_in_words(nodes),
+        "pinning": PINNING,
+        "kube_proxy": _visible(lambda: _kube_proxy(api)),
+        "pod_network": _visible(lambda: _network(api)),
+        **{f"image_{short}": images.named(short) for short in sorted(images.pinned)},
+    }
+
+
+def nodes_in_words(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Equal ones together, in the order of their description: names and ages are left out."""
+    kinds = Counter(map(_node, nodes))
+    return "; ".join(f"{count} × {words}" for words, count in sorted(kinds.items()))
+
+
+def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Per pod: role, name, node, ready, restarts, qos, and of each container its image as asked for and as it runs."""
+    return [_pod(pod) for pod in pods]
+
+
+def _pod(pod: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    states = {item["name"]: item for item in status.get("containerStatuses", [])}
+    return {
+        "role": metadata.get("labels", {}).get(ROLE_LABEL),
+        "name": metadata["name"],
+        "node": spec.get("nodeName"),
+        "ready": pod_status.ready(pod),
+        "restarts": sum(item.get("restartCount", 0) for item in states.values()),
+        "qos": status.get("qosClass"),
+        "images": {
+            container["name"]: {
+                "image": container["image"],
+                "image_id": states.get(container["name"], {}).get("imageID"),
+            }
+            for container in spec["containers"]
+        },
+    }
+
+
+def _node(node: Mapping[str, Any]) -> str:
+    """One node's shape. Memory to a tenth of a GiB: the kernel keeps a little more or less of it at every boot."""
+    info, capacity, labels = node["status"]["nodeInfo"], node["status"]["capacity"], node["metadata"].get("labels", {})
+    system = f"{info['operatingSystem'].capitalize()} {info['kernelVersion']}"
+    machine = labels.get("node.kubernetes.io/instance-type")
+    parts = [
+        *([machine] if machine else []),
+        "1 CPU" if capacity["cpu"] == "1" else f"{capacity['cpu']} CPUs",
+        f"{float(quantity(capacity['memory'])) / 2**30:.1f} GiB",
+        info["architecture"],
+        system,
+        info["osImage"],
+        info["containerRuntimeVersion"],
+        info["kubeletVersion"],
+    ]
+    return ", ".join(parts)
+
+
+def _provider(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """From the nodes' `providerID`: `kind://docker/dev/…`, `digitalocean://…`, `aws:///…`."""
+    found = {node["spec"].get("providerID", "").partition("://")[0] for node in nodes} - {""}
+    return ", ".join(sorted(found)) or UNKNOWN
+
+
+def _kube_proxy(api: Asked) -> str:
+    for name, key in PROXY_SETTINGS:
+        settings = api.get("v1", "ConfigMap", name, "kube-system")
+        if settings is not None and key in settings.get("data", {}):
+            content = yaml.safe_load(settings["data"][key])
+            return str(content.get("mode") or "iptables (by default)")
+    return UNKNOWN
+
+
+def _network(api: Asked) -> str:
+    names = {item["metadata"]["name"] for item in api.list("apps/v1", "DaemonSet")}
+    return ", ".join(sorted({NETWORKS[name] for name in names & set(NETWORKS)})) or UNKNOWN
+
+
+def _visible(ask: Callable[[], str]) -> str:
+    try:
+        return ask()
+    except DeniedError:
+        return NOT_VISIBLE

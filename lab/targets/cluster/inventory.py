@@ -1,0 +1,207 @@
+"""What the lab has applied on a cluster: a list kept there, so that what a variant leaves is pruned, even after a crash.
+
+A ConfigMap in CLIENT_NAMESPACE, one object a line:
+
+    apps/v1 Deployment ingress-lab proxy
+    rbac.authorization.k8s.io/v1 ClusterRole - ingress-lab-nginx
+
+An object is listed before it is applied, and struck off after it is gone. Refuses to write into a namespace, or over a
+cluster-scoped object, that does not carry RUN_LABEL, and to delete there; and to act on a list that another run has
+written, but when it takes the place over (`take_over`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from lab.base.errors import LostError, UsageError
+from lab.targets.cluster import ending, namespaces
+from lab.targets.cluster.api import Api, DeniedError, RefusedError
+from lab.targets.cluster.ending import THREADS
+from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
+from lab.targets.cluster.objects import WORKLOADS, Object, Reference
+
+CLUSTER_KINDS = (
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("networking.k8s.io/v1", "IngressClass"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("v1", "Namespace"),
+)
+"""The kinds without a namespace that the lab may make, and so looks for when everything is removed."""
+ROUTE = ("route.openshift.io/v1", "Route")
+WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
+
+
+class Inventory:
+    """Whoever calls holds the lease. LostError where the list is another run's: another lab has begun there."""
+
+    def __init__(self, api: Api, run: str) -> None:
+        self._api, self._run = api, run
+
+    def namespace(self, name: str) -> None:
+        """Make a namespace the lab's, unlisted: it stays. UsageError when it is somebody else's."""
+        namespaces.claim(self._api, name, self._run)
+
+    def apply(self, objects: Iterable[Object]) -> None:
+        """These and nothing else: what is listed and not among them goes, workloads of before in any case.
+
+        The old ones go first, so that no new pod sees them. UsageError before anything is written when a namespace or a
+        cluster-scoped object is somebody else's; RefusedError with the server's words when it will not have one.
+        """
+        wanted = {Reference.of(obj): obj for obj in objects}
+        rendered = {ref.name: obj for ref, obj in wanted.items() if ref.kind == "Namespace"}
+        places = {ref.namespace for ref in wanted if ref.namespace} | set(rendered)
+        self._refuse(wanted, places)
+        self.namespace(CLIENT_NAMESPACE)
+        self.remove_workloads()
+        listed = self._read()
+        planned = set(wanted) | {Reference("v1", "Namespace", "", place) for place in places - {CLIENT_NAMESPACE}}
+        self._write(listed | planned)
+        for place in sorted(places):
+            namespaces.claim(self._api, place, self._run, rendered.get(place))
+        self._delete(listed - planned)
+        with ThreadPoolExecutor(THREADS) as pool:
+            for rank in sorted({ref.rank for ref in wanted}):
+                ranked = [(ref, obj) for ref, obj in wanted.items() if ref.rank == rank]
+                for _ in pool.map(lambda item: self._apply(*item, again=item[0] in listed), ranked):
+                    pass  # each result is looked at, or its error would be lost
+        self._write(planned)
+
+    def add(self, refs: Collection[Reference]) -> None:
+        """List what is about to be applied beside the rest. UsageError for a kind without a namespace, or another's namespace."""
+        listed = self._read()
+        for ref in refs:
+            if Reference("v1", "Namespace", "", ref.namespace) not in listed:
+                fault = "is in no namespace that the variant has" if ref.namespace else "has no namespace"
+                raise UsageError(f"{self._api.place}: {ref}", fault, "leave its metadata.namespace out")
+        self._write(listed | set(refs))
+
+    def remove_workloads(self) -> None:
+        """Deployments, DaemonSets and so on, and wait until their pods are gone. MeasuringError when they do not go."""
+        listed = self._read()
+        workloads = {ref for ref in listed if ref.kind in WORKLOADS}
+        if workloads:
+            ours = self._ours(workloads)
+            if ours:
+                ending.end_workloads(self._api, ours)
+            self._write(listed - workloads)
+
+    def remove(self) -> None:
+        """Everything that is listed, namespaces last; then the list. MeasuringError when something does not end."""
+        self.remove_workloads()
+        if self._api.get("v1", "ConfigMap", INVENTORY, CLIENT_NAMESPACE) is not None:
+            self._delete(self._read())
+            self._api.delete("v1", "ConfigMap", INVENTORY, CLIENT_NAMESPACE)
+
+    def take_over(self) -> None:
+        """`remove` what a run has left that ended in the middle. Only right after the lease was acquired."""
+        if data := self._data():
+            self._write(_parse(data))
+        self.remove()
+
+    def _apply(self, ref: Reference, obj: Object, again: bool) -> None:
+        """`again`: it may be there from the last variant, with fields that cannot be changed."""
+        try:
+            self._api.apply(obj)
+        except RefusedError as error:
+            if not (again and any(word in error.fault for word in ("immutable", "cannot change", "may not change"))):
+                raise
+            ending.delete(self._api, [ref])
+            self._api.apply(obj)
+
+    def _refuse(self, wanted: Collection[Reference], places: Iterable[str]) -> None:
+        for ref in [*wanted, *(Reference("v1", "Namespace", "", place) for place in places)]:
+            if ref.namespace:
+                continue
+            if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
+                fault = "has no namespace, and is no kind that the lab would find again to remove it"
+                raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
+            found = self._api.get(ref.api_version, ref.kind, ref.name)
+            if found is not None:
+                namespaces.refuse_foreign(self._api, found)
+
+    def _ours(self, refs: Iterable[Reference]) -> set[Reference]:
+        """Less those that somebody else has made in the lab's absence: they, or their namespaces, lack the label."""
+        labelled: dict[Reference, bool] = {}
+        ours: set[Reference] = set()
+        for ref in refs:
+            holder = Reference("v1", "Namespace", "", ref.namespace) if ref.namespace else ref
+            if holder not in labelled:
+                found = self._api.get(holder.api_version, holder.kind, holder.name)
+                labelled[holder] = found is not None and RUN_LABEL in (found["metadata"].get("labels") or {})
+            if labelled[holder]:
+                ours.add(ref)
+        return ours
+
+    def _delete(self, refs: Iterable[Reference]) -> None:
+        """What is in a namespace that goes, goes with it."""
+        ours = self._ours(refs)
+        doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
+        ending.delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
+
+    def _read(self) -> set[Reference]:
+        data = self._data()
+        if data and data.get("run") != self._run:
+            fault = f"is of the run {data.get('run', '(unknown)')}: another lab has begun there"
+            raise LostError(
+                f"{self._api.place}: ConfigMap {INVENTORY}",
+                fault,
+                "see that no other lab uses this cluster, then --resume",
+            )
+        return _parse(data)
+
+    def _data(self) -> Mapping[str, str]:
+        found = self._api.get("v1", "ConfigMap", INVENTORY, CLIENT_NAMESPACE)
+        return (found or {}).get("data") or {}
+
+    def _write(self, refs: Iterable[Reference]) -> None:
+        metadata = {"name": INVENTORY, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: self._run}}
+        lines = sorted(f"{ref.api_version} {ref.kind} {ref.namespace or '-'} {ref.name}\n" for ref in refs)
+        data = {"run": self._run, "objects": "".join(lines)}
+        self._api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+def remove_all(api: Api) -> list[str]:
+    """Everything on the cluster that carries RUN_LABEL, whichever run it is from; what was removed, in words.
+
+    Waits until it is gone: MeasuringError when it does not go. Nodes and volumes are never touched.
+    """
+    said: list[str] = []
+
+    def labelled(api_version: str, kind: str, namespace: str | None = None) -> list[Reference]:
+        try:
+            return [Reference.of(obj) for obj in api.list(api_version, kind, namespace, RUN_LABEL)]
+        except DeniedError as error:
+            where = f" in namespace {namespace}" if namespace else ""
+            said.append(f"not looked for: {kind}{where}: {error.fault}")
+            return []
+
+    places = sorted(item["metadata"]["name"] for item in api.list("v1", "Namespace", labels=RUN_LABEL))
+    workloads = [
+        ref
+        for place in places
+        for kind in WORKLOADS
+        for ref in labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, place)
+    ]  # what may not be listed there goes with its namespace
+    if workloads:
+        ending.end_workloads(api, workloads)
+    found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
+    strangers = [obj for obj in api.list(*ROUTE) if obj["metadata"]["namespace"] not in places]
+    kept = [ref for ref in found if strangers and ref.kind == "CustomResourceDefinition"]
+    said += [f"kept: {ref}: {len(strangers)} Routes of others would go with it" for ref in kept]
+    found = [ref for ref in found if ref not in kept]
+    ending.delete(api, found)
+    return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
+
+
+def _parse(data: Mapping[str, str]) -> set[Reference]:
+    """Lines that are no reference are not ours to act on."""
+    found: set[Reference] = set()
+    for line in data.get("objects", "").splitlines():
+        words = line.split()
+        if len(words) == 4:
+            api_version, kind, namespace, name = words
+            found.add(Reference(api_version, kind, "" if namespace == "-" else namespace, name))
+    return found

@@ -1,0 +1,196 @@
+"""The lab's kind cluster: its configuration, its nodes, a kubeconfig file of its own. Never touches ~/.kube/config.
+
+The cluster remembers what it was made from as a label of its nodes. Refuses to change a cluster that is there.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.base.errors import LabError, UsageError
+from lab.model.variants.kustomize import read_yaml
+from lab.targets.cluster import programs
+from lab.targets.cluster.images import Images
+from lab.targets.cluster.names import ROLE_LABEL
+
+CONFIG = Path(__file__).parents[1] / "provision" / "kind.yaml"
+CACHE = Path(__file__).parents[3] / ".cache" / "kind"
+SETTING = "LAB_KIND_NAME"
+MADE_FROM = "lab/made-from"
+"""Node label: what configuration the cluster was made from."""
+CREATE_S = 600.0
+"""With a node image that has yet to be pulled (1 GB); 20 s with one that is there."""
+READY = "180s"
+DELETE_S = 120.0
+NETWORK = "kind"
+_OWNED = "io.x-k8s.kind.cluster"
+"""kind's own label of its nodes' containers."""
+INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY_PER_NODE = {"control-plane": 27, "worker": 14}
+"""Of root's inotify instances (counted with Kubernetes 1.34): 128, a usual limit, are enough for four clusters, and in a
+fifth kube-proxy crashes with `too many open files`."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+def name() -> str:
+    """What LAB_KIND_NAME says, else the file's. UsageError for one that kind would not take."""
+    chosen = os.environ.get(SETTING) or str(_file()["name"])
+    if not _NAME.fullmatch(chosen):
+        raise UsageError(SETTING, f"'{chosen}' is no name for a kind cluster", "lower-case letters, digits, - and .")
+    return chosen
+
+
+def context() -> str:
+    return f"kind-{name()}"
+
+
+def kubeconfig() -> Path:
+    """Of this cluster alone; there after `just up kind`."""
+    return CACHE / f"{name()}.kubeconfig"
+
+
+def nodes() -> dict[str, str]:
+    """Container → state (`running`, `exited` …) of this cluster's nodes."""
+    argv = ["docker", "ps", "--all", "--filter", f"label={_OWNED}={name()}", "--format", "{{.Names}} {{.State}}"]
+    listed = programs.output(argv, 30.0, "Docker", "`just doctor` looks at it")
+    return dict(line.split(maxsplit=1) for line in sorted(listed.splitlines()))
+
+
+def container_ids() -> list[str]:
+    """Ids of this cluster's nodes' containers, in full."""
+    argv = ["docker", "ps", "--no-trunc", "--quiet", "--filter", f"label={_OWNED}={name()}"]
+    return programs.output(argv, 30.0, "Docker", "`just doctor` looks at it").split()
+
+
+def check_inotify(config: Mapping[str, Any]) -> None:
+    """UsageError when this machine's nodes, those of other clusters and the wanted ones, take more inotify instances than it has."""
+    argv = ["docker", "ps", "--filter", f"label={_OWNED}", "--format", '{{.Label "io.x-k8s.kind.role"}}']
+    there = programs.output(argv, 30.0, "Docker", "`just doctor` looks at it").split()
+    try:
+        limit = int(INOTIFY.read_text())
+    except OSError:
+        return  # the engine's machine is another one
+    wanted = [node["role"] for node in config["nodes"]]
+    needed = sum(INOTIFY_PER_NODE.get(role, 0) for role in (*there, *wanted))
+    if needed > limit:
+        fault = f"{limit}; with {len(there)} nodes of kind clusters here already, {len(wanted)} more make it {needed}"
+        raise UsageError(
+            "fs.inotify.max_user_instances",
+            fault,
+            f"sudo sysctl -w fs.inotify.max_user_instances={max(512, 2 * needed)}, or remove a cluster",
+        )
+
+
+def config(images: Images, workers: int) -> dict[str, Any]:
+    """The file with its images resolved, its name, and so many workers.
+
+    The first worker is the generator's. With only that one, proxy and backend are on the control plane's node.
+    """
+    made = copy.deepcopy(_file())
+    image = images.named(made["nodes"][0]["image"])
+    (control,) = made["nodes"]
+    added: list[dict[str, Any]] = [{"role": "worker"} for _ in range(workers)]
+    if workers:
+        taint = {"key": ROLE_LABEL, "value": "generator", "effect": "NoSchedule"}
+        added[0]["labels"] = {ROLE_LABEL: "generator"}
+        added[0]["kubeadmConfigPatches"] = [_patch("JoinConfiguration", [taint])]
+    if workers == 1:
+        control["kubeadmConfigPatches"] = [_patch("InitConfiguration", [])]
+    made["nodes"] = [control, *added]
+    digest = hashlib.sha256(json.dumps([made, image], sort_keys=True).encode()).hexdigest()[:12]
+    for node in made["nodes"]:
+        node["image"] = image
+        node["labels"] = {**node.get("labels", {}), MADE_FROM: digest}
+    return {**made, "name": name()}
+
+
+def made_from(config: Mapping[str, Any]) -> str:
+    return config["nodes"][0]["labels"][MADE_FROM]
+
+
+def create(config: Mapping[str, Any]) -> None:
+    """Until its control plane is ready. UsageError with kind's own words, and nothing left of it, when it does not get so far."""
+    _writable()
+    argv = [*_kind("create"), "--kubeconfig", str(kubeconfig()), "--config", "-", "--wait", READY]
+    try:
+        done = programs.run(argv, CREATE_S, yaml.safe_dump(dict(config)), _environment())
+        if done.returncode:
+            raise UsageError(f"kind cluster {name()}", _why(done.stderr), _remedy(done.stderr, config))
+    except BaseException:
+        with suppress(LabError):  # the first fault is the one to tell
+            delete()
+        raise
+
+
+def export() -> None:
+    """Write its kubeconfig anew."""
+    _writable()
+    done = programs.run([*_kind("export", "kubeconfig"), "--kubeconfig", str(kubeconfig())], 60.0, env=_environment())
+    if done.returncode:
+        raise UsageError(
+            f"kind cluster {name()}", programs.last_words(done), "`just down kind` removes it; then `just up kind`"
+        )
+
+
+def delete() -> None:
+    """The cluster, its kubeconfig, and Docker's network `kind` once nothing is on it."""
+    done = programs.run([*_kind("delete"), "--kubeconfig", str(kubeconfig())], DELETE_S, env=_environment())
+    left = nodes()
+    if done.returncode or left:
+        fault = f"not removed: {programs.last_words(done)}"
+        raise UsageError(f"kind cluster {name()}", fault, f"docker rm --force --volumes {' '.join(left)}")
+    for path in (kubeconfig(), kubeconfig().with_name(f"{kubeconfig().name}.lock")):
+        path.unlink(missing_ok=True)
+    used = programs.run(["docker", "ps", "--all", "--quiet", "--filter", f"network={NETWORK}"], 30.0)
+    if used.returncode == 0 and not used.stdout.strip():
+        programs.run(["docker", "network", "rm", NETWORK], 30.0)  # kind makes it anew; another lab may be doing so now
+
+
+def _file() -> dict[str, Any]:
+    return read_yaml(CONFIG, str(CONFIG))
+
+
+def _patch(kind: str, taints: list[dict[str, str]]) -> str:
+    return yaml.safe_dump({"kind": kind, "nodeRegistration": {"taints": taints}})
+
+
+def _kind(*verb: str) -> list[str]:
+    noun = () if len(verb) > 1 else ("cluster",)
+    return ["kind", *verb, *noun, "--name", name()]
+
+
+def _environment() -> dict[str, str]:
+    """Docker, even where podman is there as well."""
+    return {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"}
+
+
+def _writable() -> None:
+    try:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        (CACHE / ".probe").touch()
+    except OSError as error:
+        raise UsageError(str(CACHE), f"cannot be written: {error.strerror}", "use a clone of your own") from None
+
+
+def _why(said: str) -> str:
+    """kind's ERROR line, and the last line of the command that failed, if it names one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    error = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "no reason given")
+    return error.removeprefix("ERROR: ") + ("" if lines[-1:] in ([error], []) else f": {lines[-1]}")
+
+
+def _remedy(said: str, config: Mapping[str, Any]) -> str:
+    if "pull" in said:
+        image = config["nodes"][0]["image"]
+        return f"no registry has {image} for this machine: LAB_IMAGES=<file> with a line `kind-node: …` chooses another"
+    return f"nothing is left of it; `kind create cluster --retain --name {name()}` would keep the nodes to look at"

@@ -1,0 +1,136 @@
+"""What other people's pods use on the lab's nodes, from the kubelets' own figures. No metrics-server is asked.
+
+    pod_cpu_usage_seconds_total{namespace="shop",pod="web-0"} 40.6 1795285868526   →   ("shop", "web-0"): 40.6 s at that moment
+
+A kubelet looks at a pod every 10 to 30 s (cAdvisor's housekeeping: 10 s, up to 15 s where little happens, and as much
+again at random; measured here: every 10 to 24 s), and on nobody's request. So a sample of 5 s is judged by figures that
+begin before it and may end before it does. `others/window_ms` says how long the time is that they cover, and
+`others/stale_pods` for how many pods no newer figure came: of those the latest known rate counts.
+Refuses to call anybody's what belongs to the cluster (`SYSTEM`) or the lab (namespaces with its label). Processes of no
+pod (kubelet, runtime, a node's agents) cannot be told apart there; the watch counts them as the cluster's.
+Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lab.base.errors import LostError
+from lab.targets.cluster.api import DeniedError, RefusedError
+from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.sampling import Elsewhere, Others
+
+SYSTEM = re.compile(
+    r"kube-.*|local-path-storage|openshift(-.*)?|calico-.*|tigera-.*|cilium.*|gke-.*|gmp-.*|amazon-.*|metallb-system"
+)
+"""Namespaces of what a cluster runs for itself: Kubernetes, kind's volumes, OpenShift, networks, the clouds' agents."""
+LEAST_WINDOW_S = 10.0
+"""Of a pod that is new since the sample began: it was there for no longer than the kubelet took to look."""
+_LINE = re.compile(r"pod_cpu_usage_seconds_total\{(?P<labels>[^}]*)\} (?P<cpu_s>\S+) (?P<at_ms>\d+)")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+Pod = tuple[str, str]
+"""(namespace, name)"""
+
+
+class Asked(Protocol):
+    """What is needed of `lab.cluster.api.Api`."""
+
+    def raw(self, path: str) -> Any: ...
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = ..., labels: str = ...
+    ) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """CPU seconds of a pod since it began, at a moment of its node's clock."""
+
+    at_s: float
+    cpu_s: float
+
+
+def figures(metrics: str) -> Mapping[Pod, Figure]:
+    """A kubelet's /metrics/resource. ValueError for a line of another form."""
+    found: dict[Pod, Figure] = {}
+    for line in metrics.splitlines():
+        if line.startswith("pod_cpu_usage_seconds_total"):
+            if (match := _LINE.fullmatch(line)) is None:
+                raise ValueError(f"expected a pod's CPU, got {line[:120]!r}")
+            labels = dict(_LABEL.findall(match["labels"]))
+            if not {"namespace", "pod"} <= set(labels):
+                raise ValueError(f"expected a pod's name, got {line[:120]!r}")
+            pod = labels["namespace"], labels["pod"]
+            found[pod] = Figure(int(match["at_ms"]) / 1000, float(match["cpu_s"]))
+    return found
+
+
+def others(api: Asked) -> Others:
+    """What `ClusterWatch` asks. It remembers the last figures: to be made once for all samples on a cluster."""
+    return _Kubelets(api)
+
+
+class _Kubelets:
+    def __init__(self, api: Asked) -> None:
+        self._api = api
+        self._known: dict[str, bool] = {}
+        self._earlier: dict[Pod, Figure] = {}
+        self._latest: dict[Pod, Figure] = {}
+
+    def __call__(self, nodes: Sequence[str]) -> Callable[[], Elsewhere]:
+        """Not visible (None) where you may not ask the kubelets, or one does not answer, or says what we do not know.
+
+        LostError when it is the API server that does not answer.
+        """
+        before = self._read(nodes)
+
+        def end() -> Elsewhere:
+            after = self._read(nodes) if before is not None else None
+            return Elsewhere(None) if before is None or after is None else self._used(before, after)
+
+        return end
+
+    def _read(self, nodes: Sequence[str]) -> Mapping[Pod, Figure] | None:
+        found: dict[Pod, Figure] = {}
+        try:
+            for node in nodes:
+                found |= figures(str(self._api.raw(f"/api/v1/nodes/{node}/proxy/metrics/resource")))
+        except (DeniedError, RefusedError, ValueError):
+            return None
+        except LostError:
+            self._api.raw(
+                "/version"
+            )  # its LostError, if it is gone; else one kubelet is, which the API server asks for us
+            return None
+        found = {pod: figure for pod, figure in found.items() if self._foreign(pod[0])}
+        for pod, figure in found.items():
+            latest = self._latest.get(pod)
+            if latest is not None and figure.at_s > latest.at_s:
+                self._earlier[pod] = latest
+            self._latest[pod] = figure
+        return found
+
+    def _foreign(self, namespace: str) -> bool:
+        if namespace not in self._known:
+            ours = {item["metadata"]["name"] for item in self._api.list("v1", "Namespace", labels=RUN_LABEL)}
+            self._known |= dict.fromkeys(ours, False)
+            self._known.setdefault(namespace, SYSTEM.fullmatch(namespace) is None)
+        return self._known[namespace]
+
+    def _used(self, before: Mapping[Pod, Figure], after: Mapping[Pod, Figure]) -> Elsewhere:
+        cores, window_s, stale = 0.0, 0.0, 0
+        for pod, end in after.items():
+            start = before.get(pod)
+            if start is not None and end.at_s <= start.at_s:
+                stale += 1
+                start = self._earlier.get(pod)
+                if start is None:
+                    continue  # one figure and no rate: known when the next one comes
+            span_s = LEAST_WINDOW_S if start is None else end.at_s - start.at_s
+            cores += max(0.0, end.cpu_s - (start.cpu_s if start else 0.0)) / span_s
+            window_s = max(window_s, span_s)
+        counters = {"others/pods": len(after), "others/stale_pods": stale, "others/window_ms": round(1000 * window_s)}
+        return Elsewhere(cores, counters if after else {})

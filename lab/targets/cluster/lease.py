@@ -1,0 +1,169 @@
+"""One lab per cluster: a Lease in CLIENT_NAMESPACE, renewed by a thread, taken over when nobody has renewed it.
+
+Two machines' clocks differ, so that a lease looks stale is not believed at once: it must stand unchanged for longer than
+a living lab leaves it, unless it is older than any clock is wrong.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lab.base.errors import LabError, LostError, UsageError
+from lab.targets.cluster.api import Api, ConflictError
+from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE, RUN_LABEL
+
+DURATION_S = 60
+RENEWED_S, RETRIED_S = 15.0, 1.0
+WATCHED_S = 20.0
+SURELY_S = 600.0
+"""Stale for so long, it is not watched before it is taken over."""
+LOST_S = 45.0
+"""Not renewed for so long, it is given up while it is still ours: measuring stops before another lab may begin."""
+CONFLICTS = 10
+"""So often somebody may be faster while it is taken."""
+API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
+Object = dict[str, Any]
+
+
+def run_id() -> str:
+    """What this process is called on a cluster: its time and number."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
+
+
+def holder(run: str) -> str:
+    """Who holds a lease, for people: user, machine and run."""
+    return f"{getpass.getuser()}@{platform.node()} ({run})"
+
+
+class Lease:
+    """`holder` says who: user@machine and the run; two labs never have the same."""
+
+    def __init__(self, api: Api, holder: str) -> None:
+        self._api, self._holder = api, holder
+        self._lost = ""
+        self._renewed = 0.0
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def acquire(self) -> None:
+        """UsageError: another lab holds it, who and until when. CLIENT_NAMESPACE must be there."""
+        seen, conflicts = "", 0
+        while True:
+            found = self._get()
+            if found is not None and _holder(found) not in ("", self._holder):
+                left_s = _left_s(found)
+                if left_s > 0 or seen not in ("", _version(found)):
+                    raise self._taken(found, max(left_s, RENEWED_S))
+                if left_s > -SURELY_S and not seen:
+                    seen = _version(found)
+                    self._ended.wait(WATCHED_S)
+                    continue
+            try:
+                self._write(found)
+            except ConflictError:
+                conflicts += 1
+                if conflicts > CONFLICTS:
+                    fault = f"cannot be taken: somebody else wrote it meanwhile, {conflicts} times in a row"
+                    raise UsageError(
+                        f"{self._api.place}: lease {LEASE}", fault, "see who does, then try again"
+                    ) from None
+                continue  # look again
+            break
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread.start()
+
+    def _taken(self, found: Object, left_s: float) -> UsageError:
+        until = datetime.now(UTC) + timedelta(seconds=left_s)
+        fault = f"another lab measures there: {_holder(found)}, until {until:%H:%M:%S} UTC unless it renews"
+        remedy = f"wait until it has ended; if it has crashed, try again in {left_s:.0f} s"
+        return UsageError(f"{self._api.place}: lease {LEASE}", fault, remedy)
+
+    def check(self) -> None:
+        """LostError once it was lost: another lab may be measuring there now."""
+        if not self._lost and _now() - self._renewed > LOST_S:
+            self._lost = f"not renewed for {LOST_S:.0f} s"  # the thread waits for an answer, or this machine slept
+        if self._lost:
+            remedy = "see that no other lab uses this cluster, then --resume"
+            raise LostError(f"{self._api.place}: lease {LEASE}", f"lost: {self._lost}", remedy)
+
+    def release(self) -> None:
+        """Give it back, if it is still ours. Idempotent; never an error: it ends by itself in DURATION_S."""
+        if self._thread is None:
+            return
+        self._ended.set()
+        self._thread.join(5.0)
+        self._thread = None
+        try:
+            found = self._get()
+            if found is not None and _holder(found) == self._holder:
+                spec = found["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
+                self._api.replace(found | {"spec": spec})
+        except LabError:
+            return  # the cluster is gone or somebody else has it: nothing of ours is left to give back
+
+    def _keep(self) -> None:
+        """The thread: renews, and writes down why when it cannot. Raises nothing."""
+        while not self._ended.wait(RENEWED_S if self._renewed_lately() else RETRIED_S):
+            try:
+                found = self._get()
+                if found is not None and _holder(found) != self._holder:
+                    self._lost = f"{_holder(found) or 'nobody'} holds it now"
+                    return
+                self._write(found)
+            except ConflictError:
+                continue
+            except LabError as error:
+                if _now() - self._renewed > LOST_S:
+                    self._lost = f"not renewed for {LOST_S:.0f} s: {error.fault}"
+                    return
+            except Exception as error:  # noqa: BLE001  # a thread's traceback would reach the user
+                self._lost = f"{type(error).__name__}: {error}"
+                return
+
+    def _renewed_lately(self) -> bool:
+        return _now() - self._renewed < RENEWED_S
+
+    def _get(self) -> Object | None:
+        return self._api.get(API_VERSION, KIND, LEASE, CLIENT_NAMESPACE)
+
+    def _write(self, found: Object | None) -> None:
+        """Ours from the moment at which this was begun. ConflictError when it has changed since `found`."""
+        began, now = _now(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
+        if found is None:
+            metadata = {"name": LEASE, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: "lease"}}
+            lease = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+            self._api.create(lease | {"spec": spec | {"acquireTime": now}})
+        else:
+            acquired = found["spec"].get("acquireTime") if _holder(found) == self._holder else now
+            self._api.replace(found | {"spec": found["spec"] | spec | {"acquireTime": acquired or now}})
+        self._renewed = began
+
+
+def _now() -> float:
+    """Seconds that go on while the machine sleeps, where it has such a clock: another lab may begin meanwhile."""
+    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def _holder(lease: Object) -> str:
+    return lease["spec"].get("holderIdentity") or ""
+
+
+def _version(lease: Object) -> str:
+    return lease["metadata"]["resourceVersion"]
+
+
+def _left_s(lease: Object) -> float:
+    """Seconds until it may be taken over, by this machine's clock; 0 for one that was given back."""
+    spec = lease["spec"]
+    if not _holder(lease) or not spec.get("renewTime"):
+        return 0.0
+    renewed = datetime.fromisoformat(spec["renewTime"])
+    return spec.get("leaseDurationSeconds", 0) - (datetime.now(UTC) - renewed).total_seconds()

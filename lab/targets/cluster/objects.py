@@ -1,0 +1,178 @@
+"""Rendered manifests → what is applied to a cluster. Pure but for certificates, which are made here (each once).
+
+Refuses nothing that the API server judges itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lab.base.errors import UsageError
+from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, ROLE_LABEL, RUN_LABEL
+from lab.targets.common import certificates
+
+Object = dict[str, Any]
+
+ORDER = (
+    "Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "IngressClass",
+    "ConfigMap", "Secret", "Service", "Ingress", "Route",
+)  # fmt: skip
+"""What must be there before what: any other kind comes after these, and WORKLOADS last. Removed in reverse."""
+WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "CronJob", "Pod")
+SPREAD_ROLES = ("proxy", "backend")
+"""Away from the generator, where there is a second node."""
+_OTHER = {"proxy": "backend", "backend": "proxy"}
+
+
+class Resolving(Protocol):
+    """As lab.cluster.images.Images does it."""
+
+    def resolve(self, reference: str) -> str: ...
+
+
+class Kinds(Protocol):
+    """As lab.cluster.api.Api does it."""
+
+    @property
+    def place(self) -> str: ...
+    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One object on the cluster; `namespace` is empty where the kind has none."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @staticmethod
+    def of(obj: Mapping[str, Any]) -> Reference:
+        metadata = obj["metadata"]
+        return Reference(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
+
+    @property
+    def rank(self) -> int:
+        """The smaller, the earlier it is applied and the later it is removed."""
+        if self.kind in WORKLOADS:
+            return len(ORDER) + 1
+        return ORDER.index(self.kind) if self.kind in ORDER else len(ORDER)
+
+    def __str__(self) -> str:
+        """`Deployment ingress-lab/proxy`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def flat(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The objects, those inside a List too."""
+    for obj in manifests:
+        if obj["kind"] == "List":
+            yield from flat(obj.get("items") or ())
+        else:
+            yield obj
+
+
+def prepare(manifests: Iterable[Mapping[str, Any]], images: Resolving, run: str, stamp: str) -> list[Object]:
+    """Copies, in the order in which they are applied.
+
+    RUN_LABEL on every object and pod template, `stamp` on every pod template (another one, other pods), images
+    resolved, Secrets filled that ask for a certificate, Services of type LoadBalancer kept from any cloud's balancer,
+    proxies and backends away from the generator. UsageError for a certificate that cannot be made.
+    """
+    prepared = [_prepared(copy.deepcopy(dict(obj)), images, run, stamp) for obj in flat(manifests)]
+    return sorted(prepared, key=lambda obj: Reference.of(obj).rank)
+
+
+def resources(kinds: Kinds, manifests: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, str | None]]:
+    """(group, resource, namespace) of what would be applied. UsageError for a kind that the cluster does not know."""
+    found: set[tuple[str, str, str | None]] = set()
+    for obj in flat(manifests):
+        known = kinds.resource(obj["apiVersion"], obj["kind"])
+        if known is None:
+            remedy = "`just up` brings Routes (manifests/clusters/route-crd.yaml); of others, install the definition"
+            raise UsageError(kinds.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
+        group = obj["apiVersion"].rpartition("/")[0]
+        found.add((group, known[0], obj["metadata"].get("namespace") if known[1] else None))
+    return found
+
+
+def pod_template(obj: Mapping[str, Any]) -> Object | None:
+    """The object that has `metadata` and `spec` of the pods; None for a kind that makes none."""
+    match obj["kind"]:
+        case "Pod":
+            return dict(obj)
+        case "CronJob":
+            return obj["spec"]["jobTemplate"]["spec"]["template"]
+        case kind if kind in WORKLOADS:
+            return obj["spec"]["template"]
+        case _:
+            return None
+
+
+def role(obj: Mapping[str, Any]) -> str | None:
+    """Of the pods that the object makes, or is: the only rule for it. None where they have none."""
+    return pod_labels(obj).get(ROLE_LABEL)
+
+
+def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    """Empty for a kind that makes no pods."""
+    template = pod_template(obj)
+    return (template or {}).get("metadata", {}).get("labels") or {}
+
+
+def _prepared(obj: Object, images: Resolving, run: str, stamp: str) -> Object:
+    _label(obj, run)
+    template = pod_template(obj)
+    if template is not None:
+        if obj["kind"] != "Pod":
+            _label(template, run)
+        metadata = template["metadata"]
+        metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
+        spec = template["spec"]
+        for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+            container["image"] = images.resolve(container["image"])
+        if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
+            _place(spec, metadata["labels"][ROLE_LABEL])
+    elif obj["kind"] == "Secret":
+        _certify(obj)
+    elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
+        obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
+    return obj
+
+
+def _label(holder: Object, run: str) -> None:
+    metadata = holder.setdefault("metadata", {})
+    metadata["labels"] = (metadata.get("labels") or {}) | {RUN_LABEL: run}
+
+
+def _place(spec: Object, role: str) -> None:
+    """Where a node is marked for the role, there; not beside the generator, nor proxy beside backend, if nodes allow."""
+    marked = {"matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": [role]}]}
+    nodes = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    nodes.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(
+        {"weight": 100, "preference": marked}
+    )
+    term = {
+        "labelSelector": {"matchLabels": {ROLE_LABEL: "generator"}},
+        "namespaces": [CLIENT_NAMESPACE],
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    affinity = spec.setdefault("affinity", {}).setdefault("podAntiAffinity", {})
+    preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+    preferred.append({"weight": 100, "podAffinityTerm": term})
+    beside = {"labelSelector": {"matchLabels": {ROLE_LABEL: _OTHER[role]}}, "topologyKey": "kubernetes.io/hostname"}
+    preferred.append({"weight": 50, "podAffinityTerm": beside})
+
+
+def _certify(secret: Object) -> None:
+    metadata = secret["metadata"]
+    place = f"Secret {metadata.get('namespace', '')}/{metadata['name']}"
+    request = certificates.requested(place, metadata.get("annotations") or {})
+    if request is not None:
+        made = {key: base64.b64encode(text.encode()).decode() for key, text in certificates.issue(request).items()}
+        secret["data"] = (secret.get("data") or {}) | made

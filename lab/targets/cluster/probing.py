@@ -1,0 +1,160 @@
+"""The kubelets' probes, attempt by attempt: their own counts, asked every second.
+
+    prober_probe_duration_seconds_count{container="proxy",…,pod="proxy-5f",probe_type="Readiness"} 16
+    prober_probe_duration_seconds_sum{…} 0.04066                    a second later: 17 and 0.04366   →   readiness 0.0030 ok
+    prober_probe_total{…,result="failed"} 3                         a second later: 4                →   readiness 1.0000 no answer …
+
+A sum that grew with its count by one is that attempt's own duration; of several in one second each has their mean. Of
+failed ones the kubelet counts no durations: one that it gave up took the probe's timeout (k8s.io/kubernetes pkg/kubelet/
+prober), any other is told with `-`. Refuses to be necessary: where you may not ask the kubelets (get on nodes/proxy) there
+are no Probe events, only what they report themselves (Unhealthy).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lab.base.errors import LabError, MeasuringError
+from lab.targets.cluster.api import DeniedError, Object
+from lab.targets.cluster.happenings import Happenings
+
+INTERVAL_S = 1.0
+LATE_S = 5.0
+"""Not asked for so long, attempts cannot be told apart any more."""
+_LINE = re.compile(
+    r"prober_probe_(?P<what>total|duration_seconds_count|duration_seconds_sum)\{(?P<labels>[^}]*)\} (?P<value>\S+)"
+)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+GIVEN_UP = re.compile(r"deadline exceeded|timed? ?out|Timeout", re.IGNORECASE)
+
+Series = tuple[str, str, str]
+"""(pod, container, probe type)"""
+
+
+class Asked(Protocol):
+    """What is needed of `lab.cluster.api.Api`."""
+
+    def raw(self, path: str) -> Any: ...
+
+
+@dataclass(slots=True)
+class Count:
+    """So far: attempts that succeeded, seconds that they took, attempts that did not."""
+
+    good: int = 0
+    good_s: float = 0.0
+    bad: int = 0
+
+
+def counts(metrics: str, namespace: str) -> dict[Series, Count]:
+    """Of a kubelet's /metrics/probes, those of one namespace's pods."""
+    found: dict[Series, Count] = {}
+    for match in _LINE.finditer(metrics):
+        labels = dict(_LABEL.findall(match["labels"]))
+        if labels.get("namespace") != namespace:
+            continue
+        count = found.setdefault((labels["pod"], labels["container"], labels["probe_type"]), Count())
+        match match["what"], labels.get("result"):
+            case "duration_seconds_count", _:
+                count.good = int(float(match["value"]))
+            case "duration_seconds_sum", _:
+                count.good_s = float(match["value"])
+            case "total", "failed" | "unknown":
+                count.bad += int(float(match["value"]))
+            case _:
+                pass
+    return found
+
+
+class Probing:
+    """From `start` to `stop`; of the nodes on which `told` knows pods of ours."""
+
+    def __init__(self, api: Asked, namespace: str, told: Happenings) -> None:
+        self._api, self._namespace, self._told = api, namespace, told
+        self._before: dict[Series, Count] = {}
+        self._fault = ""
+        self._asked_s = 0.0
+        self.denied = ""
+        """Why there are no attempts to tell of; empty where there are."""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="probing", daemon=True)
+
+    def start(self) -> None:
+        try:
+            self._before = self._ask()
+        except DeniedError as error:
+            self.denied = error.fault
+            return
+        self._asked_s = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """MeasuringError when attempts may be missing."""
+        if not self._asked_s:
+            return
+        self._stopped.set()
+        self._thread.join()
+        if not self._fault:
+            self._look()
+        if self._fault:
+            raise MeasuringError("kubelets' counts of probes", self._fault, "the sample is to be measured again")
+
+    def _run(self) -> None:
+        """The thread: a fault is told by `stop`."""
+        began = time.monotonic()
+        try:
+            while not self._fault and not self._stopped.wait(INTERVAL_S - (time.monotonic() - began) % INTERVAL_S):
+                self._look()
+        except Exception as error:  # noqa: BLE001  # a traceback would reach the user
+            self._fault = f"{type(error).__name__}: {error}"
+
+    def _look(self) -> None:
+        try:
+            now, at_s = self._ask(), time.time()
+        except LabError as error:
+            self._fault = error.fault if time.monotonic() - self._asked_s > LATE_S else ""
+            return
+        self._asked_s = time.monotonic()
+        for series, count in now.items():
+            self._tell(at_s, series, self._before.get(series, Count()), count)
+        self._before |= now
+
+    def _ask(self) -> dict[Series, Count]:
+        found: dict[Series, Count] = {}
+        nodes = {pod["spec"]["nodeName"] for pod in self._told.pods() if pod["spec"].get("nodeName")}
+        for node in sorted(nodes):
+            found |= counts(str(self._api.raw(f"/api/v1/nodes/{node}/proxy/metrics/probes")), self._namespace)
+        return found
+
+    def _tell(self, at_s: float, series: Series, before: Count, now: Count) -> None:
+        pod, _, probe = series[0], series[1], series[2].lower()
+        good = now.good - before.good
+        for _ in range(good):
+            self._told.say(at_s, "kubelet", pod, "Probe", f"{probe} {(now.good_s - before.good_s) / good:.4f} ok")
+        for _ in range(now.bad - before.bad):
+            self._told.say(at_s, "kubelet", pod, "Probe", f"{probe} {self._failure(series)}")
+
+    def _failure(self, series: Series) -> str:
+        pod, container, probe = series
+        words = self._told.complaint(pod, probe.lower())
+        if GIVEN_UP.search(words):
+            timeout_s = _timeout_s(self._told.pods(), pod, container, probe)
+            return f"{timeout_s:.4f} no answer within {timeout_s:g} s"
+        return f"- failed{': ' + words if words else ''}"
+
+
+def _timeout_s(pods: list[Object], pod: str, container: str, probe: str) -> float:
+    """As the pod has it; Kubernetes' default is 1 s."""
+    found: list[Mapping[str, Any]] = [
+        item.get(f"{probe.lower()}Probe") or {}
+        for one in pods
+        if one["metadata"]["name"] == pod
+        for item in one["spec"]["containers"]
+        if item["name"] == container
+    ]
+    return float(found[0].get("timeoutSeconds", 1)) if found else 1.0

@@ -1,0 +1,126 @@
+"""What happens to a variant's pods while it is measured, from the API server, the kubelets and the proxies' own logs.
+
+See `lab.targets.base.Recorder`. Watches: pods, EndpointSlices and Events of the variant's namespace; a log per container of
+the proxy's; the kubelets' counts of probes every second. Refuses to give half of it: where any of these may have missed
+something, `events` raises. What a watch tells is later than it was, by the API server's own delay and never earlier: `notes`
+says so, and how much it was of what the lab itself wrote.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from lab.base.errors import LabError
+from lab.model.events import Event
+from lab.targets.cluster.api import Api, Object
+from lab.targets.cluster.happenings import Happenings
+from lab.targets.cluster.names import ROLE_LABEL
+from lab.targets.cluster.probing import Probing
+from lab.targets.cluster.reload_logs import Followed
+from lab.targets.cluster.watches import Watched
+
+RIGHTS = (
+    ("list", "", "events"),
+    ("watch", "", "events"),
+    ("watch", "", "pods"),
+    ("list", "discovery.k8s.io", "endpointslices"),
+    ("watch", "discovery.k8s.io", "endpointslices"),
+)
+"""In the variant's namespace, beside `target.LOOKING`: (verb, group, resource)."""
+
+
+class ClusterRecorder:
+    """Entered and left once."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api, self._namespace = api, namespace
+        self._told = Happenings(self._started)
+        # Pods first: what the others tell of is known then.
+        self._watches = [
+            Watched(api, "v1", "Pod", namespace, self._told.pod),
+            Watched(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self._slice),
+            Watched(api, "v1", "Event", namespace, self._told.event),
+        ]
+        self._probing = Probing(api, namespace, self._told)
+        self._logs: list[Followed] = []
+        self._arrived: dict[str, float] = {}
+        self._wrote: dict[str, float] = {}
+        self._fault: LabError | None = None
+        self._left = threading.Event()
+
+    def __enter__(self) -> ClusterRecorder:
+        try:
+            for watch in self._watches:
+                watch.start()
+            self._probing.start()
+        except BaseException:
+            self._left.set()
+            for part in (*self._watches, *list(self._logs)):
+                part.end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._left.set()
+        watches = [watch.stop for watch in self._watches]
+        logs = [self._stopping(log) for log in list(self._logs)]
+        for stop in (self._probing.stop, *watches, *logs):
+            try:
+                stop()
+            except LabError as error:  # the first is told by `events`; the rest must end as well
+                self._fault = self._fault or error
+        for log in self._logs:
+            behind_s = min(other.behind_s for other in self._logs if other.node == log.node)
+            for told in log.told:
+                self._told.say(told.written_s + behind_s, "proxy", told.pod, told.kind)
+
+    def say(self, kind: str, name: str, detail: str) -> None:
+        """What the API server answered the lab itself."""
+        self._told.say(time.time(), "api", name, kind, detail)
+
+    def events(self) -> Sequence[Event]:
+        if self._fault is not None:
+            raise self._fault
+        return self._told.events()
+
+    def wrote(self, obj: Object) -> None:
+        """The API server has just taken this from the lab itself."""
+        self._wrote[obj["metadata"]["resourceVersion"]] = time.time()
+
+    def notes(self) -> Sequence[str]:
+        """What a reader of the events must know; only afterwards."""
+        late_s = sorted(
+            self._arrived[version] - at_s for version, at_s in self._wrote.items() if version in self._arrived
+        )
+        if late_s:
+            found = f"{1000 * late_s[len(late_s) // 2]:.0f} ms (median of {len(late_s)}), {1000 * late_s[-1]:.0f} ms at most"
+            late = f"after its answer to what the lab wrote itself: {found}"
+        else:
+            late = "not measured here: the lab wrote nothing that is watched"
+        notes = [f"what the API server tells of pods and endpoints comes later than it was, never earlier; {late}"]
+        if self._probing.denied:
+            notes.append(
+                f"single probes cannot be seen ({self._probing.denied}), only those that the kubelet reports as failed"
+            )
+        return notes
+
+    def _slice(self, at_s: float, change: str, obj: Object) -> None:
+        self._arrived[obj["metadata"]["resourceVersion"]] = at_s
+        self._told.slice(at_s, change, obj)
+
+    def _stopping(self, log: Followed) -> Callable[[], None]:
+        return lambda: log.stop(self._told.ended(log.container_id))
+
+    def _started(self, pod: Object, container_id: str, before: bool) -> None:
+        """In the thread of the pods' watch: a container of the proxy's runs, and its log is followed."""
+        metadata = pod["metadata"]
+        if metadata["labels"].get(ROLE_LABEL) == "proxy" and not self._left.is_set():
+            container = pod["spec"]["containers"][0]["name"]
+            place = (self._namespace, metadata["name"], container)
+            log = Followed(self._api, *place, container_id, pod["spec"]["nodeName"], whole=not before)
+            self._logs.append(log)

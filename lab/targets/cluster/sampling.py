@@ -1,0 +1,218 @@
+"""CPU, memory and counters of pods while a sample is measured: a look into each container at both ends and every second.
+
+A role's CPU seconds are its containers' own cgroups', read first and last, so processes that come and go are all in
+them. Who else used the nodes is asked of `Others`. What the CPUs did and nobody claims is the cluster's own (its pods,
+kubelet, runtime, kernel; on kind the lab itself, too): `cluster/cpu_ms` among the counters, not held against a sample.
+Refuses to hide a pod that it lost: `<role>/lost_pods`. When the generator's is lost, or looking itself failed, leaving
+the watch raises why.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import polars as pl
+
+from lab.base.errors import LabError, MeasuringError
+from lab.measure.validity import MAX_OTHERS_CORES
+from lab.records.tables import USAGE_SCHEMA
+from lab.targets.base import Role
+from lab.targets.cluster import machines
+from lab.targets.cluster.look import Container, When, about
+from lab.targets.cluster.spot import Place, Spot, late, spots, usage
+from lab.targets.common.sampler import Observation
+
+ROOM = 6
+"""Pods that may be looked at beside those of the beginning, at once."""
+_ORDER: Sequence[Role] = ("proxy", "generator", "backend")
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What others used on the lab's nodes during a sample: cores (None: not visible), and how well that is known."""
+
+    cores: float | None
+    counters: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+Others = Callable[[Sequence[str]], Callable[[], Elsewhere]]
+"""Asked with the nodes' names when a sample begins; what it gives is asked when the sample ends."""
+
+
+def together(*sources: Others) -> Others:
+    """The sum of what several see, each of them other processes.
+
+    Not visible (None) where one of them cannot see: that is not nothing. What the rest saw is the least then, and counts
+    where it alone is too much for a sample: on kind this machine's own processes do, though you may not ask the kubelets.
+    """
+
+    def begin(nodes: Sequence[str]) -> Callable[[], Elsewhere]:
+        ends = [source(nodes) for source in sources]
+
+        def end() -> Elsewhere:
+            seen = [ask() for ask in ends]
+            visible = [part.cores for part in seen if part.cores is not None]
+            counters = {name: count for part in seen for name, count in part.counters.items()}
+            known = len(visible) == len(seen) or sum(visible) >= MAX_OTHERS_CORES
+            return Elsewhere(sum(visible) if known else None, counters)
+
+        return end
+
+    return begin
+
+
+class ClusterWatch:
+    """See `lab.targets.base.Watch`. `counters` are the target's own; they and `others` are asked outside of the ends.
+
+    `places_now`: where pods may come and go, who is there, asked every second; None = who is there stays. The CPU
+    seconds of those that came count from their beginning, of those that went as far as they were seen. `spared`: whose
+    containers are not looked into between the ends now, since they have little CPU and a look takes a millisecond of it.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        counters: Callable[[], Mapping[str, int]],
+        others: Others,
+        interval_s: float = 1.0,
+        places_now: Callable[[], Sequence[Place]] | None = None,
+        spared: Callable[[Role], bool] = lambda role: False,
+    ) -> None:
+        self._places_now, self._spared = places_now, spared
+        self._places = sorted(places, key=lambda place: _ORDER.index(place.role))
+        self._counters, self._others, self._interval_s = counters, others, interval_s
+        self._spots: list[Spot] = []
+        self._coming: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
+        self._done = threading.Event()
+        self._failed: Exception | None = None
+        self._pool = ThreadPoolExecutor(max(1, len(self._places)) + (ROOM if places_now else 0), "looks")
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._ends_s: list[tuple[float, float]] = []  # wall, monotonic
+        self._counted: list[Mapping[str, int]] = []
+        self._elsewhere = Elsewhere(None)
+
+    def __enter__(self) -> ClusterWatch:
+        try:
+            containers = list(self._pool.map(lambda place: about(place.shell, str(place)), self._places))
+            self._spots = spots(self._places, containers)
+            self._ask_others = self._others(list(dict.fromkeys(place.node for place in self._places)))
+            self._counted.append(self._counters())
+            self._look("opening")
+        except BaseException:
+            self._pool.shutdown()
+            raise
+        self._ends_s.append((time.time(), time.monotonic()))
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        with self._pool:
+            if kind is not None:
+                return  # what happened says more than what can still be seen
+            if self._failed is not None:
+                raise self._failed
+            self._look_for_others(last=True)
+            self._ends_s.append((time.time(), time.monotonic()))
+            self._look("closing")
+        for spot in self._spots:
+            if spot.lost is not None and spot.place.role == "generator":
+                raise spot.lost
+        self._counted.append(self._counters())
+        self._elsewhere = self._ask_others()
+
+    def _run(self) -> None:
+        """The thread. What fails here is told where the watch is left: a thread's traceback would reach the user."""
+        began = time.monotonic()
+        try:
+            while not self._done.wait(self._interval_s - (time.monotonic() - began) % self._interval_s):
+                self._look_for_others()
+                self._look("meanwhile")
+        except Exception as error:  # noqa: BLE001  # raised by __exit__
+            self._failed = error
+
+    def _look_for_others(self, last: bool = False) -> None:
+        """Containers that have come, before any is looked into: a shell finds its way into a restarted one by itself.
+
+        The first question to one waits for a connection, so it is asked beside the looks; what cannot be looked into yet
+        is asked again a second later. `last`: those that are still waited for are waited for now.
+        """
+        if self._places_now is None:
+            return
+        known = {_key(spot.place): spot for spot in self._spots}
+        for place in self._places_now():
+            if (spot := known.get(_key(place))) is not None:
+                spot.there()
+                continue
+            for spot in self._spots:
+                if (spot.place.namespace, spot.place.pod) == (place.namespace, place.pod):
+                    spot.restarted(MeasuringError(str(place), "its container was restarted", "see its events"))
+            if _key(place) not in self._coming and (last or not self._spared(place.role)):
+                self._coming[_key(place)] = place, self._pool.submit(about, place.shell, str(place))
+        for key, (place, asked) in list(self._coming.items()):
+            if not last and not asked.done():
+                continue
+            del self._coming[key]
+            with suppress(LabError):
+                found = late(place, asked.result(), self._spots, time.monotonic() - self._ends_s[0][1])
+                found.look("opening")
+                self._spots.append(found)
+
+    def _look(self, when: When) -> None:
+        spots = [spot for spot in self._spots if when != "meanwhile" or not self._spared(spot.place.role)]
+        for _ in self._pool.map(lambda spot: spot.look(when), spots):
+            pass
+
+    def observation(self) -> Observation:
+        (wall_s, start_s), (end_wall_s, end_s) = self._ends_s
+        elapsed_s = end_s - start_s
+        roles = dict.fromkeys(spot.place.role for spot in self._spots)
+        used = {role: usage([spot for spot in self._spots if spot.place.role == role]) for role in roles}
+        seen = machines.machines(self._spots)
+        unclaimed = max(0.0, sum(machine.unclaimed_s for machine in seen) / elapsed_s)
+        others = self._elsewhere.cores
+        if others is not None and len(seen) == sum(spot.tells_cpus for spot in self._spots):
+            others = min(others, unclaimed)  # what it is told of may cover more than the sample
+        rows = sorted((row for spot in self._spots for row in spot.rows()), key=lambda row: row[0])
+        return Observation(
+            elapsed_s=elapsed_s,
+            usage=used,
+            rows=pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row"),
+            busy=machines.busy(seen),
+            steal=max((machine.steal for machine in seen), default=0.0),
+            others=others,
+            counters=self._increase()
+            | {"cluster/cpu_ms": round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
+            clock_step_s=machines.clock_step_s(self._spots, end_wall_s - wall_s - elapsed_s),
+            generator_cpu_s=used["generator"].cpu_s if "generator" in used else None,
+            cores=machines.cores(seen, elapsed_s),
+            busiest_thread=machines.busiest_thread(self._spots),
+        )
+
+    def _increase(self) -> dict[str, int]:
+        found, lost = Counter(_grown(*self._counted)), Counter[str]()
+        for spot in self._spots:
+            if spot.lost is None:
+                found.update(_grown(spot.counts(spot.looks[0]), spot.counts(spot.looks[-1])))
+            else:
+                lost[f"{spot.place.role}/lost_pods"] += 1
+        return {**found, **lost, **self._elsewhere.counters}
+
+
+def _key(place: Place) -> tuple[str, str]:
+    return place.pod, place.container_id
+
+
+def _grown(was: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """What was not there at the opening has no increase: nobody knows since when it counts."""
+    return {name: count - was[name] for name, count in now.items() if name in was}

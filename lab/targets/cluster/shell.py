@@ -1,0 +1,260 @@
+r"""One container's `sh`, kept open: many questions over one `kubectl exec`, milliseconds each instead of a tenth of a second.
+
+What goes over the wire for `run(["sysctl", "-n", "net.core.somaxconn"])`, and what comes back:
+
+    ( exec 'sysctl' '-n' 'net.core.somaxconn' ) </dev/null; printf '%s %d\n' 5f2c… $?; printf '%s\n' 5f2c… >&2
+    4096\n5f2c… 0\n     →  CompletedProcess(argv, 0, "4096\n", "")
+
+The mark is random and made for this question, and output is all that stands before it, so a missing last newline or a
+megabyte of text changes nothing. Refuses to lose the shell to a question: it is asked in a subshell, with nothing to
+read. Works with dash, bash and busybox's ash. The remote `sh` ends with its stdin: with the lab, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, TypeVar
+
+from lab.base.errors import MeasuringError, UsageError
+from lab.targets.cluster import tether
+from lab.targets.cluster.api import Api
+
+T = TypeVar("T")
+
+CONNECT_S = 15.0
+ENDING_S = 5.0
+"""What a question may take to end once its processes are killed, and the connection once it is closed."""
+LATE = 124
+"""Exit status of what was killed for being late, as timeout(1) has it."""
+_HELLO = "trap : HUP INT TERM\nprintf '%s %d\\n' {mark} $$; printf '%s\\n' {mark} >&2\n"
+_ASKED = "( {question} ) </dev/null; printf '%s %d\\n' {mark} $?; printf '%s\\n' {mark} >&2\n"
+_KILL_DESCENDANTS = """\
+tree=" $1 " seen=
+until [ "$tree" = "$seen" ]; do
+  seen=$tree
+  for stat in /proc/[0-9]*/stat; do
+    read -r line <"$stat" || continue
+    rest=${line##*) } pid=${stat#/proc/} pid=${pid%/stat}
+    rest=${rest#* } parent=${rest%% *}
+    case $tree in *" $pid "*) continue ;; *" $parent "*) tree="$tree$pid " ;; esac
+  done 2>/dev/null
+done
+kill -KILL ${tree#" $1 "}
+"""
+
+
+class Shell:
+    """Asked by several threads, it answers one after the other. Connects with the first question.
+
+    Every method raises LostError when the pod is gone, MeasuringError when its container does not answer, and UsageError
+    without a kubectl. A connection that breaks is made again, once: what was asked then is asked again.
+    """
+
+    def __init__(self, api: Api, namespace: str, pod: str, container: str) -> None:
+        self._api, self._namespace, self._pod, self._container = api, namespace, pod, container
+        self._connection: _Connection | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        return f"pod {self._namespace}/{self._pod}"
+
+    @property
+    def pid(self) -> int:
+        """Of the `sh`, in the container's own numbering."""
+        with self._lock:
+            return self._reconnecting(lambda: self._connected().pid)
+
+    def run(self, argv: Sequence[str], timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+        """A command, as subprocess.run would; 127 = no such program. One that is late is killed: status 124, and said so."""
+        return self._ask(list(argv), f"exec {shlex.join(argv)}", timeout_s)
+
+    def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+        """`text` by the `sh` itself, in a subshell: no program is started unless it says so. Late as `run`."""
+        return self._ask([text], f"eval {shlex.quote(text)}", timeout_s)
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        files: Mapping[str, str] | None = None,
+        stdout: IO[bytes] | int = subprocess.DEVNULL,
+        stderr: IO[bytes] | int = subprocess.DEVNULL,
+    ) -> subprocess.Popen[bytes]:
+        """A process beside this shell, over a connection of its own; see `lab.cluster.tether`."""
+        return tether.popen(self._kubectl_exec(), argv, files, stdout, stderr)
+
+    def close(self) -> None:
+        """End the remote `sh`; idempotent, and the next question opens another."""
+        with self._lock:
+            self._drop()
+
+    def _kubectl_exec(self) -> list[str]:
+        return tether.kubectl_exec(self._api, self._namespace, self._pod, self._container)
+
+    def _ask(self, argv: list[str], question: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        if "\0" in question:
+            raise ValueError("a NUL cannot be sent to a shell")
+        with self._lock:
+            return self._reconnecting(lambda: self._answer(argv, question, timeout_s))
+
+    def _reconnecting(self, work: Callable[[], T]) -> T:
+        """What `work` returns; tried again, once, when the connection has broken but the pod is there."""
+        try:
+            return work()
+        except _BrokenError:
+            self._lose()
+        try:
+            return work()
+        except _BrokenError as error:
+            self._lose()
+            fault = f"container {self._container} does not answer: {error}"
+            raise MeasuringError(self.place, fault, "`kubectl describe` that pod tells its state") from None
+
+    def _lose(self) -> None:
+        """LostError when the pod went with the connection."""
+        self._drop()
+        tether.check_there(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
+
+    def _answer(self, argv: list[str], question: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        connection = self._connected()
+        answer = connection.ask(_ASKED, question, timeout_s)
+        if answer is not None:
+            return subprocess.CompletedProcess(argv, *answer)
+        self._kill_late(connection.pid)
+        _, said, complained = connection.rest(ENDING_S) or (LATE, *connection.so_far())
+        if not connection.idle:
+            self._drop()
+        note = f"killed: it took longer than {timeout_s:g} s\n"
+        return subprocess.CompletedProcess(argv, LATE, said, complained + note)
+
+    def _kill_late(self, pid: int) -> None:
+        command = [*self._kubectl_exec(), "sh", "-c", _KILL_DESCENDANTS, "sh", str(pid)]
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then the connection is dropped
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CONNECT_S, check=False)
+
+    def _connected(self) -> _Connection:
+        if self._connection is None:
+            try:
+                self._connection = _Connection([*self._kubectl_exec(), "sh"])
+            except FileNotFoundError:
+                fault, remedy = "kubectl is not on PATH", "start the lab by scripts/shell, which brings it"
+                raise UsageError(self.place, fault, remedy) from None
+        if not self._connection.pid:
+            self._connection.greet()
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _BrokenError(Exception):
+    """The connection ended, in kubectl's words."""
+
+
+class _Connection:
+    """A `kubectl exec -i … sh` and what it has said of the question that is open."""
+
+    def __init__(self, command: list[str]) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin, self._streams = self._process.stdin, (self._process.stdout, self._process.stderr)
+        for stream in (self._stdin, *self._streams):
+            os.set_blocking(stream.fileno(), False)
+        self._said: tuple[bytearray, bytearray] = (bytearray(), bytearray())
+        self._unsent = b""
+        self._mark = b""
+        self.pid = 0
+
+    @property
+    def idle(self) -> bool:
+        """No question is open."""
+        return not self._mark
+
+    def greet(self) -> None:
+        answer = self.ask(_HELLO, "", CONNECT_S)
+        if answer is None:
+            raise _BrokenError(f"no answer within {CONNECT_S:g} s")
+        self.pid = answer[0]
+
+    def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:
+        """(the number behind the mark, stdout, stderr); None when it is late: then `rest` goes on with it."""
+        mark = secrets.token_hex(16)
+        self._mark = mark.encode()
+        self._unsent = form.format(question=question, mark=mark).encode("utf-8", "surrogateescape")
+        for said in self._said:
+            said.clear()
+        return self.rest(timeout_s)
+
+    def rest(self, timeout_s: float) -> tuple[int, str, str] | None:
+        """The answer to the open question, or None when it has not come in time."""
+        deadline = time.monotonic() + timeout_s
+        found = [said.rfind(self._mark) for said in self._said]
+        with selectors.DefaultSelector() as selector:
+            for number, stream in enumerate(self._streams):
+                selector.register(stream, selectors.EVENT_READ, number)
+            if self._unsent:
+                selector.register(self._stdin, selectors.EVENT_WRITE)
+            while not all(
+                begin >= 0 and said.endswith(b"\n", begin) for begin, said in zip(found, self._said, strict=True)
+            ):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                for key, _ in selector.select(left):
+                    if key.data is None:
+                        self._send(selector)
+                        continue
+                    before = self._receive(key.data)
+                    if found[key.data] < 0:
+                        found[key.data] = self._said[key.data].find(self._mark, max(0, before - len(self._mark)))
+        number = int(self._said[0][found[0] + len(self._mark) :])
+        said, complained = (bytes(part[:end]) for part, end in zip(self._said, found, strict=True))
+        self._mark = b""
+        return number, said.decode("utf-8", "replace"), complained.decode("utf-8", "replace")
+
+    def so_far(self) -> tuple[str, str]:
+        said, complained = (part.decode("utf-8", "replace") for part in self._said)
+        return said, complained
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended already
+            self._stdin.close()
+        try:
+            self._process.wait(ENDING_S if self.idle else 0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in self._streams:
+            stream.close()
+
+    def _send(self, selector: selectors.BaseSelector) -> None:
+        try:
+            self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
+        except BrokenPipeError:  # its output tells why
+            self._unsent = b""
+        if not self._unsent:
+            selector.unregister(self._stdin)
+
+    def _receive(self, number: int) -> int:
+        """Take in what a stream says; how much it had said before."""
+        said = self._said[number]
+        before = len(said)
+        read = os.read(self._streams[number].fileno(), 1 << 20)
+        if not read:
+            words = " ".join(self._said[1].decode(errors="replace").split())[-300:]
+            raise _BrokenError(words or "the connection ended")
+        said += read
+        return before

@@ -1,0 +1,461 @@
+"""One variant, up and answering on a cluster: where load goes, who runs, and a way in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from lab.base.errors import LabError, LostError, MeasuringError, UsageError
+from lab.generators import Load
+from lab.model.sweeps import PAGES, Point, Tls
+from lab.model.variants import hosts
+from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Watch
+from lab.targets.cluster import clock, gauges, sampling, testrun, tunnel, ways
+from lab.targets.cluster.api import Api, right
+from lab.targets.cluster.changes import Changes
+from lab.targets.cluster.client import ClientPod
+from lab.targets.cluster.facts import pods_record
+from lab.targets.cluster.images import Images
+from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD, ROLE_LABEL
+from lab.targets.cluster.pods import ready, running
+from lab.targets.cluster.recorder import ClusterRecorder
+from lab.targets.cluster.sampling import Others, Place
+from lab.targets.cluster.shell import Shell
+from lab.targets.cluster.tools import tools
+from lab.targets.common import fetching, haproxy
+
+PROBED_PAGE = "1kB.bin"
+NETWORK_TOOLS = frozenset({"ss", "sockperf"})
+"""Programs that look at a pod's network only: where its image has none, another container of the pod can run them."""
+NOT_FOUND = 127
+SETTLED_S = 0.5
+"""No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
+NODE_SCOPE = "lab/scope=node"
+LOG_LINES = 20
+ROLES: Sequence[Role] = ("proxy", "backend")
+_PIDS = r"""
+for p in /proc/[0-9]*; do
+  IFS= read -r line <$p/stat || continue
+  rest=${line##*) }
+  parent=${rest#* }
+  [ "${p#/proc/}" = "$SHELL_PID" ] || [ "${parent%% *}" = "$SHELL_PID" ] || echo "${p#/proc/}"
+done 2>/dev/null
+"""
+_SIGNAL = r"""
+for p in /proc/[0-9]*; do
+  IFS= read -r line <$p/stat || continue
+  rest=${line##*) }
+  parent=${rest#* }
+  case ${p#/proc/} in 1 | "$SHELL_PID") continue ;; esac
+  [ "${parent%% *}" = "$SHELL_PID" ] && continue
+  kill -"$SIGNAL" "${p#/proc/}" && echo "${p#/proc/}"
+done
+true
+"""
+
+
+class ClusterSystem:
+    """See `lab.targets.base.System`. `namespace` is the one that the variant's pods are in.
+
+    `check` raises LostError when the lab may no longer measure there: asked before load is made and at both ends of a
+    sample, so that none is kept that another lab may have disturbed. `inventory`: where pods and routes may change, and
+    what is applied meanwhile is listed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        images: Images,
+        client: ClientPod,
+        manifests: Sequence[Mapping[str, Any]],
+        namespace: str,
+        run: str,
+        others: Others,
+        check: Callable[[], None],
+        inventory: Inventory | None = None,
+    ) -> None:
+        self._api, self._images, self._client = api, images, client
+        self._manifests, self._namespace, self._run, self._others = manifests, namespace, run, others
+        self._check = check
+        self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
+        self._host = next(iter(self._routed))
+        self._shells: dict[tuple[str, str, str], Shell] = {}
+        self._tools: dict[str, Shell] = {}
+        self._opening = threading.Lock()  # a disturbance, a watch and the engine ask at once
+        self._helpers: list[subprocess.Popen[bytes]] = []
+        self._recorder: ClusterRecorder | None = None
+        self._squeezed: set[Role] = set()
+        self._frozen: dict[Role, Mapping[str, Any]] = {}
+        self._changing: Changes | None = None
+        if inventory is not None:
+            self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
+        self._came_up = {role: self._ready(role) for role in ROLES}
+        self._proxied = bool(self._came_up["proxy"])
+        self._way_in: Role = "proxy" if self._proxied else "backend"
+
+    # -- where load goes --------------------------------------------------------------------------------
+
+    def entry(self) -> Endpoint:
+        return self._entry((self._host,), self._routed[self._host])
+
+    def endpoint(self, point: Point) -> Endpoint:
+        return self._entry(*hosts.chosen(self._routed, self._proxied, point))
+
+    def backend_endpoint(self) -> Endpoint:
+        way = self._way("backend")
+        return Endpoint(f"http://{way.host}:{way.port}", self._host, (self._host,))
+
+    def addresses(self) -> Mapping[str, str]:
+        """Host → where it is, for a client."""
+        ways_in = {self._routers.get(host) for host in self._routed}
+        found = {by: self._way(self._way_in, by=by).host for by in ways_in}
+        return {host: found[self._routers.get(host)] for host in self._routed}
+
+    def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
+        routers = dict.fromkeys(self._routers.get(name) for name in names)
+        found = {by: self._way(self._way_in, "http" if tls == "none" else "https", by) for by in routers}
+
+        def url(by: str | None, host: str) -> str:
+            """Of one way in; TLS needs the name, which leads there."""
+            return f"http://{found[by].host}:{found[by].port}" if tls == "none" else f"https://{host}:{found[by].port}"
+
+        first, shards = self._routers.get(names[0]), hosts.shards_of(names, self._routers, url)
+        words = "; ".join(dict.fromkeys(way.words for way in found.values()))
+        return Endpoint(url(first, names[0]), names[0], names, tls, words, shards)
+
+    def _way(self, role: Role, port: str = "http", by: str | None = None) -> ways.Way:
+        return ways.way(self._api, self._manifests, role, port, self._changing is not None, by)
+
+    def pod_address(self, role: Role) -> str:
+        return self._first(role)["status"]["podIP"]
+
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        connection = tunnel.connect(self._api, fetching.place(endpoint), timeout_s)
+        return fetching.fetch(connection, endpoint, path, headers, timeout_s)
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        self._check()
+        return self._client.popen(argv, files or {}, stdout, stderr)
+
+    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+        self._check()
+        hosts_at = self.addresses()
+        return testrun.generate(self._api, self._images.named("loadgen"), self._run, load, files, hosts_at)
+
+    @right()
+    def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        if role == "generator":
+            raise UsageError("role generator", "its helpers are started like generators", "use popen")
+        pod = self._first(role)
+        helper = self._tool(pod).popen(argv, None, subprocess.DEVNULL, subprocess.DEVNULL)
+        self._helpers.append(helper)
+        return helper
+
+    def shape(self, link_mbit: float | None) -> None:
+        if link_mbit is not None:
+            raise MeasuringError(
+                "client's link", "is not shaped on a cluster", "measure such a point with --target local"
+            )
+
+    # -- who runs ---------------------------------------------------------------------------------------
+
+    def watch(self) -> Watch:
+        places = [Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client.shell)]
+        places += self._running()
+        now = None if self._changing is None else self._running
+        return sampling.ClusterWatch(
+            places, self.counters, self._others, places_now=now, spared=self._squeezed.__contains__
+        )
+
+    def _running(self) -> list[Place]:
+        """First containers that run now; where nothing changes, those of the pods that came up."""
+        found: list[Place] = []
+        for role in ROLES:
+            for pod in self._came_up[role] if self._changing is None else self._all(role):
+                if running(pod):
+                    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+                    found.append(Place(role, self._namespace, name, node, self._shell(pod), _container_id(pod)))
+        return found
+
+    def counters(self) -> Mapping[str, int]:
+        """`proxy/tls_…`, where a HAProxy of ours ends TLS; the rest is the watch's own. MeasuringError if it does not say."""
+        self._check()
+        if self._changing is not None or not {"edge", "reencrypt"} & set(self._routed.values()):
+            return {}  # counts of pods that come and go have no increase
+        found: Counter[str] = Counter()
+        for pod in self._came_up["proxy"]:
+            shell = self._shell(pod)
+            done = shell.script(
+                f"[ -S {haproxy.SOCKET} ] || exit 0\necho 'show stat' | socat - UNIX-CONNECT:{haproxy.SOCKET}"
+            )
+            if done.returncode:
+                fault = f"HAProxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
+                raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
+            found.update(haproxy.tls(done.stdout))
+        return {f"proxy/{name}": count for name, count in found.items()}
+
+    def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        return self._ready(role)
+
+    def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        labels = self._first(role)["metadata"].get("labels", {})
+        return [
+            budget
+            for budget in self._api.list("policy/v1", "PodDisruptionBudget", self._namespace)
+            if budget["spec"].get("selector", {}).get("matchLabels", {}).items() <= labels.items()
+        ]
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        return pods_record([pod for role in ROLES for pod in self._all(role)])
+
+    def processes(self, role: Role) -> list[int]:
+        if role == "lab":
+            return [os.getpid()]
+        shells = [self._client.shell] if role == "generator" else [self._shell(pod) for pod in self._present(role)]
+        found: list[int] = []
+        for number, shell in enumerate(shells):
+            listed = shell.script(f"SHELL_PID={shell.pid}\n{_PIDS}").stdout.split()
+            found += [(number << 32) + int(pid) for pid in listed]  # each pod counts from 1
+        return found
+
+    def restarts(self) -> Mapping[str, int]:
+        return {
+            f"{pod['metadata']['name']}/{status['name']}": status["restartCount"]
+            for role in ROLES
+            for pod in self._all(role)
+            for status in pod["status"].get("containerStatuses", [])
+        }
+
+    def unapplied(self) -> Sequence[str]:
+        return []
+
+    # -- a way in ---------------------------------------------------------------------------------------
+
+    def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if role == "node":
+            return self._node_shell().run(argv)
+        pod = self._first(role)
+        done = self._shell(pod).run(argv)
+        if done.returncode == NOT_FOUND and argv[0] in NETWORK_TOOLS:
+            return self._tool(pod).run(argv)
+        return done
+
+    def log_tail(self) -> str:
+        said = []
+        for role in ROLES:
+            for pod in self._all(role):
+                name = pod["metadata"]["name"]
+                try:
+                    text = self._api.log(self._namespace, name, pod["spec"]["containers"][0]["name"], LOG_LINES)
+                except LostError:
+                    raise
+                except LabError as error:  # what it explains is the fault to tell
+                    text = f"its log cannot be had: {error.fault}"
+                said += [f"--- {name}\n{text}"] if text.strip() else []
+        return "\n".join(said)
+
+    # -- what disturbances do, and see ------------------------------------------------------------------
+
+    def gauges(self) -> Mapping[str, float]:
+        if not self._proxied:
+            return {}
+        pod = self._first("proxy")
+        return gauges.of(self._api, pod, self._shell(pod), loads=self._changing is not None)
+
+    def recorder(self) -> ClusterRecorder:
+        self._recorder = ClusterRecorder(self._api, self._namespace)
+        return self._recorder
+
+    def clock(self) -> ClockOffset:
+        return clock.offset(self._client.shell)
+
+    @right()
+    def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        return self._changes.end_pod(role, how)
+
+    @right()
+    def scale(self, role: Role, replicas: int) -> None:
+        self._changes.scale(role, replicas)
+
+    @right()
+    def roll(self, role: Role) -> None:
+        self._changes.roll(role)
+
+    @right()
+    def freeze(self, role: Role, frozen: bool) -> None:
+        """Its PID 1 excepted, which nothing inside its container can stop: an init, a controller or a master, no server.
+
+        Where the container that was frozen is no more, nothing is left to continue.
+        """
+        pod = self._frozen.get(role) or self._first(role)
+        if frozen:
+            self._signal(pod, "STOP", "stopped")
+            self._frozen[role] = pod
+            return
+        try:
+            self._signal(pod, "CONT", "continued")
+        except MeasuringError:
+            if self._runs_on(pod):
+                raise
+        self._frozen.pop(role, None)
+
+    @right()
+    def squeeze(self, role: Role, cpu: str | None) -> None:
+        """A watch spares it meanwhile."""
+        self._squeezed.add(role)
+        self._changes.squeeze(role, cpu)
+        if cpu is None:
+            self._squeezed.discard(role)
+
+    @right()
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        self._changes.apply(objects)
+
+    @property
+    def _changes(self) -> Changes:
+        """RuntimeError unless it was brought up to be changed."""
+        if self._changing is None:
+            raise RuntimeError("up(changing=True) comes first")
+        return self._changing
+
+    def _say(self, kind: str, name: str, detail: str) -> None:
+        if self._recorder is not None:
+            self._recorder.say(kind, name, detail)
+
+    def _wrote(self, obj: dict[str, Any]) -> None:
+        if self._recorder is not None:
+            self._recorder.wrote(obj)
+
+    def _signal(self, pod: Mapping[str, Any], signal: str, done_to_it: str) -> None:
+        shell = self._shell(pod)
+        done = shell.script(f"SHELL_PID={shell.pid}\nSIGNAL={signal}\n{_SIGNAL}")
+        if done.returncode or not done.stdout.strip():
+            fault = f"its processes are not {done_to_it}: {done.stderr.strip() or 'none is there'}"
+            raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
+
+    def _runs_on(self, pod: Mapping[str, Any]) -> bool:
+        """The very container that is told of runs now."""
+        now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
+        return now is not None and running(now) and _container_id(now) == _container_id(pod)
+
+    def _kill(self, pod: Mapping[str, Any]) -> None:
+        """Its processes, from inside: a pod that has ended by then is no loss."""
+        try:
+            self._signal(pod, "KILL", "killed")
+        except LostError:
+            if self._runs_on(pod):
+                raise
+
+    def wait(self, deadline: float, still_until: float) -> None:
+        """Until the entry and the last route serve the probed page whole, and the proxy's processes are settled.
+
+        A ready pod is not yet in every node's rules, nor its last configuration loaded: before `still_until` (monotonic)
+        it may load another. MeasuringError at the deadline.
+        """
+        last = list(self._routed)[-1]
+        fault = "not asked yet"
+        settled_at = time.monotonic()
+        running: list[int] = []
+        while True:
+            faults = [self._fault(endpoint) for endpoint in (self.entry(), self._entry((last,), self._routed[last]))]
+            fault = next(filter(None, faults), "")
+            now = sorted(self.processes(self._way_in))
+            if now != running:
+                running, settled_at = now, time.monotonic()
+            if not fault and time.monotonic() - settled_at >= SETTLED_S and time.monotonic() >= still_until:
+                return
+            if time.monotonic() > deadline:
+                fault = fault or "its processes come and go"
+                raise MeasuringError(
+                    self.entry().base_url, f"/{PROBED_PAGE}: {fault}", self.log_tail() or "nothing was logged"
+                )
+            time.sleep(0.1)
+
+    def settle(self) -> None:
+        """End what a disturbance has left ending."""
+        self._changes.settle(self._kill)
+
+    def close(self) -> None:
+        """End the shells and helpers; idempotent."""
+        for helper in self._helpers:
+            helper.kill()
+            helper.wait()
+        with self._opening:
+            shells = (*self._shells.values(), *self._tools.values())
+            self._helpers, self._shells, self._tools = [], {}, {}
+        for shell in shells:
+            shell.close()
+
+    # -- inside -----------------------------------------------------------------------------------------
+
+    def _fault(self, endpoint: Endpoint) -> str:
+        try:
+            response = self.fetch(endpoint, f"/{PROBED_PAGE}", 2.0)
+        except OSError as error:
+            return str(error)
+        whole = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
+        return "" if whole else f"{endpoint.host}: status {response.status}, {len(response.body)} bytes"
+
+    def _all(self, role: Role) -> list[dict[str, Any]]:
+        return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
+
+    def _ready(self, role: Role) -> list[dict[str, Any]]:
+        return [pod for pod in self._all(role) if ready(pod)]
+
+    def _first(self, role: Role) -> dict[str, Any]:
+        if not self._came_up.get(role):
+            raise UsageError(
+                f"role {role}", "this variant has no such pod", "leave the check out, or name the other role"
+            )
+        return self._came_up[role][0] if self._changing is None else self._changing.first(role)
+
+    def _present(self, role: Role) -> Sequence[dict[str, Any]]:
+        return self._ready(role) if self._changing is not None else self._came_up.get(role, ())
+
+    def _shell(self, pod: Mapping[str, Any]) -> Shell:
+        """Into the first container: the lab's own."""
+        place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
+        with self._opening:
+            if place not in self._shells:
+                self._shells[place] = Shell(self._api, *place)
+            return self._shells[place]
+
+    def _tool(self, pod: dict[str, Any]) -> Shell:
+        name = pod["metadata"]["name"]
+        if name not in self._tools:
+            made = tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])
+            with self._opening:
+                return self._tools.setdefault(name, made)
+        return self._tools[name]
+
+    def _node_shell(self) -> Shell:
+        """Into the node-tuning pod on the proxy's node, which sees the node's own /proc and network."""
+        node = self._first(self._way_in)["spec"]["nodeName"]
+        pods = self._api.list("v1", "Pod", self._namespace, NODE_SCOPE)
+        pod = next((pod for pod in pods if pod["spec"].get("nodeName") == node and ready(pod)), None)
+        if pod is None:
+            raise LookupError(f"no node-tuning pod is ready on {node}")
+        return self._shell(pod)
+
+
+def _container_id(pod: Mapping[str, Any]) -> str:
+    """Of the first container; empty while it has none."""
+    first = pod["spec"]["containers"][0]["name"]
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    return next((item.get("containerID") or "" for item in statuses if item["name"] == first), "")

@@ -1,0 +1,283 @@
+"""A cluster as a target: it takes its place there once, and brings each variant up with the API server's own means.
+
+Kind and remote differ in how they find the cluster (`Access`), and in what can be seen of its machines from here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
+from lab.base.quantities import quantity
+from lab.generators import Generator, Installed
+from lab.model.sweeps import Point
+from lab.model.variants import hosts
+from lab.model.variants.variants import Variant
+from lab.targets.base import Endpoint, Role
+from lab.targets.cluster import (
+    changes,
+    ending,
+    facts,
+    images,
+    kubelet,
+    needs,
+    objects,
+    recorder,
+    reloads,
+    rollout,
+    testrun,
+)
+from lab.targets.cluster.api import Api, DeniedError
+from lab.targets.cluster.client import ClientPod
+from lab.targets.cluster.images import Images
+from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.lease import Lease, holder, run_id
+from lab.targets.cluster.names import CLIENT_NAMESPACE, ROLE_LABEL
+from lab.targets.cluster.sampling import Others, together
+from lab.targets.cluster.system import ClusterSystem
+
+DEADLINE_S = 120.0
+"""For a variant: images are there, but a node may be slow."""
+CLIENT_DEADLINE_S = 180.0
+"""For the generator's pod, whose image may still have to be pulled."""
+VERBS = ("create", "get", "list", "patch", "delete")
+WANTED = (
+    *((verb, "", "namespaces", None) for verb in VERBS),
+    *((verb, "", "pods", CLIENT_NAMESPACE) for verb in VERBS),
+    *((verb, "", "configmaps", CLIENT_NAMESPACE) for verb in VERBS),
+    *((verb, "coordination.k8s.io", "leases", CLIENT_NAMESPACE) for verb in ("create", "get", "update")),
+    ("create", "", "pods/exec", CLIENT_NAMESPACE),
+    *((verb, "", "pods/portforward", CLIENT_NAMESPACE) for verb in ("create", "get")),
+    ("list", "", "nodes", None),
+)
+"""What the lab needs on a cluster before it has looked at a variant: (verb, group, resource, namespace).
+
+A websocket is opened by GET: a port-forward by one needs `get` [lab.cluster.tunnel], from Kubernetes 1.35 `create`, too.
+"""
+LOOKING = (("get", "", "pods"), ("create", "", "pods/exec"), ("get", "", "pods/log"))
+"""In the namespaces of a variant's workloads: (verb, group, resource)."""
+
+
+@dataclass
+class _Place:
+    """What `check` took."""
+
+    api: Api
+    images: Images
+    lease: Lease
+    inventory: Inventory
+    client: ClientPod
+    nodes: list[dict[str, Any]]
+    others: Others
+    allowed: set[tuple[str, str, str | None]]
+    """(group, resource, namespace) that were asked about already."""
+    disturbed: set[str] = field(default_factory=set[str])
+    """Namespaces in which the rights to disturb were asked about already."""
+
+
+class ClusterTarget:
+    """See `lab.targets.base.Target`. `connect` gives the API server, or a UsageError that says how to get a cluster.
+
+    `machine`: who sees what else runs on the nodes' machine, where that is this one.
+    """
+
+    bring_up_s = 12.0
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Api],
+        about: str,
+        machine: Callable[[], Others] | None = None,
+    ) -> None:
+        self.name = name
+        self._connect, self._about, self._machine = connect, about, machine
+        self._run = run_id()
+        self._stamps = count(1)
+        self._taken: _Place | None = None
+
+    def at(self, context: str | None) -> ClusterTarget:
+        if context is not None:
+            fault = f"belongs to --target remote; --target {self.name} has a cluster of its own"
+            raise UsageError("--context", fault, "leave it out, or name --target remote")
+        return self
+
+    def enter(self, argv: Sequence[str]) -> int | None:
+        return None
+
+    def check(self) -> None:
+        if self._taken is not None:
+            self._taken.lease.check()
+            return
+        if shutil.which("kubectl") is None:
+            raise UsageError(
+                f"target {self.name}", "kubectl is not on PATH", "start it by scripts/shell, which brings it"
+            )
+        chosen = images.load()
+        api = self._connect()
+        if denied := api.denied(WANTED):
+            fault = f"you may not {'; '.join(denied)}"
+            raise UsageError(api.place, fault, "ask for these rights (README names them), or use another context")
+        inventory = Inventory(api, self._run)
+        inventory.namespace(CLIENT_NAMESPACE)
+        lease = Lease(api, holder(self._run))
+        lease.acquire()
+        try:
+            inventory.take_over()  # what a lab left that ended in the middle
+            client = ClientPod.ensure(api, chosen, self._run, time.monotonic() + CLIENT_DEADLINE_S)
+            nodes = api.list("v1", "Node")
+            others = kubelet.others(api)
+            if self._machine is not None:
+                others = together(others, self._machine())
+        except BaseException:
+            lease.release()
+            raise
+        self._taken = _Place(api, chosen, lease, inventory, client, nodes, others, set())
+
+    def installed(self, generator: Generator) -> Installed | None:
+        return self._place.client.installed(generator)
+
+    def facts(self) -> Mapping[str, str]:
+        taken = self._place
+        system = taken.api.get("v1", "Namespace", "kube-system")
+        known = {"cluster": system["metadata"]["uid"]} if system else {}
+        return {"target": self._about, **known, **facts.facts(taken.api, taken.images)}
+
+    def cpus(self) -> Mapping[Role, frozenset[int]]:
+        return {}
+
+    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        """UsageError for what the variant's routes cannot serve, this cluster cannot show or you may not create."""
+        taken = self._place
+        testrun.vet(taken.api, points)
+        if any(point.generators > 1 for point in points):
+            self._refuse_without(testrun.RIGHTS, "many generators")
+        for point in points:
+            if point.link_mbit is not None:
+                fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
+                raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
+        needs.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
+        self._refuse_without_rights(variant, any(point.disturbance is not None for point in points))
+        routed, proxied = hosts.routed(variant.manifests), _has_proxy(variant.manifests)
+        return {
+            point.name: hosts.expected(routed, proxied, point, hosts.routers(variant.manifests)) for point in points
+        }
+
+    @contextmanager
+    def up(self, variant: Variant, changing: bool = False) -> Iterator[ClusterSystem]:
+        taken = self._place
+        taken.lease.check()
+        stamp = f"{self._run}-{next(self._stamps)}"
+        wanted = objects.prepare(variant.manifests, taken.images, self._run, stamp)
+        pending_s = reloads.pending_s(wanted)
+        deadline = time.monotonic() + DEADLINE_S + pending_s
+        system: ClusterSystem | None = None
+        ended_well = False
+        try:
+            taken.inventory.apply(wanted)
+            rollout.wait(taken.api, wanted, deadline)
+            still_until = time.monotonic() + pending_s
+            system = ClusterSystem(
+                taken.api,
+                taken.images,
+                taken.client,
+                wanted,
+                _namespace(wanted),
+                self._run,
+                taken.others,
+                taken.lease.check,
+                taken.inventory if changing else None,
+            )
+            with taken.client.resolving(system.addresses()):
+                try:
+                    system.wait(deadline, still_until)
+                    yield system
+                finally:
+                    taken.lease.check()  # LostError: the pod's hosts are another lab's now
+            ended_well = True
+        except LostError:
+            raise
+        except DeniedError as error:  # nor does a right that is missing
+            raise LostError(error.place, error.fault, "ask for this right (README names them), then --resume") from None
+        except LabError:
+            # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
+            taken.lease.check()
+            taken.api.version()
+            raise
+        finally:
+            if system is not None:
+                system.close()
+            with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
+                taken.lease.check()
+                if system is not None and changing:
+                    system.settle()
+                taken.inventory.remove_workloads()
+
+    def close(self) -> None:
+        taken, self._taken = self._taken, None
+        if taken is None:
+            return
+        remedy = "another lab may be using what is there: nothing was removed; `just down` takes it all when none does"
+        try:
+            taken.client.close()
+            taken.lease.check()
+            remedy = "what the lab made is still there: the next run there removes it, or `just down` takes all of it"
+            taken.inventory.remove()
+        except LabError as error:
+            raise MeasuringError(error.place, error.fault, remedy) from None
+        finally:
+            taken.lease.release()
+
+    def _refuse_without_rights(self, variant: Variant, disturbed: bool) -> None:
+        taken = self._place
+        asked = objects.resources(taken.api, variant.manifests) - taken.allowed
+        wanted = [(verb, *one) for one in sorted(asked, key=str) for verb in VERBS]
+        for place in sorted({one[2] for one in asked if one[2]}):
+            wanted += [(*right, place) for right in (*ending.RIGHTS, *LOOKING)]
+        self._refuse_without(wanted, f"variant {variant.name}")
+        taken.allowed.update(asked)
+        place = _namespace(list(objects.flat(variant.manifests)))
+        if disturbed and place not in taken.disturbed:
+            rights = [*recorder.RIGHTS, *changes.RIGHTS]
+            rights += [(verb, *what) for what in changes.APPLIED for verb in ("create", "patch", "delete")]
+            everywhere = [(*right, None) for right in changes.EVERYWHERE]
+            inside = [(*right, place) for right in rights]
+            self._refuse_without([*everywhere, *inside], f"variant {variant.name}, to disturb it")
+            taken.disturbed.add(place)
+
+    def _refuse_without(self, rights: Iterable[tuple[str, str, str, str | None]], what: str) -> None:
+        api = self._place.api
+        if denied := api.denied(rights):
+            fault = f"{what}: you may not {'; '.join(denied)}"
+            raise UsageError(api.place, fault, "ask for these rights (README names them), or use another context")
+
+    @property
+    def _place(self) -> _Place:
+        if self._taken is None:
+            raise RuntimeError("check() comes first")
+        return self._taken
+
+
+def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
+    """Of the nodes that proxies may run on: one marked for the generator counts only where there is no other.
+
+    Its capacity, not what is left of it for pods: that is how many a process there finds.
+    """
+    marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
+    others = [node for node in nodes if node not in marked]
+    return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in others or marked)
+
+
+def _has_proxy(manifests: Sequence[Mapping[str, Any]]) -> bool:
+    return any(objects.role(obj) == "proxy" for obj in manifests)
+
+
+def _namespace(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """Where the backend's pods are, and with them the proxy's."""
+    return next(obj["metadata"]["namespace"] for obj in manifests if objects.role(obj) == "backend")

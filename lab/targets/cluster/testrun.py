@@ -1,0 +1,238 @@
+"""One load made by many generators: k6-operator's TestRun, whose runners share it by execution segments.
+
+k6-operator facts this file respects (source and a trial of 1.6; k6 2.2):
+
+- stages: an initializer (`k6 archive`, `k6 inspect`), then N runner Jobs of one pod each, started `--paused`, then a starter
+  that lets all go by one `curl -X PATCH` after the other. Default images come from registries, so all three are given
+  ours, which has sh, curl and k6. It looks at the initializer every 5 s: a sample costs some 10 s more.
+- it adds `--quiet`, `--address=0.0.0.0:6565`, `--paused` and the segments to the arguments; `--address` must stay its own.
+- parts are exact: of 5 users the first of two runners has 3; a rate is divided as a fraction.
+- its probes ask k6 over HTTP and restart what is slow to answer under load: a connection must do here, and rarely.
+- `separate` wants as many nodes as runners; a spread that is only preferred is asked for instead.
+- `cleanup: post` would take the logs with it: the lab reads them, then deletes the TestRun, which owns all it made.
+- a pod of its making has no hostAliases: names of routes reach k6 as its own option `hosts`.
+
+Refuses to be told where the operator comes from: whoever wants it installs its bundle (README).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from lab.base.errors import LabError, MeasuringError, UsageError
+from lab.generators import Load
+from lab.generators.k6 import environment
+from lab.model.sweeps import Point
+from lab.targets.base import Ran
+from lab.targets.cluster.names import CLIENT_NAMESPACE, ROLE_LABEL, RUN_LABEL
+
+Object = dict[str, Any]
+API_VERSION, KIND = "k6.io/v1alpha1", "TestRun"
+FOLDER = "/test"
+"""Where the operator mounts the ConfigMap of the script."""
+START_S = 180.0
+"""From the request to runners that have begun: three rounds of pods, whose image may have to be pulled."""
+GRACE_S = 30.0
+"""What runners may take beyond the load's time and its last answers' timeout."""
+GONE_S = 60.0
+POLL_S = 0.5
+LINES = 100_000
+CONTAINER = "k6"
+"""Of every pod that the operator makes; what others inject (a mesh's sidecar) says nothing of the load."""
+NOT_STARTED = 127
+"""As a shell reports it."""
+ALIVE = {"tcpSocket": {"port": 6565}, "periodSeconds": 300, "failureThreshold": 10}
+READY = {"tcpSocket": {"port": 6565}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 1000}
+"""The operator waits for Services with endpoints before it starts: ready soon, and never unready again."""
+RIGHTS = (
+    *((verb, "k6.io", "testruns", CLIENT_NAMESPACE) for verb in ("create", "get", "list", "delete")),
+    ("deletecollection", "batch", "jobs", CLIENT_NAMESPACE),
+    ("deletecollection", "", "pods", CLIENT_NAMESPACE),
+    ("get", "", "pods/log", CLIENT_NAMESPACE),
+)
+"""(verb, group, resource, namespace), beside what every run needs there (`lab.cluster.target.WANTED`)."""
+REMEDY = "install k6-operator there (README, Many generators), or leave `generators` out of the point"
+
+
+class Server(Protocol):
+    """What of lab.cluster.api.Api is used here."""
+
+    @property
+    def place(self) -> str: ...
+    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None: ...
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None: ...
+    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]: ...
+    def create(self, obj: Mapping[str, Any]) -> Object: ...
+    def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None, grace_s: int | None = None) -> bool: ...  # fmt: skip
+    def delete_all(self, api_version: str, kind: str, namespace: str | None, labels: str, grace_s: int | None = None) -> None: ...  # fmt: skip
+    def log(self, namespace: str, pod: str, container: str, lines: int, previous: bool = False) -> str: ...
+
+
+def vet(api: Server, points: Sequence[Point]) -> None:
+    """UsageError for a point of many generators where the cluster has no k6-operator."""
+    many = [point for point in points if point.generators > 1]
+    if many and api.resource(API_VERSION, KIND) is None:
+        fault = f"asks for {many[0].generators} generators, and the cluster knows no {KIND} of {API_VERSION}"
+        raise UsageError(f"{api.place}: point {many[0].name}", fault, REMEDY)
+
+
+def objects(
+    name: str, run: str, image: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str]
+) -> list[Object]:
+    """The ConfigMap with the script and the TestRun that runs it. `hosts`: name → address, for k6 in the place of DNS."""
+    labels = {RUN_LABEL: run}
+    metadata = {"name": name, "namespace": CLIENT_NAMESPACE, "labels": labels}
+    config = json.loads(files["k6.json"]) | {"hosts": dict(hosts)}
+    data = {**files, "k6.json": json.dumps(config)}
+    pod: Object = {
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "automountServiceAccountToken": "false",
+        "metadata": {"labels": labels},
+        "tolerations": [{"key": ROLE_LABEL, "operator": "Equal", "value": "generator"}],
+        "containerSecurityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    runner = pod | {
+        # As the client's own pod is labelled, so that proxies and backends keep away from these, too.
+        "metadata": {"labels": labels | {ROLE_LABEL: "generator"}},
+        "env": [{"name": name, "value": value} for name, value in environment(load).items()],
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_own_node()]}},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"k6_cr": name}},
+            }
+        ],
+        "livenessProbe": ALIVE,
+        "readinessProbe": READY,
+    }
+    spec = {
+        "parallelism": load.generators,
+        "script": {"configMap": {"name": name, "file": "k6.js"}},
+        "arguments": f"--no-color --no-usage-report --config {FOLDER}/k6.json",
+        "quiet": "true",
+        "runner": runner,
+        "initializer": pod,
+        "starter": pod,
+    }
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
+        {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec},
+    ]
+
+
+def generate(api: Server, image: str, run: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str]) -> Ran:
+    """Make the load and collect what its runners said; nothing of it is left on the cluster.
+
+    One that cannot be started, fails or hangs is a `Ran` like any other. LostError when the API server is gone.
+    """
+    _remove(api, [item["metadata"]["name"] for item in api.list(API_VERSION, KIND, CLIENT_NAMESPACE, RUN_LABEL)])
+    name = f"load-{time.time_ns() // 1_000_000}"
+    try:
+        for obj in objects(name, run, image, load, files, hosts):
+            api.create(obj)
+        ran = _watched(api, name, load)
+    except BaseException:
+        with suppress(LabError):  # the first fault is the one to tell; the next load, or `just down`, removes the rest
+            _remove(api, [name])
+        raise
+    _remove(api, [name])
+    return ran
+
+
+def _watched(api: Server, name: str, load: Load) -> Ran:
+    """Waits for the runners: to begin by START_S, to end by the load's time."""
+    begin_by, end_by = time.monotonic() + START_S, None
+    while True:
+        pods = api.list("v1", "Pod", CLIENT_NAMESPACE, f"k6_cr={name}")
+        runners = sorted((pod for pod in pods if pod["metadata"]["labels"].get("runner")), key=_number)
+        ended = [pod for pod in runners if _ended(pod)]
+        if len(ended) == load.generators:
+            return _collected(api, ended, False)
+        testrun = api.get(API_VERSION, KIND, name, CLIENT_NAMESPACE) or {}
+        stage = testrun.get("status", {}).get("stage", "")
+        if stage == "error":
+            said = [api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, LINES) for pod in pods]
+            return Ran(
+                "", f"k6-operator refused the load: {' '.join(said).strip() or 'its own log says why'}", 1, False
+            )
+        now = time.monotonic()
+        if end_by is None and stage == "started":
+            end_by = now + load.duration_s + load.timeout_s + GRACE_S
+        if end_by is not None and now > end_by:
+            return _collected(api, runners, True)
+        if end_by is None and now > begin_by:
+            why = f"not begun after {START_S:.0f} s, stage {stage or 'none (is the operator running?)'}"
+            return Ran("", "; ".join([f"{KIND} {name}: {why}", *map(_state, pods)]), NOT_STARTED, False)
+        time.sleep(POLL_S)
+
+
+def _collected(api: Server, runners: Sequence[Object], hung: bool) -> Ran:
+    said: list[str] = []
+    statuses: list[int] = []
+    for number, pod in enumerate(runners, 1):
+        name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "no node")
+        text = api.log(CLIENT_NAMESPACE, name, CONTAINER, LINES)
+        said.append(f"--- runner {number} of {len(runners)}: {name} on {node}\n{text.rstrip()}\n")
+        ended = _terminated(pod)
+        statuses.append(1 if ended is None else ended["exitCode"])
+    faults = [_state(pod) for pod, status in zip(runners, statuses, strict=True) if status]
+    return Ran("".join(said), "\n".join(faults), next((status for status in statuses if status), 0), hung)
+
+
+def _remove(api: Server, names: Sequence[str]) -> None:
+    """TestRuns, and the pods of theirs that still run at once; returns when the pods are gone, or after GONE_S."""
+    for name in names:
+        api.delete(API_VERSION, KIND, name, CLIENT_NAMESPACE)
+        api.delete_all("batch/v1", "Job", CLIENT_NAMESPACE, f"k6_cr={name}")
+        api.delete_all("v1", "Pod", CLIENT_NAMESPACE, f"k6_cr={name}", grace_s=1)
+        api.delete("v1", "ConfigMap", name, CLIENT_NAMESPACE)
+    deadline = time.monotonic() + GONE_S
+    for name in names:
+        while api.list("v1", "Pod", CLIENT_NAMESPACE, f"k6_cr={name}"):
+            if time.monotonic() > deadline:
+                fault = f"pods of {KIND} {name} do not end"
+                raise MeasuringError(
+                    f"{api.place}: {CLIENT_NAMESPACE}", fault, "`kubectl describe` them; then --resume"
+                )
+            time.sleep(POLL_S)
+
+
+def _ended(pod: Object) -> bool:
+    """A sidecar may go on when k6 has ended."""
+    return pod["status"].get("phase") in ("Succeeded", "Failed") or _terminated(pod) is not None
+
+
+def _terminated(pod: Object) -> Object | None:
+    """How k6 ended there; None while it has not, or where nothing is known of it (an evicted pod)."""
+    states = [one["state"] for one in pod["status"].get("containerStatuses", []) if one["name"] == CONTAINER]
+    return states[0].get("terminated") if states else None
+
+
+def _number(pod: Object) -> int:
+    """`load-…-12-x7f4q` of the Job `load-…-12` → 12."""
+    return int(pod["metadata"]["labels"]["job-name"].rpartition("-")[2])
+
+
+def _state(pod: Object) -> str:
+    """`pod load-1-2-x: Pending, ErrImagePull: …` for a fault's text."""
+    status = pod["status"]
+    states = [state for one in status.get("containerStatuses", []) for state in one.get("state", {}).values()]
+    why = [f"{state.get('reason', '')} {state.get('message', '')}".strip() for state in states]
+    why += [each["message"] for each in status.get("conditions", []) if each.get("reason") == "Unschedulable"]
+    return ", ".join([f"pod {pod['metadata']['name']}: {status.get('phase', '')}", *filter(None, why)])
+
+
+def _own_node() -> Object:
+    terms = [{"key": ROLE_LABEL, "operator": "In", "values": ["generator"]}]
+    return {"weight": 100, "preference": {"matchExpressions": terms}}

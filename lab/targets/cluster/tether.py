@@ -1,0 +1,113 @@
+"""A process in a pod that lives no longer than the local one which stands for it: `kubectl exec -i` and a watcher there.
+
+The watcher reads its stdin, which ends when the local kubectl or the lab does, however they end; then the remote process
+and all that it started are killed. Files go there as a tar archive at the beginning of stdin, so their size is not
+bounded by an argument list. Standard output and error come back apart and verbatim, and the exit status is the remote
+one; to the error output of one that failed kubectl adds `command terminated with exit code N`.
+
+Refuses to outlive anything: what a remote process leaves running when it ends is killed too, as is what LEFTOVERS finds
+(an API server before 1.30 has no websockets for this, and does not tell the pod that a kubectl was killed).
+Needs sh, setsid, and for files mktemp, head, tar and rm in the container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import tarfile
+import threading
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from lab.base.errors import LostError
+from lab.targets.cluster.api import Api
+
+MARK = "LAB_TETHERED"
+"""Environment variable of what runs there, so that it is known again."""
+_REMOTE = f"""\
+size=$1 folder=
+shift
+if [ "$size" -gt 0 ]; then
+  folder=$(mktemp -d) && cd "$folder" && head -c "$size" | tar -xf - || exit 126
+fi
+exec 3<&0
+{MARK}=1 setsid "$@" </dev/null 3<&- &
+process=$!
+end() {{ kill -s KILL -- "-$process" "$process"; }}
+{{ read -r _ <&3; end; }} >/dev/null 2>&1 &
+watcher=$!
+wait "$process"
+status=$?
+{{ end; kill -KILL "$watcher"; }} >/dev/null 2>&1
+[ -z "$folder" ] || rm -rf "$folder"
+exit "$status"
+"""
+LEFTOVERS = f"""\
+for one in /proc/[0-9]*/environ; do
+  grep -qsz '^{MARK}=' "$one" || continue
+  one=${{one%/environ}}
+  kill -KILL "${{one#/proc/}}"
+done 2>/dev/null
+"""
+"""Script that kills what a lab which died left behind in a container."""
+
+
+def kubectl_exec(api: Api, namespace: str, pod: str, container: str) -> list[str]:
+    """The command up to the remote one."""
+    command = [*api.kubectl, "exec", "--stdin", "--quiet", f"--namespace={namespace}", f"--container={container}"]
+    return [*command, pod, "--"]
+
+
+def popen(
+    kubectl: Sequence[str],
+    argv: Sequence[str],
+    files: Mapping[str, str] | None,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+) -> subprocess.Popen[bytes]:
+    """Start `argv` behind `kubectl` (`kubectl_exec`), in a fresh folder with these files (None: where the container's sh is)."""
+    archive = b"" if files is None else _archive(files)
+    process = subprocess.Popen(
+        [*kubectl, "sh", "-c", _REMOTE, "sh", str(len(archive)), *argv],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    )
+    # Its stdin stays open as long as the process object lives: its end is the remote one's.
+    threading.Thread(target=_send, args=(process, archive), name="tether", daemon=True).start()
+    return process
+
+
+def check_there(place: str, pod: Mapping[str, Any] | None) -> None:
+    """LostError unless the pod (None = there is none) runs and is to go on running."""
+    if pod is None:
+        raise LostError(place, "is gone", "`--resume` goes on when the cluster is well again")
+    status = pod.get("status", {})
+    if status.get("phase") != "Running" or "deletionTimestamp" in pod["metadata"]:
+        reason = status.get("reason") or status.get("phase", "Unknown")
+        state = f"{reason}, being deleted" if "deletionTimestamp" in pod["metadata"] else reason
+        said = status.get("message", "")
+        fault = f"no longer runs: {state}" + (f": {said}" if said else "")
+        raise LostError(place, fault, "`--resume` goes on when the cluster is well again")
+
+
+def _send(process: subprocess.Popen[bytes], archive: bytes) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # kubectl has ended, or its stdin is closed, already: its status tells
+        process.stdin.write(archive)
+        process.stdin.flush()
+
+
+def _archive(files: Mapping[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, text in files.items():
+            content = text.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()

@@ -1,0 +1,127 @@
+"""Certificates made at run time: for a Secret whose annotations ask for one, and of what a TLS connection showed.
+
+    metadata.annotations:
+      lab/certificate: "*.apps.lab.test"     the names it is issued for, separated by commas; the first is its common name
+      lab/key: rsa-2048                      or ecdsa-256, ecdsa-384
+
+One authority per process issues them all, each once: RSA keys cost tenths of a second. Refuses to store anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+
+from lab.base.errors import UsageError
+
+NAMES, KEY = "lab/certificate", "lab/key"
+DEFAULT_KEY = "rsa-2048"
+"""What OKD's operator makes for a router's default certificate, and its service CA for a Service."""
+
+LIFETIME = timedelta(days=7)
+Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+_CURVES: Mapping[str, type[ec.EllipticCurve]] = {"256": ec.SECP256R1, "384": ec.SECP384R1}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a Secret's annotations ask for."""
+
+    names: tuple[str, ...]
+    key: str
+
+
+def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
+    """None where no certificate is asked for. UsageError for a key that cannot be made."""
+    if NAMES not in annotations:
+        return None
+    names = tuple(name for part in annotations[NAMES].split(",") if (name := part.strip()))
+    if not names:
+        raise UsageError(f"{place}: metadata.annotations: {NAMES}", "is empty", "name a host")
+    key = annotations.get(KEY, DEFAULT_KEY)
+    kind, _, size = key.partition("-")
+    if not ((kind == "rsa" and size in ("2048", "3072", "4096")) or (kind == "ecdsa" and size in _CURVES)):
+        known = "rsa-2048, rsa-3072, rsa-4096, ecdsa-256 or ecdsa-384"
+        raise UsageError(f"{place}: metadata.annotations: {KEY}", f"expected {known}, got {key!r}", "correct it")
+    return Request(names, key)
+
+
+@cache
+def issue(request: Request) -> Mapping[str, str]:
+    """`tls.crt`, `tls.key` and `ca.crt`, each as PEM text; the same ones for the same request."""
+    authority, authority_key = _authority()
+    key = _private(request.key)
+    names = x509.SubjectAlternativeName([x509.DNSName(name) for name in request.names])
+    signed = _certificate(request.names[0], key, authority.subject).add_extension(names, critical=False)
+    return {
+        "tls.crt": _pem(signed.sign(authority_key, hashes.SHA256())),
+        "tls.key": key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode(),
+        "ca.crt": _pem(authority),
+    }
+
+
+def described(der: bytes) -> dict[str, str]:
+    """`key` (`RSA 2048`) and `subject` (the common name) of a certificate as a connection shows it. ValueError."""
+    certificate = x509.load_der_x509_certificate(der)
+    public = certificate.public_key()
+    if isinstance(public, rsa.RSAPublicKey):
+        key = f"RSA {public.key_size}"
+    elif isinstance(public, ec.EllipticCurvePublicKey):
+        key = f"ECDSA {public.key_size}"
+    else:
+        key = type(public).__name__
+    return {"key": key, "subject": subject(certificate)}
+
+
+def subject(certificate: x509.Certificate | str) -> str:
+    """The common name; of PEM text, of its first certificate. ValueError where it is none."""
+    if isinstance(certificate, str):
+        certificate = x509.load_pem_x509_certificate(certificate.encode())
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
+@cache
+def _authority() -> tuple[x509.Certificate, Private]:
+    key = _private("ecdsa-256")
+    name = "ingress tuning lab"
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    made = _certificate(name, key, _name(name)).add_extension(constraints, critical=True)
+    return made.sign(key, hashes.SHA256()), key
+
+
+def _certificate(name: str, key: Private, issuer: x509.Name) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))  # clocks differ
+        .not_valid_after(now + LIFETIME)
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _private(kind: str) -> Private:
+    algorithm, _, size = kind.partition("-")
+    if algorithm == "rsa":
+        return rsa.generate_private_key(public_exponent=65537, key_size=int(size))
+    return ec.generate_private_key(_CURVES[size]())
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()

@@ -1,0 +1,163 @@
+"""A generator's process: started in the client's place, waited for with a deadline, and what it said and used."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
+
+from lab.base.files import own_faults, writing
+from lab.generators import Generator, Load, command
+from lab.model.variants.variants import Variant
+from lab.targets.base import System, Target
+
+GRACE_S = 15.0  # what a generator may take beyond its planned time before it counts as hung
+POLL_S = 0.02
+NOT_STARTED = 127  # as a shell reports it
+OUTPUT_LIMIT_BYTES = 128 * 2**20
+"""Of each of stdout and stderr. The longest honest outputs are hey's million latencies (10 MB) and oha's rows: 75 bytes
+for each request, so 60 s at 28,000 requests per second, beyond what oha gives on the machines this is for. The local
+target holds it in memory (tmpfs), hence no more."""
+KEPT_BYTES = 64 * 2**10  # of output beyond the limit: enough to see what it was
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A generator process that has ended (or was killed)."""
+
+    stdout: str
+    stderr: str
+    exit_status: int
+    cpu_s: float | None
+    """None where it was not to be seen (many generators at once)."""
+    rss_bytes: int
+    hung: bool
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for a while, where TMPDIR says (the local target: in its own /run, which goes with it, however it ends).
+
+    StoreError when it cannot be made; whoever writes into it says `writing(…, "TMPDIR")`.
+    """
+    place = Path(os.environ.get("TMPDIR") or "/tmp")
+    with writing(place, "TMPDIR"):
+        folder = TemporaryDirectory(prefix="lab-", dir=place, ignore_cleanup_errors=True)
+    with folder as name:
+        yield Path(name)
+
+
+def run_generator(system: System, generator: Generator, path: str, load: Load, scratch: Path) -> Ended:
+    """Start it in the client's place, wait for its planned time and a grace, collect what it said and used.
+
+    `path` takes the place of its name. One that cannot be started, crashes, hangs or says too much is an `Ended` like
+    any other; only the lab's own faults are raised.
+    """
+    if load.generators > 1:
+        ran = system.generate(load, generator.files(load))
+        return Ended(ran.stdout, ran.stderr, ran.exit_status, None, 0, ran.hung)
+    with ExitStack() as opened:
+        with writing(scratch, "TMPDIR"):
+            stdout = opened.enter_context(open(scratch / "stdout", "w+b"))
+            stderr = opened.enter_context(open(scratch / "stderr", "w+b"))
+        # Where the system is disturbed, the last answers may be as late as they may be at all.
+        late_s = load.timeout_s if load.logged else 0.0
+        deadline = time.monotonic() + load.duration_s + late_s + GRACE_S
+        try:
+            with own_faults(path):
+                process = system.popen(command(generator, path, load), scratch, stdout, stderr, generator.files(load))
+        except OSError as error:
+            return Ended("", f"{path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
+        try:
+            _limit_output(process)
+            hung, status, used = _wait(process, deadline)
+        except BaseException:
+            _kill(process)
+            raise
+        _signal(process)  # what it left behind would go on writing
+        said, complained, status = _output(stdout, stderr, status)
+    return Ended(
+        stdout=said,
+        stderr=complained,
+        exit_status=status,
+        cpu_s=used.ru_utime + used.ru_stime,
+        rss_bytes=used.ru_maxrss * 1024,
+        hung=hung,
+    )
+
+
+def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """File name → content of those that a generator left in its scratch folder, which they leave; also cut or empty ones."""
+    found: dict[str, bytes] = {}
+    with writing(folder, "TMPDIR"):
+        for path in (folder / name for name in names):
+            if path.is_file():
+                found[path.name] = path.read_bytes()
+                path.unlink()
+    return found
+
+
+def _limit_output(process: subprocess.Popen[bytes]) -> None:
+    """No file that it or its children write grows beyond the limit: the kernel ends who tries (SIGXFSZ)."""
+    with suppress(ProcessLookupError):  # it may have ended already
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (OUTPUT_LIMIT_BYTES, OUTPUT_LIMIT_BYTES))
+
+
+def _output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str, int]:
+    """(stdout, stderr, exit status). Of output that was cut only the beginning is kept, and the status is never 0."""
+    both = {"stdout": stdout.fileno(), "stderr": stderr.fileno()}
+    cut = [name for name, file in both.items() if os.fstat(file).st_size >= OUTPUT_LIMIT_BYTES]
+    size = KEPT_BYTES if cut else OUTPUT_LIMIT_BYTES
+    said, complained = (os.pread(file, size, 0).decode("utf-8", "surrogateescape") for file in both.values())
+    if not cut:
+        return said, complained, status
+    note = f"the lab allows {OUTPUT_LIMIT_BYTES / 2**20:g} MiB of {' and '.join(cut)}: more was cut off\n"
+    return said, note + complained, status or -signal.SIGXFSZ
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[bool, int, resource.struct_rusage]:
+    """(hung, exit status, what it used): wait4 rather than Popen.wait, because only that tells what this child used."""
+    hung = False
+    while True:
+        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return hung, process.returncode, used
+        if time.monotonic() > deadline and not hung:
+            hung = True
+            _signal(process)
+        time.sleep(POLL_S)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    _signal(process)
+    process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):  # it may have ended by itself in the meantime
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def run_beside(target: Target, variant: Variant, argv: Sequence[str]) -> int:
+    """Bring a variant up, run a command in the client's place with LAB_URL and LAB_HOST set; its exit status."""
+    target.check()
+    target.check_variant(variant, [])
+    with target.up(variant) as system:
+        entry = system.entry()
+        named = ["env", f"LAB_URL={entry.base_url}", f"LAB_HOST={entry.host}", *argv]
+        process = system.popen(named, Path.cwd(), sys.stdout.buffer, sys.stderr.buffer)
+        try:
+            return process.wait()
+        except BaseException:
+            _kill(process)
+            raise

@@ -1,0 +1,368 @@
+"""CPU, memory and kernel counters while a sample is measured, from /proc, at 1 Hz and at both ends.
+
+Of proxy and backend every thread is looked at as well where a process has several, as `pidstat -t` does.
+Process times come from the scheduler's nanosecond clock, which keeps what ended threads used (a sum over those alive would
+fall with each that ends), a thread's from its schedstat; from clock ticks where the kernel keeps neither. Other people's
+processes are read from the host's /proc, which the lab hands into its namespaces as an open folder (`host_proc`); kernel
+threads are not counted as theirs, because they carry the packets of the load itself. A process that ends hands its CPU time
+to the parent that waits for it, so the sum over all processes and their ended children misses none that somebody waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from lab.model.samples import Usage
+from lab.records.tables import USAGE_SCHEMA
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+KTHREADD = 2
+THREADED = frozenset({"proxy", "backend"})
+"""Roles whose threads are told apart."""
+RESIDUAL_NOISE = 0.15
+"""Busy fraction of a CPU that the clock ticks may wrongly see beside our own processes (measured: up to 0.11 on a quiet machine)."""
+COUNTED = {
+    ("TcpExt", "ListenOverflows"),
+    ("TcpExt", "ListenDrops"),
+    ("TcpExt", "TCPTimeouts"),
+    ("Tcp", "ActiveOpens"),
+    ("Tcp", "PassiveOpens"),
+    ("Tcp", "InSegs"),
+    ("Tcp", "OutSegs"),
+    ("Tcp", "RetransSegs"),
+}
+HOST_PROC = "LAB_HOST_PROC"
+OUTER_PID = "LAB_OUTER_PID"
+
+Processes = Callable[[], Mapping[str, list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTimes:
+    """One process at one moment; seconds and counts since it began, bytes now."""
+
+    title: str
+    threads: int
+    user_s: float
+    system_s: float
+    cpu_s: float
+    minflt: int
+    majflt: int
+    vsz_bytes: int
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    busy_s: float
+    steal_s: float
+    total_s: float
+    interrupts_s: float = 0.0
+    """Part of busy_s: hard and soft interrupts, in whatever process they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible).
+
+    `busy` counts every clock tick that found the CPU at work, for whomever, `interrupts` those of them that found it at an interrupt
+    (a disk's that has written, a network card's). On a cluster, where the generator's process is
+    none of this machine's and no role has CPUs of its own, `generator_cpu_s` is what the generator used, `cores` how full
+    the CPUs were that the proxy and the generator could use (fractions, over the whole time, whoever filled them), and
+    `busiest_thread` the share of one CPU that the generator's busiest thread had while it ran.
+    """
+
+    elapsed_s: float
+    usage: Mapping[str, Usage]
+    rows: pl.DataFrame
+    busy: Mapping[int, float]
+    steal: float
+    others: float | None
+    counters: Mapping[str, int]
+    clock_step_s: float
+    interrupts: Mapping[int, float] = field(default_factory=dict[int, float])
+    generator_cpu_s: float | None = None
+    cores: Mapping[str, float] | None = None
+    busiest_thread: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    wall_s: float
+    monotonic_s: float
+    cpus: Mapping[int, CpuTimes]
+    others_s: float | None
+    counters: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Sampler:
+    """A context manager around the measuring; `observation()` afterwards.
+
+    `processes` gives role → process ids and is asked anew every second. A role's CPU is the sum over
+    all its processes, each from its first to its last sight; one that appears later counts from zero.
+    `extra` gives what the target counts beside the kernel, cumulative, by `role/name`; it is asked at both ends.
+    """
+
+    processes: Processes
+    extra: Callable[[], Mapping[str, int]] = dict[str, int]
+    interval_s: float = 1.0
+    _first: dict[tuple[str, int], float] = field(default_factory=dict)
+    _peak_bytes: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    _last: dict[tuple[str, int], ProcessTimes] = field(default_factory=dict)
+    _rows: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    _ends: list[_Snapshot] = field(default_factory=list)
+    _done: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Sampler:
+        self._ends.append(self._snapshot())
+        self._look()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        if self._thread:
+            self._thread.join()
+        self._look()
+        self._ends.append(self._snapshot())
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._done.wait(self.interval_s - (time.monotonic() - began) % self.interval_s):
+            self._look()
+
+    def _look(self) -> None:
+        at = time.monotonic() - self._ends[0].monotonic_s
+        first = not self._first
+        for role, pids in self.processes().items():
+            for pid in pids:
+                seen = process_times(pid)
+                if seen is not None:
+                    self._first.setdefault((role, pid), seen.cpu_s if first else 0.0)
+                    self._last[role, pid] = seen
+                    self._peak_bytes[role, pid] = max(seen.rss_bytes, self._peak_bytes.get((role, pid), 0))
+                    self._rows.append((at, role, pid, None, *astuple(seen)))
+                    if role in THREADED and seen.threads > 1:
+                        threads = thread_times(pid)
+                        self._rows += [(at, role, pid, tid, *astuple(times)) for tid, times in threads.items()]
+
+    def _snapshot(self) -> _Snapshot:
+        counters: dict[str, int] = {}
+        for role, pids in self.processes().items():
+            if role in ("proxy", "backend"):
+                for pid in _one_per_network(pids):
+                    for name, value in network_counters(pid).items():
+                        counters[f"{role}/{name}"] = counters.get(f"{role}/{name}", 0) + value
+        counters |= self.extra()
+        return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
+
+    def observation(self) -> Observation:
+        start, end = self._ends
+        elapsed_s = end.monotonic_s - start.monotonic_s
+        usage = {}
+        for role in dict.fromkeys(role for role, _ in self._last):
+            mine = [key for key in self._last if key[0] == role]
+            usage[role] = Usage(
+                cpu_s=sum(self._last[key].cpu_s - self._first[key] for key in mine),
+                rss_bytes=sum(self._peak_bytes[key] for key in mine),
+                processes=len(mine),
+            )
+        cpus = spans(start.cpus, end.cpus)
+        others = None
+        if start.others_s is not None and end.others_s is not None:
+            others = max(0.0, end.others_s - start.others_s) / elapsed_s
+        return Observation(
+            elapsed_s=elapsed_s,
+            usage=usage,
+            rows=pl.DataFrame(self._rows, schema=USAGE_SCHEMA, orient="row"),
+            busy={cpu: span.busy_s / (span.total_s or 1.0) for cpu, span in cpus.items()},
+            interrupts={cpu: span.interrupts_s / (span.total_s or 1.0) for cpu, span in cpus.items()},
+            steal=sum(span.steal_s for span in cpus.values()) / (sum(span.total_s for span in cpus.values()) or 1.0),
+            others=others,
+            counters={name: value - start.counters.get(name, value) for name, value in end.counters.items()},
+            clock_step_s=end.wall_s - start.wall_s - elapsed_s,
+        )
+
+
+def process_times(pid: int) -> ProcessTimes | None:
+    """What the kernel tells of a process (proc(5)), its ended threads included, or None when it has gone."""
+    return _times(f"/proc/{pid}", _process_s(pid))
+
+
+def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
+    """Thread → what it alone has used; memory is its process's. Empty when the process has gone."""
+    folders = {tid: f"/proc/{pid}/task/{tid}" for tid in thread_ids(pid)}
+    found = {tid: _times(folder, _scheduled_s(folder)) for tid, folder in folders.items()}
+    return {tid: times for tid, times in found.items() if times is not None}
+
+
+def thread_ids(pid: int) -> list[int]:
+    """Those alive, in order; empty when the process has gone."""
+    try:
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+    except OSError:
+        return []
+
+
+def _times(folder: str, scheduled_s: float) -> ProcessTimes | None:
+    try:
+        with open(f"{folder}/stat", "rb") as handle:
+            return parse_times(handle.read(), scheduled_s)
+    except (OSError, IndexError, ValueError):
+        return None  # it ended while we looked
+
+
+def parse_times(stat: bytes, scheduled_s: float = 0.0, page_bytes: int = PAGE_BYTES) -> ProcessTimes:
+    """A /proc/PID/stat; `scheduled_s` is what the scheduler counted, 0 = unknown. ValueError or IndexError for anything else."""
+    title, fields = parse_stat(stat)
+    user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
+    return ProcessTimes(
+        title=title,
+        threads=int(fields[17]),
+        user_s=user_s,
+        system_s=system_s,
+        cpu_s=scheduled_s or user_s + system_s,
+        minflt=int(fields[7]),
+        majflt=int(fields[9]),
+        vsz_bytes=int(fields[20]),
+        rss_bytes=int(fields[21]) * page_bytes,
+    )
+
+
+def parse_stat(text: bytes) -> tuple[str, list[bytes]]:
+    """(command name, fields from `state` on): the name may hold spaces and parentheses."""
+    name, _, rest = text.partition(b"(")[2].rpartition(b")")
+    return name.decode("utf-8", "replace"), rest.split()
+
+
+def _process_s(pid: int) -> float:
+    """A process's CPU-time clock, numbered as clock_getcpuclockid(3) does; 0 where it cannot be read."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
+
+
+def _scheduled_s(thread: str) -> float:
+    """0 where the kernel does not tell, or it ended while we looked."""
+    try:
+        with open(f"{thread}/schedstat", "rb") as handle:
+            return int(handle.read().split()[0]) * 1e-9
+    except OSError:
+        return 0.0
+
+
+def cpu_times() -> Mapping[int, CpuTimes]:
+    """Of this machine."""
+    with open("/proc/stat") as handle:
+        return parse_cpus(handle)
+
+
+def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
+    """Per CPU, from the lines of /proc/stat: busy (all but idle, iowait and steal), steal, all, and interrupts."""
+    found: dict[int, CpuTimes] = {}
+    for line in stat:
+        name, *values = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            user, nice, system, idle, iowait, irq, softirq, steal = (int(value) * TICK_S for value in values[:8])
+            busy = user + nice + system + irq + softirq
+            found[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal, irq + softirq)
+    return found
+
+
+def spans(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
+    """What each CPU did between two looks at it."""
+    return {
+        cpu: CpuTimes(*(after - before for before, after in zip(astuple(was), astuple(now), strict=True)))
+        for cpu, now in end.items()
+        if (was := start.get(cpu))
+    }
+
+
+def other_processes_s() -> float | None:
+    """CPU seconds so far of every process on the host that is neither the lab's nor a kernel thread; None if hidden.
+
+    Ended children that were waited for are in it. The lab's own are the descendants of the process `LAB_OUTER_PID`.
+    """
+    proc, own = host_proc()
+    parents: dict[int, int] = {}
+    used_s: dict[int, float] = {}
+    for pid in _pids(proc):
+        try:
+            with open(f"{proc}/{pid}/stat", "rb") as stat:
+                _, fields = parse_stat(stat.read())
+        except OSError:
+            continue
+        parents[pid] = int(fields[1])
+        used_s[pid] = sum(int(ticks) for ticks in fields[11:15]) * TICK_S  # own and waited-for children's
+    if own not in parents:
+        return None
+
+    def ours(pid: int) -> bool:
+        while pid > 1:
+            if pid in (own, KTHREADD):
+                return True
+            pid = parents.get(pid, 0)
+        return False
+
+    return sum(used for pid, used in used_s.items() if not ours(pid))
+
+
+def host_proc() -> tuple[str, int]:
+    """The host's /proc, and the lab's outermost process in it; our own where the lab is not inside namespaces."""
+    handle = os.environ.get(HOST_PROC)
+    return (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
+
+
+def _pids(proc: str) -> Iterator[int]:
+    return (int(name) for name in os.listdir(proc) if name.isdigit())
+
+
+def _one_per_network(pids: Sequence[int]) -> list[int]:
+    """One process of each network namespace among them."""
+    found: dict[int, int] = {}
+    for pid in pids:
+        with suppress(OSError):  # it ended while we looked
+            found.setdefault(Path(f"/proc/{pid}/ns/net").stat().st_ino, pid)
+    return list(found.values())
+
+
+def network_counters(pid: int | str) -> Mapping[str, int]:
+    """TCP and connection-tracking counters of the network namespace that a process (or `thread-self`) lives in."""
+    return parse_network(*(_lines(f"/proc/{pid}/net/{name}") for name in ("netstat", "snmp", "stat/nf_conntrack")))
+
+
+def parse_network(netstat: Sequence[str], snmp: Sequence[str], conntrack: Sequence[str]) -> Mapping[str, int]:
+    """The same from the lines of /proc/net/netstat, snmp and stat/nf_conntrack; what is not there is left out."""
+    found: dict[str, int] = {}
+    for lines in (netstat, snmp):
+        for head, values in zip(lines[::2], lines[1::2], strict=False):
+            group, *names = head.split()
+            counts = dict(zip(names, values.split()[1:], strict=False))
+            found |= {key: int(counts[key]) for table, key in COUNTED if table == group.rstrip(":") and key in counts}
+    head, *rows = conntrack or [""]
+    columns = head.split()
+    for name in {"drop", "early_drop"} & set(columns):
+        found[f"conntrack_{name}"] = sum(int(row.split()[columns.index(name)], 16) for row in rows)
+    return found
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path) as handle:
+            return handle.read().splitlines()
+    except OSError:
+        return []

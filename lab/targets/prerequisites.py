@@ -1,0 +1,335 @@
+"""The prerequisites of every target, each found out by trying it: what is there, and how to get what is not.
+
+Trusts no version string where it can try the thing itself: namespaces are made, sysctls written inside them, a
+process limited by a cgroup of its own. Refuses to repair anything, and to judge: `doctor` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from lab import generators
+from lab.base.errors import UsageError
+from lab.records import store
+from lab.targets.cluster import docker
+from lab.targets.local import cgroups, services
+from lab.targets.local import target as local
+
+Need = Literal["local", "kind", "remote", "optional"]
+LOCAL: tuple[Need, ...] = ("local",)
+KIND: tuple[Need, ...] = ("kind",)
+REMOTE: tuple[Need, ...] = ("remote",)
+OPTIONAL: tuple[Need, ...] = ("optional",)
+TARGETS: tuple[Need, ...] = ("local", "kind", "remote")
+SHELL = "start it by scripts/shell, which brings it"
+ROOT = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
+FREE_BYTES = 2 * 1024**3
+OPEN_FILES = 4096
+STEAL_PERCENT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One prerequisite. `missing` is something a target cannot do without, `optional` what only narrows it."""
+
+    check: str
+    needed_by: tuple[Need, ...]
+    ok: bool
+    found: str
+    remedy: str = ""
+
+    @property
+    def status(self) -> Literal["ok", "missing", "optional"]:
+        if self.ok:
+            return "ok"
+        return "optional" if self.needed_by == OPTIONAL else "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program, how it tells its version, and the oldest that will do, with the reason."""
+
+    name: str
+    version: Sequence[str]
+    minimum: tuple[int, ...]
+    needed_by: tuple[Need, ...]
+    why: str
+    remedy: str = SHELL
+
+
+TOOLS = (
+    Tool("nginx", ["-v"], (1, 19, 10), LOCAL, "upstream keepalive_time", "apt-get install nginx, or scripts/shell"),
+    Tool("kustomize", ["version"], (5, 0), TARGETS, "components"),
+    Tool("ip", ["-V"], (5, 0), LOCAL, "network namespaces", "apt-get install iproute2"),
+    Tool("ss", ["-V"], (5, 0), LOCAL, "reads the accept queues back", "apt-get install iproute2"),
+    Tool("unshare", ["--version"], (2, 36), LOCAL, "--map-user", "apt-get install util-linux"),
+    Tool("setpriv", ["--version"], (2, 33), LOCAL, "--pdeathsig", "apt-get install util-linux"),
+    Tool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
+    Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), ""),
+    Tool("kind", ["version"], (0, 27), KIND, ""),
+    Tool("haproxy", ["-v"], (2, 6), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
+    Tool("bash", ["--version"], (5, 0), OPTIONAL, "starts HAProxy anew", "apt-get install bash"),
+    Tool("socat", ["-V"], (1, 7), OPTIONAL, "reads HAProxy back, serves WebSockets", "apt-get install socat"),
+    Tool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
+    Tool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
+    Tool("sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"),
+    Tool("kubeconform", ["-v"], (0, 6), OPTIONAL, "just validate"),
+)
+
+# What else the local target runs: any version will do.
+LOCAL_TOOLS = tuple(name for name in local.TOOLS if name not in {tool.name for tool in TOOLS})
+
+# Everything the local target does to a kernel, in the order it does it; each line printed is one thing that worked.
+STEPS = ("namespaces", "veth", "sysctls", "tbf")
+NAMESPACES = """
+set -e
+mount -t tmpfs lab /run && echo namespaces
+ip link set lo up && ip netns add a && ip netns add b
+ip link add v0 netns a type veth peer name v1 netns b && echo veth
+ip netns exec a sh -ec 'cd /proc/sys/net
+  set_and_read() { printf "%s" "$2" >"$1"; [ "$(tr "\\t" " " <"$1")" = "$2" ]; }
+  set_and_read core/somaxconn 32768
+  set_and_read ipv4/ip_local_port_range "1024 65000"
+  set_and_read ipv4/tcp_max_syn_backlog 8192' && echo sysctls
+ip netns exec a tc qdisc add dev v0 root tbf rate 1mbit burst 32kbit latency 400ms && echo tbf
+"""
+
+
+def checks() -> list[Finding]:
+    """Every check, tried side by side, in the order of the table. Changes nothing that outlives it."""
+    every: list[Callable[[], Iterable[Finding]]] = [
+        _machine,
+        _steal,
+        _namespaces,
+        _nat,
+        _cgroup,
+        _disk,
+        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[:7]),
+        _local_tools,
+        _generators,
+        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[7:9]),
+        _docker,
+        _contexts,
+        *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[9:]),
+    ]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return list(chain.from_iterable(pool.map(lambda check: check(), every)))
+
+
+def _machine() -> list[Finding]:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    unlimited = files == resource.RLIM_INFINITY
+    python = ".".join(map(str, sys.version_info[:3]))
+    linux = sys.platform == "linux"
+    return [
+        Finding("Linux", LOCAL, linux, f"{os.uname().sysname} {os.uname().release}", "use --target kind or remote"),
+        Finding("Python", TARGETS, sys.version_info >= (3, 11), python, "Python 3.11 or newer"),
+        Finding("CPUs", LOCAL, cpus >= 2, str(cpus), "two at least: one for the proxy, one for the load"),
+        Finding(
+            "open files (hard limit)",
+            LOCAL,
+            unlimited or files >= OPEN_FILES,
+            "unlimited" if unlimited else str(files),
+            f"at least {OPEN_FILES}: raise nofile in /etc/security/limits.conf, then log in again",
+        ),
+    ]
+
+
+def _steal() -> list[Finding]:
+    """What the hypervisor takes from this machine, over half a second of the other checks' own work."""
+    try:
+        before = _cpu_ticks()
+        time.sleep(0.5)  # a rate needs time to pass; nothing is being waited for
+        after = _cpu_ticks()
+    except OSError as error:
+        return [Finding("hypervisor steal", OPTIONAL, False, str(error), "none: it stays unknown")]
+    share = 100 * (after[1] - before[1]) / max(1, after[0] - before[0])
+    remedy = f"samples with {STEAL_PERCENT:.0f} % and more are invalid: a quieter hour, or a dedicated machine"
+    return [Finding("hypervisor steal", OPTIONAL, share < STEAL_PERCENT, f"{share:.1f} %", remedy)]
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """All ticks and the stolen ones since boot, from the first line of /proc/stat."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(ticks), ticks[7]
+
+
+def _namespaces() -> list[Finding]:
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    rest = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
+    output, status = _run(["unshare", *user, *rest, "sh", "-c", NAMESPACES])
+    done = [line for line in output.splitlines() if line in STEPS]
+    complaint = _last_line(line for line in output.splitlines() if line not in done) or f"exit status {status}"
+    kinds = "rootless: user, pid, mount, network" if user else "as root: pid, mount, network"
+
+    def finding(name: str, step: str, need: Need, good: str, remedy: str) -> Finding:
+        if step in done:
+            return Finding(name, (need,), True, good)
+        # The steps follow each other: the first that fails has the complaint, the others were not reached.
+        reached = len(done) == STEPS.index(step)
+        return Finding(
+            name, (need,), False, complaint if reached else "not tried", remedy if reached else "the above first"
+        )
+
+    return [
+        finding("namespaces", "namespaces", "local", f"{kinds}; /run covered", _userns_remedy()),
+        finding("network namespaces, veth", "veth", "local", "made inside", f"modprobe veth; or {ROOT}"),
+        finding(
+            "sysctls of a namespace",
+            "sysctls",
+            "local",
+            "somaxconn, port range, SYN backlog",
+            f"a newer kernel; or {ROOT}",
+        ),
+        finding(
+            "slow link (tc tbf)",
+            "tbf",
+            "optional",
+            "works on a veth",
+            "modprobe sch_tbf; only the sweep slow-link needs it",
+        ),
+    ]
+
+
+def _userns_remedy() -> str:
+    """Which of the kernel's ways to forbid user namespaces is in force, and how to lift it."""
+    for setting, forbids, command in (
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+    ):
+        try:
+            if Path("/proc/sys", setting).read_text().strip() == forbids:
+                return f"sudo sysctl -w {command}; or {ROOT}"
+        except OSError:
+            continue  # this kernel has no such setting
+    in_container = "in a container: start it with --privileged"
+    return f"{in_container}, or use --target kind" if os.geteuid() == 0 else f"{in_container}; otherwise {ROOT}"
+
+
+def _nat() -> list[Finding]:
+    """Whether a Service's NAT can be had in a namespace, by loading one."""
+    fault = services.nft_fault()
+    found = "works" if fault is None else "nft is not on PATH" if fault == services.MISSING else fault
+    remedy = "apt-get install nftables" if fault == services.MISSING else "modprobe nft_chain_nat nft_masq nft_numgen"
+    remedy += "; only variants behind a Service of type LoadBalancer need it"
+    return [Finding("service NAT (nftables)", OPTIONAL, fault is None, found, remedy)]
+
+
+def _cgroup() -> list[Finding]:
+    """Whether a process of ours can be limited, by limiting one."""
+    try:
+        ok, said = cgroups.trial()
+    except (OSError, LookupError) as error:
+        ok, said = False, str(error)
+    remedy = "variants with such limits make invalid samples here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
+    return [Finding("limits of CPU and memory (cgroup)", OPTIONAL, ok, said, remedy)]
+
+
+def _disk() -> list[Finding]:
+    """Free space where runs go; the nearest folder that exists decides, since the first run makes the rest."""
+    runs = store.runs_folder()
+    # not Path.exists, which raises below a folder that is closed to us
+    there = next(folder for folder in (runs, *runs.parents) if os.access(folder, os.F_OK))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        said = f"{there} is no folder that we may write into"
+        return [Finding("disk for data/runs", LOCAL, False, said, "set LAB_RUNS to a folder of yours")]
+    free = shutil.disk_usage(there).free
+    found = f"{free / 1024**3:.1f} GB free in {there}"
+    remedy = f"free {FREE_BYTES // 1024**3} GB, or set LAB_RUNS to a folder with room"
+    return [Finding("disk for data/runs", LOCAL, free >= FREE_BYTES, found, remedy)]
+
+
+def check_tool(tool: Tool) -> Finding:
+    path = shutil.which(tool.name)
+    if path is None:
+        return Finding(tool.name, tool.needed_by, False, "not on PATH", tool.remedy)
+    output, _ = _run([path, *tool.version])
+    at_least = ".".join(map(str, tool.minimum)) + (f" ({tool.why})" if tool.why else "")
+    version = re.search(r"\d+(\.\d+)+", output)
+    if version is None:
+        return Finding(
+            tool.name, tool.needed_by, False, f"{path} tells no version: {_last_line([output])}", tool.remedy
+        )
+    new_enough = tuple(map(int, version[0].split("."))) >= tool.minimum
+    found = version[0] if new_enough else f"{version[0]}, at least {at_least} wanted"
+    return Finding(tool.name, tool.needed_by, new_enough, found, tool.remedy)
+
+
+def _local_tools() -> list[Finding]:
+    found = [(name, shutil.which(name)) for name in LOCAL_TOOLS]
+    return [Finding(name, LOCAL, path is not None, path or "not on PATH", local.PACKAGES) for name, path in found]
+
+
+def _generators() -> list[Finding]:
+    """As the lab itself finds them. The default sweep is made by wrk and k6; the others widen the choice."""
+    needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
+    findings: list[Finding] = []
+    for name, generator in sorted(generators.generators().items(), key=lambda item: item[0] not in needs):
+        installed = generators.find(generator)
+        found = installed.version if installed else f"no working {generator.binary} on PATH"
+        findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, found, generator.remedy))
+    return findings
+
+
+def _docker() -> list[Finding]:
+    try:
+        engine = docker.engine()
+    except UsageError as error:
+        return [Finding("Docker", KIND, False, error.fault, error.remedy)]
+    free = docker.free_bytes(engine)
+    room = free is None or free >= docker.DISK_BYTES
+    found = (
+        f"{free / 2**30:.1f} GB free in {engine.root}" if free is not None else f"{engine.root} is not this machine's"
+    )
+    remedy = (
+        f"a cluster takes up to {docker.DISK_BYTES >> 30} GB: `docker system prune` removes what Docker does not use"
+    )
+    return [
+        Finding("Docker", KIND, True, f"engine {engine.version}"),
+        Finding("disk for Docker", KIND, room, found, remedy),
+    ]
+
+
+def _contexts() -> list[Finding]:
+    output, status = _run(["kubectl", "config", "get-contexts", "--output", "name"])
+    names = output.split() if status == 0 else []
+    found = ", ".join(names) or _last_line([output]) or "none in your kubeconfig"
+    remedy = "a kubeconfig with a context for the cluster; KUBECONFIG names another file"
+    return [Finding("kubectl contexts", REMOTE, bool(names), found, remedy)]
+
+
+def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
+    """Both outputs of a command and its exit status; a failure to run it reads like its own complaint."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{argv[0]}: no answer in {timeout_s:.0f} s", 124
+    except OSError as error:
+        return f"{argv[0]}: {error.strerror}", 127
+    return done.stdout.decode(errors="replace"), done.returncode
+
+
+def _last_line(lines: Iterable[str]) -> str:
+    """The last line that says something, where programs put what went wrong."""
+    return next((line.strip() for line in reversed("\n".join(lines).splitlines()) if line.strip()), "")

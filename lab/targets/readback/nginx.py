@@ -1,0 +1,169 @@
+"""Check kind `nginx`: a directive of the configuration that nginx was started with, and that its workers run.
+
+Read from what nginx itself prints (`nginx -T` of the file that its master was started with), parsed, never searched for
+as text; since that is the file and not what is loaded, the workers must be younger than the file, and where a directive
+has an effect that can be seen in the processes (open files, number of workers), that is compared too.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import crossplane
+
+from lab.model.variants.variants import Check
+from lab.targets.base import System
+from lab.targets.common.process import scratch
+from lab.targets.readback import effects
+from lab.targets.readback.reading import (
+    ABSENT,
+    Reading,
+    UnreadableError,
+    compared,
+    given,
+    joined,
+    processes,
+    run,
+    soft_limit,
+)
+from lab.targets.readback.reading import Process as Process
+
+_HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
+_CLOCK_S = 1.0
+"""Start times of processes are known to the boot time's second."""
+
+
+def _nginx(system: System, check: Check) -> Reading:
+    name, _, part = given(check, "name").partition(" ")
+    running = processes(system, check)
+    masters = [process for process in running if process.title.startswith("nginx: master process")]
+    workers = [process for process in running if process.title == "nginx: worker process"]
+    if len(masters) != 1 or not workers:
+        raise UnreadableError(
+            f"expected one nginx master with workers, found {len(masters)} and {len(workers)} workers"
+        )
+    options = re.findall(r"(?:^| )-([cp]) (\S+)", masters[0].title)
+    files = dump(
+        run(system, check, ["nginx", *(word for option, value in options for word in (f"-{option}", value)), "-T"])
+    )
+    main = next(iter(files))
+    stated = [
+        args for where, directive, args in directives(files) if directive == name and check.context in (None, where)
+    ]
+    found = [_argument(args, part) for args in stated]
+    if check.among and check.value in found:
+        found = [check.value]
+    reading = compared(check, joined(found) if found else ABSENT)
+    if len(set(found)) > 1 and check.context is None:
+        reading = Reading(
+            check,
+            reading.observed,
+            ok=False,
+            detail=f"{name} stands in several places with several values: the check needs a context",
+        )
+    if reading.ok:
+        reading = _loaded(system, reading, main, workers)
+    if reading.ok and stated and (fault := effects.fault(system, check, masters[0], " ".join(stated[0]))):
+        return Reading(check, reading.observed, ok=False, detail=fault)
+    return reading
+
+
+def _argument(args: Sequence[str], part: str) -> str:
+    """All arguments, or the one at a place (`1`), or the value of one that is written `part=value`.
+
+    >>> _argument(["/dev/stdout", "main", "buffer=8k"], "buffer")
+    '8k'
+    """
+    if not part:
+        return " ".join(args)
+    if part.isdigit():
+        return args[int(part) - 1] if int(part) <= len(args) else ABSENT
+    return next((arg.removeprefix(f"{part}=") for arg in args if arg.startswith(f"{part}=")), ABSENT)
+
+
+def _loaded(system: System, reading: Reading, main: str, workers: Sequence[Process]) -> Reading:
+    """The same reading, if what nginx runs is what its file says."""
+    check = reading.check
+    written = int(run(system, check, ["stat", "-c", "%Y", main]))
+    oldest = min(started(system, check, [worker.pid for worker in workers]))
+    if oldest + _CLOCK_S < written:
+        return Reading(
+            check,
+            reading.observed,
+            ok=False,
+            detail=f"{main} was written after the workers had started: it is not what they run",
+        )
+    if emergency := next((line for line in system.log_tail().splitlines() if "[emerg]" in line), None):
+        return Reading(check, reading.observed, ok=False, detail=f"nginx logged: {emergency.strip()}")
+    if check.name == "worker_processes" and check.value.isdigit() and len(workers) != int(check.value):
+        return Reading(
+            check,
+            f"{reading.observed}, and {len(workers)} running",
+            ok=False,
+            detail=f"asked for {check.value} workers, {len(workers)} run",
+        )
+    if check.name == "worker_rlimit_nofile":
+        limits = joined([soft_limit(system, check, worker.pid, "Max open files") for worker in workers])
+        if limits != check.value:
+            return Reading(
+                check,
+                limits,
+                ok=False,
+                detail=f"asked for {check.value} open files, the workers have {limits}: the hard limit is lower",
+            )
+    return reading
+
+
+def dump(text: str) -> dict[str, str]:
+    """`nginx -T` → file → text, the main file first. UnreadableError when there is none."""
+    parts = _HEADER.split(text)
+    files = dict(zip(parts[1::2], parts[2::2], strict=True))
+    if not files:
+        raise UnreadableError(f"nginx -T printed no configuration: {text.strip()[-200:]!r}")
+    return files
+
+
+def directives(files: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]:
+    """(context, directive, arguments) in order, includes followed; a context is the blocks' names, such as `http/server`."""
+    main = next(iter(files))
+    with scratch() as folder:
+        parsed = {name: _parse(folder / str(number), text) for number, (name, text) in enumerate(files.items())}
+    yield from _walk(parsed[main], "", parsed, posixpath.dirname(main))
+
+
+def _parse(file: Path, text: str) -> list[dict[str, Any]]:
+    file.write_text(text)
+    answer: Any = crossplane.parse(str(file), single=True, strict=False, check_ctx=False, check_args=False)
+    if answer["status"] != "ok":
+        raise UnreadableError(f"nginx -T cannot be parsed: {answer['errors'][0]['error']}")
+    return answer["config"][0]["parsed"]
+
+
+def _walk(
+    blocks: Sequence[Mapping[str, Any]], context: str, files: Mapping[str, list[dict[str, Any]]], folder: str
+) -> Iterator[tuple[str, str, list[str]]]:
+    for block in blocks:
+        if block["directive"] == "include":
+            pattern = posixpath.join(folder, block["args"][0])
+            for name in sorted(fnmatch.filter(files, pattern)):
+                yield from _walk(files[name], context, files, folder)
+            continue
+        yield context, block["directive"], list(block["args"])
+        if "block" in block:
+            yield from _walk(block["block"], f"{context}/{block['directive']}".lstrip("/"), files, folder)
+
+
+def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
+    """When processes started, in seconds since 1970: boot time plus field 22 of their stat, in hundredths."""
+    paths = [f"/proc/{pid}/stat" for pid in pids]
+    lines = run(system, check, ["cat", "/proc/stat", *paths]).splitlines()
+    boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    return [boot + int(line.rpartition(")")[2].split()[19]) / 100 for line in lines if re.match(r"\d+ \(", line)]
+
+
+READERS = {"nginx": _nginx}

@@ -1,0 +1,107 @@
+"""What one check found, and the questions that all kinds of checks ask of a running system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.model.variants.variants import Check
+from lab.targets.base import System
+
+ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one check found. `detail` says why it is not ok, in words."""
+
+    check: Check
+    observed: str
+    ok: bool
+    detail: str = ""
+
+    def __str__(self) -> str:
+        check = self.check
+        words = [check.role, check.kind, check.process, check.name, f"port {check.port}" if check.port else None]
+        asked = " ".join([word for word in words if word] + ([f"in {check.context}"] if check.context else []))
+        found = f"asked for {self.check.value}, found {self.observed}"
+        return f"{asked}: {found}" + (f" ({self.detail})" if self.detail else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """For `readback/`: the check's own keys without empty ones, `observed`, `ok` and `detail`."""
+        return {
+            **self.check.model_dump(exclude_none=True),
+            "observed": self.observed,
+            "ok": self.ok,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    pid: int
+    title: str
+
+
+class UnreadableError(Exception):
+    """The system did not answer the question."""
+
+
+Reader = Callable[[System, Check], Reading]
+"""One kind of check. Raises UnreadableError for what cannot be read."""
+
+
+def run(system: System, check: Check, argv: Sequence[str]) -> str:
+    done = system.exec(check.role, argv)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise UnreadableError(
+            f"{' '.join(argv)[:60]}: exited {done.returncode}: {said[-1] if said else 'it printed nothing'}"
+        )
+    return done.stdout
+
+
+def processes(system: System, check: Check) -> list[Process]:
+    """The processes of the check's role, as its own /proc shows them."""
+    script = (
+        'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
+    )
+    found = []
+    for line in run(system, check, ["sh", "-c", script]).splitlines():
+        pid, _, title = line.partition("\t")
+        if pid.isdigit() and title.strip():
+            found.append(Process(int(pid), " ".join(title.split())))
+    return found
+
+
+def matching(system: System, check: Check) -> list[Process]:
+    prefix = given(check, "process")
+    found = [process for process in processes(system, check) if process.title.startswith(prefix)]
+    if not found:
+        raise UnreadableError(f"no process is called {prefix!r}")
+    return found
+
+
+def soft_limit(system: System, check: Check, pid: int, name: str) -> str:
+    for line in run(system, check, ["cat", f"/proc/{pid}/limits"]).splitlines():
+        if line.startswith(name + "  "):
+            return line.removeprefix(name).split()[0]
+    raise UnreadableError(f"/proc/{pid}/limits has no row {name!r}")
+
+
+def given(check: Check, key: str) -> str:
+    value = getattr(check, key)
+    if value is None:
+        raise UnreadableError(f"a check of kind {check.kind} needs '{key}'")
+    return str(value)
+
+
+def joined(values: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+def compared(check: Check, observed: str, wanted: str | None = None) -> Reading:
+    expected = check.value if wanted is None else wanted
+    ok = observed == expected
+    return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")

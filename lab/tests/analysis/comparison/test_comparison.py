@@ -1,0 +1,516 @@
+"""Two sides, in one run or across two: what meets what, the effect between them, and what may not stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.analysis.comparison.comparison import TOO_FEW, UNBOUNDED, Comparison, compare_runs, judged
+from lab.analysis.comparison.meeting import TWO_MACHINES
+from lab.analysis.comparison.rows import Compared
+from lab.analysis.judging import AT_LEAST, LIMITED
+from lab.analysis.summary import LABELS
+from lab.base.errors import UsageError
+from lab.model import sweeps
+from lab.model.plan import Arm, Plan, Slot
+from lab.model.run import AtKnee, KneeSearch
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+from lab.stats import paired as stats
+from lab.stats.unpaired import unpaired, unpaired_difference
+from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
+
+BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
+KILL = [point for point in sweeps.load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+Gone = Callable[[Arm, int], float]
+
+
+def row_of(found: Comparison, metric: str, point: str = "rate-1000", arm: str = "keepalive") -> Compared:
+    (row,) = (row for row in found.rows if (row.metric, row.point.name, row.other.arm) == (metric, point, arm))
+    return row
+
+
+def said(found: Comparison) -> str:
+    return "\n".join(found.notes)
+
+
+def killed(name: str, gone: Gone, **record: Any) -> MadeStore:
+    """A pod is deleted in every block, and the arm is gone for so many seconds; control runs see nothing."""
+
+    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
+        seconds = 0.0 if point.control else gone(arm, block)
+        return {"requests": 5200.0, "failed": 100 * seconds, "gap_s": seconds, "stale": 0.0, "failed_connect": 0.0}
+
+    return made_disturbed(name, KILL, outcome, sweep="kill", **record)
+
+
+def outage(arm: Arm, block: int) -> float:
+    return (1.0 if arm.role == "variant" else 30.0) + (block * 7 % 5 + (arm.role == "again")) / 10
+
+
+# -- one run ------------------------------------------------------------------------------------------------
+
+
+def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None:
+    """All metrics at all points, in the plan's order; neither the A/A twin nor the reference is a row."""
+    store = made(planned=make_plan(BOTH), effects={"keepalive": 0.8})
+    found = compare_runs(store, None)
+    assert found.paired and found.base is found.other
+    assert [(row.point.name, row.pair, row.metric) for row in found.rows] == [
+        (point, ("baseline", arm), metric)
+        for point in ("ceiling", "rate-1000")
+        for arm in ("keepalive", "backlog")
+        for metric in LABELS
+    ]
+    row = row_of(found, "p99")
+    own, base = (list(side.values.values()) for side in (row.other, row.base))
+    assert row.estimate is not None and row.estimate == stats.paired(own, base) and len(own) == 6
+    assert row.base.level == stats.middle(base)
+    assert row.judgement == "better" and row.holm_p is not None and row.holm_p < 0.001
+    assert row.estimate.effect == pytest.approx(-0.223, abs=0.05)
+
+
+def test_the_floor_is_the_a_a_pairs() -> None:
+    """As `stats.noise_floor` has it, from the baseline measured twice."""
+    store = made()
+    arms: dict[str, dict[int, float]] = {"baseline": {}, "baseline-again": {}}
+    for sample in store.samples():
+        if sample.arm in arms and sample.point.name == "ceiling":
+            arms[sample.arm][sample.block] = sample.cpu_per_request_s or 0.0
+    base, again = ([values[block] for block in range(1, 7)] for values in arms.values())
+    assert row_of(compare_runs(store, None), "cpu_per_request", "ceiling").floor == stats.noise_floor(base, again)
+
+
+def test_holm_is_over_the_whole_table_and_a_selection_is_judged_anew() -> None:
+    """What is not compared is no part of the family; judging twice changes nothing."""
+    found = compare_runs(made(planned=make_plan(BOTH), effects={"keepalive": 0.97}), None)
+    tested = [row for row in found.rows if row.judgement != "not-compared"]
+    assert {(row.point.name, row.metric) for row in tested} == {
+        ("ceiling", "rate"), ("ceiling", "cpu_per_request"), ("rate-1000", "cpu_per_request"),
+        ("rate-1000", "p50"), ("rate-1000", "p90"), ("rate-1000", "p99"),
+    }  # fmt: skip
+    assert [row.holm_p for row in tested] == stats.holm([row.estimate.p_value or 0 for row in tested if row.estimate])
+    assert judged(found.rows) == found.rows
+    alone = judged([row_of(found, "p99")])[0]
+    assert alone.estimate is not None and alone.holm_p == alone.estimate.p_value
+
+
+def test_an_effect_within_the_floor_is_not_resolved_however_sure() -> None:
+    """The baseline's twin is twice as slow: 20 % is nothing then."""
+
+    def slow(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.role != "again":
+            return sample
+        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / 2})
+
+    row = row_of(compare_runs(made(effects={"keepalive": 0.8}, change=slow), None), "rate", "ceiling")
+    assert row.judgement == "unresolved" and row.holm_p is not None and row.holm_p < 0.05
+    assert any(note.startswith("surer than chance, but within the A/A floor of") for note in row.notes)
+
+
+def test_nothing_is_resolved_without_a_floor() -> None:
+    """A/A blocks were invalid: nobody knows what the noise is."""
+
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 2 else sample
+
+    row = row_of(compare_runs(made(effects={"keepalive": 0.5}, change=lost), None), "p50")
+    assert row.floor is None and row.judgement == "unresolved"
+    assert "nothing is resolved without a floor: fewer than 6 valid A/A blocks" in row.notes
+
+
+def test_named_arms_of_one_run() -> None:
+    """One name: that arm alone. Two: the second against the first, still paired."""
+    store = made(planned=make_plan(BOTH))
+    assert {row.pair for row in compare_runs(store, None, "backlog").rows} == {("baseline", "backlog")}
+    found = compare_runs(store, store, "keepalive", "backlog")
+    assert found.paired and {row.pair for row in found.rows} == {("keepalive", "backlog")}
+    again = compare_runs(store, None, "baseline-again")
+    assert {row.judgement for row in again.rows} <= {"unresolved", "not-compared"}
+
+
+def test_too_few_blocks_have_no_interval() -> None:
+    found = compare_runs(made(planned=make_plan(blocks=5)), None)
+    row = row_of(found, "p99")
+    assert (row.judgement, row.holm_p) == ("no-interval", None)
+    assert stats.NEED_BLOCKS in row.notes
+    assert row.base.level is not None and row.base.level.low is None
+
+
+def test_what_is_missing_is_said_beside_the_row() -> None:
+    """Invalid samples with their reasons, and blocks that were never measured."""
+
+    def change(slot: Slot, sample: Sample) -> Sample | None:
+        if slot.arm.name == "keepalive" and slot.point.name == "rate-1000":
+            return None if slot.block == 6 else made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
+        return sample
+
+    found = compare_runs(made(change=change), None)
+    row = row_of(found, "p99")
+    assert "keepalive: 4 of 6 blocks: 1 invalid (steal), 1 block not measured" in row.notes
+    assert (row.judgement, len(row.other.values), row.other.planned_blocks) == ("no-interval", 4, 6)
+    assert row.other.invalid == {Reason.STEAL: 1}
+    assert (row.counted, row.begun) == ((6, 4), (6, 5))
+    assert "not all of it was measured: just bench --resume run-1 goes on" in found.notes
+
+
+def test_an_arm_without_a_valid_block_and_a_run_without_a_sample_are_rows_all_the_same() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.NON_2XX) if slot.arm.name == "keepalive" else sample
+
+    row = row_of(compare_runs(made(change=change), None), "p99")
+    assert (row.judgement, row.other.level, row.estimate) == ("not-compared", None, None)
+    assert "no valid block of keepalive" in row.notes
+    empty = compare_runs(made(change=lambda _slot, _sample: None), None)
+    assert len(empty.rows) == 12 and {row.judgement for row in empty.rows} == {"not-compared"}
+    assert row_of(empty, "p99").base.generator == "k6 1.8.1", "what it was going to use"
+
+
+def test_a_variant_that_needs_what_no_load_does_is_not_compared() -> None:
+    store = made()
+    variants = store.record.variants
+    needy = variants | {"keepalive": variants["keepalive"].model_copy(update={"needs": "a slow disk"})}
+    store.record = store.record.model_copy(update={"variants": needy})
+    assert {row.judgement for row in compare_runs(store, None).rows} == {"not-compared"}
+    assert "needs a slow disk" in row_of(compare_runs(store, None), "p99").notes
+
+
+# -- two runs -----------------------------------------------------------------------------------------------
+
+
+def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
+    """The same names, the baseline too; other blocks, another count of them; the larger floor."""
+    first, second = made("run-1"), made("run-2", {"keepalive": 0.7}, make_plan(blocks=8), noise=0.04, seed=2)
+    found = compare_runs(first, second)
+    assert not found.paired and (found.base.id, found.other.id) == ("run-1", "run-2")
+    assert {row.pair for row in found.rows} == {("keepalive", "keepalive"), ("baseline", "baseline")}
+    row = row_of(found, "p99")
+    assert (len(row.base.values), len(row.other.values)) == (6, 8)
+    assert row.estimate == unpaired(list(row.other.values.values()), list(row.base.values.values()))
+    assert row.judgement == "better"
+    floors = [row_of(compare_runs(store, None), "p99").floor or 0.0 for store in (first, second)]
+    assert row.floor == max(floors) and floors[0] != floors[1]
+
+
+def test_named_arms_of_two_runs() -> None:
+    """Two controllers; a name given once holds for both."""
+    first, second = made("run-1"), made("run-2", planned=make_plan([("backlog", "baseline")]), seed=2)
+    found = compare_runs(first, second, "keepalive", "backlog")
+    assert {row.pair for row in found.rows} == {("keepalive", "backlog")}
+    for names in (("baseline", None), (None, "baseline")):
+        assert {row.pair for row in compare_runs(first, second, *names).rows} == {("baseline", "baseline")}
+
+
+def test_the_common_baseline_says_what_drifted() -> None:
+    """The second machine is 30 % slower in everything; the variant's 25 % is not the variant's."""
+    second = made("run-2", {"baseline": 1.3, "keepalive": 1.25}, seed=2)
+    row = row_of(compare_runs(made(), second), "p99")
+    assert row.judgement == "worse" and not row.beyond_baseline
+    assert row.baseline_move is not None and row.baseline_move.effect == pytest.approx(0.262, abs=0.05)
+    assert any(note.startswith("the baseline itself, the same in both runs, moved by +2") for note in row.notes)
+    assert row_of(compare_runs(made(), second), "p99", arm="baseline").baseline_move is None
+    clear = row_of(compare_runs(made(), made("run-2", {"keepalive": 0.6}, seed=2)), "p99")
+    assert clear.judgement == "better" and clear.beyond_baseline
+
+
+def test_another_baseline_says_nothing_of_drift() -> None:
+    second = made("run-2", seed=2)
+    variants = second.record.variants
+    other = variants | {"baseline": variants["baseline"].model_copy(update={"manifests_sha256": "another"})}
+    second.record = second.record.model_copy(update={"variants": other})
+    found = compare_runs(made(), second)
+    assert row_of(found, "p99").baseline_move is None
+    assert found.same_settings(("keepalive", "keepalive")) and not found.same_settings(("baseline", "baseline"))
+    told = "baseline: the manifests differ, so that is what is compared: compare manifests/baseline.yaml in the runs' folders"
+    assert told in row_of(found, "p99", arm="baseline").notes
+    assert told not in row_of(found, "p99").notes
+
+
+def test_knobs_that_differ_are_named() -> None:
+    second = made("run-2", seed=2)
+    variants = second.record.variants
+    more = {"knobs": ("backlog", "keepalive"), "manifests_sha256": "another"}
+    second.record = second.record.model_copy(
+        update={"variants": variants | {"keepalive": variants["keepalive"].model_copy(update=more)}}
+    )
+    row = row_of(compare_runs(made(), second), "p99")
+    assert "keepalive: the manifests differ, so that is what is compared: knobs +backlog" in row.notes
+
+
+def test_facts_that_differ_are_told_and_a_restart_is_none() -> None:
+    facts = FACTS | {"kernel": "6.18", "boot_id": "b", "memory_bytes": "25276510200", "nginx": "1.22"}
+    found = compare_runs(made(), made("run-2", seed=2, facts=facts, git_commit=None, sweep="mine"))
+    assert found.notes == (
+        "memory_bytes: 25276510208 / 25276510200",
+        "kernel: 6.1 / 6.18",
+        "nginx: not recorded / 1.22",
+        "the lab's commit: 25a6612c7637 / unknown",
+        "sweep: quick / mine",
+    )
+
+
+@pytest.mark.parametrize(
+    "facts", [{"cpu": "EPYC"}, {"cpus": "4"}, {"memory_bytes": "8000000000"}, {"hypervisor": "no"}]
+)
+def test_two_machines_are_the_first_thing_told(facts: dict[str, str]) -> None:
+    base = FACTS | {"hypervisor": "yes"}
+    found = compare_runs(made(facts=base), made("run-2", seed=2, facts=base | facts | {"kernel": "6.18"}))
+    assert found.notes[0].startswith(TWO_MACHINES)
+    assert found.notes[1] == "kernel: 6.1 / 6.18"
+
+
+def test_resumptions_and_arms_of_one_run_only_are_told() -> None:
+    resumed = ({"at": "2026", "boot_id": "c", "kernel": "6.2"},)
+    found = compare_runs(made(planned=make_plan(BOTH)), made("run-2", seed=2, resumed=resumed))
+    assert "in base only: backlog" in found.notes
+    assert (found.missing_arms, found.missing_points) == (("backlog",), ())
+    assert "other: resumed with other facts (kernel)" in said(found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"generator": "oha", "generator_version": "1.4", "stand_in_for": None}, "k6 1.8.1 (for wrk2) / oha 1.4"),
+        ({"generator_version": "2.0"}, "k6 1.8.1 (for wrk2) / k6 2.0 (for wrk2)"),
+        ({"stand_in_for": None}, "k6 1.8.1 (for wrk2) / k6 1.8.1"),
+    ],
+)
+def test_other_generators_are_shown_and_not_compared(changed: dict[str, str | None], told: str) -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update=changed) if slot.point.name == "rate-1000" else sample
+
+    found = compare_runs(made(), made("run-2", seed=2, change=change))
+    row = row_of(found, "p99")
+    assert (row.judgement, row.estimate) == ("not-compared", None)
+    assert row.base.level is not None and row.other.level is not None
+    assert f"generators differ: {told}" in row.notes
+    assert row_of(found, "cpu_per_request", "ceiling").estimate is not None, "the other point is compared"
+
+
+@pytest.mark.parametrize(("out", "compared"), [("csv", False), ("json", False), ("summary", True)])
+def test_a_run_with_k6s_rows_is_not_compared_with_one_without(out: str, compared: bool) -> None:
+    """Writing them costs k6 CPU; its summary costs nothing, and two with the same rows paid the same."""
+    used = {point: {**told, "out": out} for point, told in made().record.generators.items()}
+    row = row_of(compare_runs(made(), made("run-2", seed=2, generators=used)), "p99")
+    assert (row.estimate is not None) == compared
+    assert compared or any(f"k6 1.8.1 --out {out}" in note for note in row.notes)
+    both = compare_runs(made(generators=used), made("run-2", seed=2, generators=used))
+    assert row_of(both, "p99").estimate is not None
+
+
+def test_a_version_that_was_not_told_is_no_other_version() -> None:
+    second = made("run-2", seed=2, change=lambda _slot, sample: sample.model_copy(update={"generator_version": None}))
+    assert row_of(compare_runs(made(), second), "p99").estimate is not None
+
+
+def test_loads_are_the_same_in_every_key_not_by_name() -> None:
+    """A name that means another load is told with what differs; a load that has another name is the same."""
+    points = [make_point("ceiling", rate_rps=None, keepalive=False), make_point("steady")]
+    found = compare_runs(made(), made("run-2", planned=make_plan(points=points), seed=2))
+    assert {row.point.name for row in found.rows} == {"rate-1000"}
+    assert row_of(found, "p99").estimate is not None
+    assert "not compared: ceiling is another load: keepalive True / False" in found.notes
+    assert "rate-1000 is called steady in other" in found.notes
+
+
+def test_judging_rules_hold_across_runs() -> None:
+    """A ceiling that the generator limited in one run is a bound for the slower side's effect; in both it says nothing."""
+
+    def limited(_slot: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
+
+    faster = made("run-2", {"keepalive": 0.5, "baseline": 0.5}, seed=2, change=limited)
+    row = row_of(compare_runs(made(), faster), "rate", "ceiling")
+    assert row.judgement == "better" and AT_LEAST in row.notes
+    same = row_of(compare_runs(made(noise=0.001), made("run-2", noise=0.02, seed=4, change=limited)), "rate", "ceiling")
+    assert same.judgement == "not-compared" and {UNBOUNDED, LIMITED} & set(same.notes)
+    both = row_of(compare_runs(made(change=limited), faster), "rate", "ceiling")
+    assert (both.judgement, both.estimate) == ("not-compared", None) and LIMITED in both.notes
+
+
+def test_latency_of_a_closed_loop_is_judged_where_no_common_load_has_a_rate() -> None:
+    alone = make_plan(points=[make_point("ceiling", rate_rps=None)])
+    found = compare_runs(made(), made("run-2", planned=alone, seed=2))
+    assert row_of(found, "p99", "ceiling").estimate is not None
+    assert "not compared: rate-1000 is in base only" in found.notes
+    assert [point.name for point in found.missing_points] == ["rate-1000"] and not found.missing_arms
+    named = compare_runs(made(planned=make_plan(BOTH)), made("run-2", planned=alone, seed=2), "keepalive")
+    assert [point.name for point in named.missing_points] == ["rate-1000"] and not named.missing_arms
+
+
+def test_so_few_blocks_cannot_resolve_so_many_comparisons_and_it_says_so() -> None:
+    """Of six and six blocks p is 2/924 at least: times 24 that is more than 0.05."""
+    points = [make_point(f"rate-{n}", rate_rps=float(n), connections=50) for n in (100, 500, 700, 1000)]
+    planned = make_plan(points=points)
+    found = compare_runs(made(planned=planned), made("run-2", {"keepalive": 0.1}, planned, seed=2))
+    family = [row for row in found.rows if row.tested]
+    assert len(family) * 2 / 924 > 0.05
+    assert not any(row.judgement in ("better", "worse") for row in found.rows)
+    assert f"{len(family)} {TOO_FEW}" in said(found) and "measure 7 blocks or more" in said(found)
+    one = compare_runs(made(planned=planned), made("run-2", {"keepalive": 0.1}, planned, seed=2), "keepalive")
+    assert row_of(one, "p50").judgement == "better" and TOO_FEW not in said(one)
+
+
+# -- searches for the knee ----------------------------------------------------------------------------------
+
+
+def searched(name: str, *tries: tuple[str, int], left: int = 0) -> MadeStore:
+    """A search that tried these arms at these rates, a block each; the last `left` of them were planned and not measured."""
+    arms = {arm: Arm(arm, arm, "baseline", None) for arm, _ in tries}
+    points = {rate: make_point(f"rate-{rate}", rate_rps=float(rate)) for _, rate in tries}
+    slots = tuple(Slot(n, n, arms[arm], points[rate]) for n, (arm, rate) in enumerate(tries, start=1))
+    planned = Plan(tuple(arms.values()), tuple(points.values()), len(slots), 0, slots)
+    conditions = KneeSearch(
+        p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1
+    )
+    done = len(slots) - left
+    return made(name, planned=planned, change=lambda slot, one: one if slot.order <= done else None, knee=conditions)
+
+
+def test_a_finished_search_was_not_interrupted() -> None:
+    """Each rate has as many blocks as it was tried, however many trials there were; an arm has no row where it was not tried."""
+    tries = [("baseline", 100), ("baseline", 200), ("baseline", 200), ("keepalive", 100), ("keepalive", 400)]
+    found = compare_runs(searched("run-1", *tries), searched("run-2", *tries[:2], *tries[3:]))
+    assert "not all of it was measured" not in said(found)
+    assert not any("block" in note and "not measured" in note for row in found.rows for note in row.notes)
+    assert {(row.point.name, row.pair[0], row.base.planned_blocks, row.other.planned_blocks) for row in found.rows} == {
+        ("rate-100", "baseline", 1, 1), ("rate-200", "baseline", 2, 1),
+        ("rate-100", "keepalive", 1, 1), ("rate-400", "keepalive", 1, 1),
+    }  # fmt: skip
+    assert not found.missing_points
+    cut = compare_runs(searched("run-1", *tries), searched("run-2", *tries, left=1))
+    assert "other: not all of it was measured: just knee --resume run-2 goes on" in cut.notes
+
+
+def test_a_rate_that_only_the_other_arm_was_tried_at_is_missing() -> None:
+    first = searched("run-1", ("baseline", 100), ("baseline", 200), ("keepalive", 100))
+    second = searched("run-2", ("baseline", 100), ("keepalive", 100), ("keepalive", 200))
+    assert [point.name for point in compare_runs(first, second).missing_points] == ["rate-200"]
+    assert not compare_runs(first, second, "keepalive").missing_points
+
+
+# -- what may not meet --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("second", "arms", "fault"),
+    [
+        (lambda: made("run-2", target="kind"), (None, None), "(?s)is of target 'local', run-2 of 'kind'.*never pooled"),
+        (lambda: made("run-1"), (None, None), "(?s)is the same run twice.*two of its arms"),
+        (lambda: made("run-1"), ("keepalive", None), "is the same run twice"),
+        (lambda: made("run-1"), ("keepalive", "keepalive"), "is the same run twice"),
+        (lambda: made("run-2"), ("keepalvie", None), "(?s)has no arm 'keepalvie'.*did you mean 'keepalive'"),
+        (lambda: None, ("keepalvie", None), "(?s)has no arm 'keepalvie'.*did you mean 'keepalive'"),
+        (lambda: None, ("baseline", None), "(?s)'baseline' is compared with nothing.*RUN:ARM"),
+        (
+            lambda: made("run-2", planned=make_plan([("nginx", None)])),
+            (None, None),
+            "(?s)have no arm in common.*RUN:ARM RUN:ARM",
+        ),
+        (
+            lambda: made("run-2", planned=make_plan(points=[make_point("ceiling", connections=7)])),
+            (None, None),
+            "(?s)have no load in common: ceiling is another load: connections 100 / 7, rate_rps None / 1000.*same load",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    second: Callable[[], MadeStore | None], arms: tuple[str | None, str | None], fault: str
+) -> None:
+    with pytest.raises(UsageError, match=fault) as caught:
+        compare_runs(made(), second(), *arms)
+    assert caught.value.exit_status == 2 and caught.value.remedy
+
+
+def test_runs_at_two_knees_are_sent_to_one_of_them() -> None:
+    """Both had the same sweep: the rate is what has to be the same."""
+
+    def placed(name: str, rate_rps: float) -> MadeStore:
+        points = [make_point("knee-50", rate_rps=rate_rps / 2)]
+        at = AtKnee(rate_rps=rate_rps, run=None, variant=None)
+        return made(name, planned=make_plan(points=points), sweep="at-knee", at_knee=at)
+
+    with pytest.raises(UsageError, match="knee-50 is another load: rate_rps 1000.0 / 1500.0") as caught:
+        compare_runs(placed("run-1", 2000.0), placed("run-2", 3000.0))
+    assert caught.value.remedy.endswith(": just bench VARIANT --sweep at-knee --knee 2000")
+
+
+def test_a_run_without_a_variant_has_nothing_to_compare() -> None:
+    with pytest.raises(UsageError, match="(?s)has a baseline and no variant.*just table"):
+        compare_runs(made(planned=make_plan([("baseline", None)])), None)
+
+
+def test_a_copy_is_the_same_run_and_a_changed_one_is_told() -> None:
+    """One id, other samples: whoever made it may have reasons."""
+    copy = made()
+    copy.folder = Path("/elsewhere/run-1")
+    with pytest.raises(UsageError, match="is the same run twice"):
+        compare_runs(made(), copy)
+    second = made("run-1", seed=2)
+    second.folder = Path("/elsewhere/run-1")
+    found = compare_runs(made(), second)
+    assert found.notes[0].startswith("both are called run-1")
+
+
+# -- disturbances -------------------------------------------------------------------------------------------
+
+
+def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:
+    """Control runs are no rows; what was 0 everywhere and is not always shown is none either."""
+    found = compare_runs(killed("run-1", outage), None)
+    assert [row.metric for row in found.rows] == ["failed", "gap_s", "stale"]
+    assert {row.point.name for row in found.rows} == {"delete"}
+    row = row_of(found, "gap_s", "delete")
+    own, base = (list(side.values.values()) for side in (row.other, row.base))
+    assert not row.relative and row.estimate == stats.difference(own, base)
+    assert row.judgement == "better" and row.unit == "s" and row.title == "longest gap"
+    assert row.floor is not None and row.floor >= 1 / (row.point.rate_rps or 1)
+    assert row_of(found, "stale", "delete").judgement == "unresolved", "nothing in both is no difference"
+    assert not row_of(found, "stale", "delete").tested
+
+
+def test_an_outcome_that_was_asked_for_has_a_row_where_it_was_0_everywhere() -> None:
+    """But not one that the disturbance does not have; without any valid block nobody knows that."""
+    store = killed("run-1", outage)
+    found = compare_runs(store, None, asked=["failed_connect", "terminating_s"])
+    assert [row.metric for row in found.rows] == ["failed", "failed_connect", "gap_s", "stale"]
+    across = compare_runs(store, killed("run-2", outage), asked=["failed_connect"])
+    assert {row.pair for row in across.rows if row.metric == "failed_connect"} == {
+        ("baseline", "baseline"),
+        ("keepalive", "keepalive"),
+    }
+    empty = made_disturbed("run-1", KILL, lambda _arm, _point, _block: None, sweep="kill")
+    rows = compare_runs(empty, None, asked=["failed", "terminating_s"]).rows
+    assert [row.metric for row in rows] == ["failed", "gap_s", "terminating_s"]
+
+
+def test_disturbances_of_two_runs() -> None:
+    first, second = killed("run-1", outage), killed("run-2", lambda arm, block: 2 * outage(arm, block), seed=2)
+    found = compare_runs(first, second)
+    row = row_of(found, "failed", "delete")
+    own, base = (list(side.values.values()) for side in (row.other, row.base))
+    assert row.estimate == unpaired_difference(own, base) and row.judgement == "worse"
+    assert row_of(found, "failed", "delete", "baseline").judgement == "worse"
+
+
+def test_what_could_not_be_told_in_a_block_is_not_judged_from_the_others() -> None:
+    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
+        return {"failed": 0.0 if point.control else 3.0, "gap_s": None if block == 2 else 0.5}
+
+    row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "gap_s", "delete")
+    assert (row.judgement, row.estimate) == ("not-compared", None)
+    assert "it could not be told in 2 blocks, so the others do not show all of it" in row.notes
+    assert len(row.base.values) == 5
+
+
+def test_a_block_without_its_control_run_does_not_count() -> None:
+    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None] | None:
+        return None if point.control and arm.role == "variant" and block == 1 else {"failed": float(block)}
+
+    row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "failed", "delete")
+    assert "keepalive: 5 of 6 blocks: 1 block without a valid control run" in row.notes
+    assert row.judgement == "no-interval"

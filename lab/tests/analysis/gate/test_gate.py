@@ -1,0 +1,795 @@
+"""The gate: what is a regression, what passes, what nobody can tell, and how CI hears of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+import yaml
+from rich.console import Console
+
+from lab.__main__ import main, parser
+from lab.analysis.comparison.comparison import TOO_FEW, compare_runs
+from lab.analysis.comparison.meeting import TWO_MACHINES
+from lab.analysis.gate.gate import Bounds, Gate, Gated, gate, worse_by
+from lab.analysis.judging import BROKEN
+from lab.analysis.noise import aa_arms
+from lab.base.errors import UsageError
+from lab.commands.gate import fraction, own_unit
+from lab.model import sweeps
+from lab.model.plan import Arm, Plan, Slot, plan
+from lab.model.run import KneeSearch
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+from lab.records.store import RunStore
+from lab.report import junit
+from lab.report.json import gate as gate_json
+from lab.report.tables import gate as gate_tables
+from lab.stats import paired as stats
+from lab.stats.power import blocks_for
+from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
+
+ROOT = Path(__file__).parents[4]
+FIVE, TEN, HALF = Bounds(0.05), Bounds(0.1), Bounds(0.5)
+KILL = [point for point in sweeps.load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+
+
+def gated(store: RunStore, bounds: Bounds, other: RunStore | None = None, arms: Sequence[str] = ()) -> Gate:
+    return gate(compare_runs(store, other, asked=bounds.more), bounds, arms)
+
+
+def verdicts(found: Gate) -> dict[tuple[str, str], str]:
+    return {(one.row.point.name, one.row.metric): one.verdict for one in found.rows}
+
+
+def only(found: Gate, metric: str, point: str = "rate-1000") -> Gated:
+    (one,) = (one for one in found.rows if (one.row.metric, one.row.point.name) == (metric, point))
+    return one
+
+
+def another(store: MadeStore) -> MadeStore:
+    """The same run, of other settings under the names of the variants."""
+    given = store.record.variants
+    other = {
+        name: variant.model_copy(update={"manifests_sha256": f"another {name}"})
+        for name, variant in given.items()
+        if variant.baseline
+    }
+    store.record = store.record.model_copy(update={"variants": given | other})
+    return store
+
+
+def broken(store: MadeStore, reason: Reason, first: int = 1) -> MadeStore:
+    """From its block `first` on no sample of a variant is valid."""
+    samples = [
+        made_invalid(sample, reason) if sample.role == "variant" and sample.block >= first else sample
+        for sample in store.samples()
+    ]
+    return MadeStore(
+        store.record, samples, {sample.id: found for sample in samples if (found := store.histogram(sample))}
+    )
+
+
+def killed(seconds: Mapping[str, float], name: str = "run-1", **record: Any) -> MadeStore:
+    """A pod is deleted in every block, and each role's arm is gone for about so long; control runs see nothing."""
+
+    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
+        gone = 0.0 if point.control else seconds[arm.role] + (block * 7 % 5 + (arm.role == "again")) / 10
+        return {"requests": 5200.0, "failed": 100 * gone, "gap_s": gone, "stale": 0.0, "restarts": 0.0}
+
+    return made_disturbed(name, KILL, outcome, sweep="kill", **record)
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
+    """20 % more latency and CPU, a sixth less rate: all of it, in what judges each load, and exit 1."""
+    found = gated(made(effects={"keepalive": 1.2}), FIVE)
+    assert verdicts(found) == dict.fromkeys(
+        [("ceiling", "rate"), ("ceiling", "cpu_per_request"), ("rate-1000", "p50"), ("rate-1000", "p99")], "regression"
+    )
+    assert found.verdict == "regression" and found.exit_status(strict=False) == found.exit_status(strict=True) == 1
+    rate = only(found, "rate", "ceiling")
+    assert rate.row.estimate is not None
+    assert worse_by(rate.row, rate.row.estimate.effect) == pytest.approx(1 - 1 / 1.2, abs=0.02)
+    assert "worse than the bound of 5 % and resolved" in rate.said and "just compare run-1" in rate.do
+
+
+def test_a_gain_is_none() -> None:
+    """However large: what gets better is never beyond a bound."""
+    found = gated(made(effects={"keepalive": 0.5}), FIVE)
+    assert set(verdicts(found).values()) == {"passed"}
+    assert found.exit_status(strict=True) == 0
+
+
+def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
+    """Whether it is resolved (3 % of a quiet machine) or not (nothing)."""
+    small = gated(made(effects={"keepalive": 1.03}, noise=0.002), FIVE)
+    assert {one.row.judgement for one in small.rows} == {"worse"} and small.exit_status(strict=True) == 0
+    assert "worse, resolved, but within the bound of 5 %" in small.rows[0].said
+    assert gated(made(noise=0.01), FIVE).exit_status(strict=True) == 0
+    assert "nothing to do" in gate_tables.conclusion(small, strict=True)
+
+
+def test_what_is_not_resolved_and_may_be_beyond_the_bound_cannot_be_told() -> None:
+    """0, or 2 where it was asked to be sure; the sentence says how many blocks would do."""
+    found = gated(made(noise=0.2), FIVE)
+    assert found.verdict == "cannot-tell"
+    assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
+    one = only(found, "p99")
+    assert one.row.estimate is not None and one.row.estimate.sd is not None
+    needed = blocks_for(one.row.estimate.sd, 6, 0.05)
+    assert one.do == f"measure with --blocks {needed}, which resolve 5 %" if needed else "too noisy" in one.do
+
+
+def test_more_blocks_are_counted_for_a_noise_that_they_can_overcome() -> None:
+    """Of 3 % noise: a number between six and a thousand, and with it nothing is open any more at ten times fewer false hopes."""
+    one = only(gated(made(noise=0.04, seed=3), FIVE), "p50")
+    assert one.verdict == "cannot-tell"
+    found = re.fullmatch(r"measure with --blocks (\d+), which resolve 5 %", one.do)
+    assert found and stats.MIN_BLOCKS < int(found[1]) <= 1000
+
+
+def test_resolved_but_perhaps_larger_than_the_bound_is_not_called_good() -> None:
+    """4 % with an interval to 6 %: no regression beyond 5 %, and not shown to be less either."""
+    found = gated(made(effects={"keepalive": 1.045}, noise=0.006, seed=2), FIVE)
+    open_rows = [one for one in found.of("cannot-tell") if one.row.judgement == "worse"]
+    assert open_rows and all("resolved, but not how large it is" in one.said for one in open_rows)
+
+
+def test_two_runs_are_gated_unpaired_and_by_the_arms_of_both() -> None:
+    """The candidate is 30 % worse in one arm: that one. Neither A/A twins nor references are rows."""
+    base, other = made("base", noise=0.01), made("candidate", {"keepalive": 1.3}, noise=0.01, seed=2)
+    found = gated(base, FIVE, other)
+    assert not found.comparison.paired
+    assert {one.row.other.arm for one in found.rows} == {"baseline", "keepalive"}
+    assert {one.row.other.arm for one in found.of("regression")} == {"keepalive"}
+    assert gated(base, FIVE, other, ["baseline"]).exit_status(strict=False) == 0
+    with pytest.raises(UsageError, match="(?s)--arm: no arm 'keepalve' is compared.*did you mean 'keepalive'"):
+        gated(base, FIVE, other, ["keepalve"])
+
+
+def test_a_regression_that_the_baseline_shares_is_remeasured() -> None:
+    """Everything is slower in the second run, the same baseline too: still exit 1, and what to do is not to revert."""
+
+    def advice(effects: Mapping[str, float]) -> dict[str, str]:
+        slower = another(made("candidate", effects, noise=0.01, seed=2))
+        return {one.row.other.arm: one.do for one in gated(made("base", noise=0.01), FIVE, slower).of("regression")}
+
+    both = advice({"keepalive": 1.3, "baseline": 1.3})
+    assert both["keepalive"].startswith("the baseline itself moved as much")
+    assert both["baseline"].startswith("the manifests are the same in both runs, so no setting did this")
+    assert "measure both again" in both["baseline"] and "keep" not in both["baseline"]
+    assert advice({"keepalive": 1.3}) == {
+        "keepalive": "keep keepalive as it was; `just compare base candidate` shows every metric"
+    }
+
+
+@pytest.mark.parametrize("reason", sorted(BROKEN))
+def test_a_candidate_that_does_not_work_is_a_regression(reason: Reason) -> None:
+    """No valid block, by a fault of its own, where the base has enough: told as such wherever CI reads it."""
+    candidate = broken(another(made("candidate", noise=0.01, seed=2)), reason)
+    found = gated(made("base", noise=0.01), HALF, candidate)
+    assert {(one.row.other.arm, one.verdict) for one in found.rows} == {
+        ("keepalive", "regression"),
+        ("baseline", "passed"),
+    }
+    assert found.exit_status(strict=False) == found.exit_status(strict=True) == 1
+    one = found.of("regression")[0]
+    assert one.said == f"no valid block of the candidate: {reason} 6; the base has 6 blocks"
+    assert one.do == "keep keepalive as it was; `just table candidate` shows what happened"
+    jsonschema.validate(json.loads(json.dumps(gate_json.as_json(found, strict=False))), gate_json.schema())
+    assert f"{reason} 6" in gate_tables.as_markdown(found, strict=False)
+    assert ET.fromstring(junit.xml(found, strict=False))[0].get("failures") == str(len(found.of("regression")))
+
+
+def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
+    """Six of ten blocks survive, as fast as ever: told in every form, and refused where it is asked to be sure."""
+    planned = make_plan(blocks=10)
+    base, fresh = made("base", planned=planned, noise=0.01), made("candidate", planned=planned, noise=0.01, seed=2)
+    found = gated(base, HALF, broken(another(fresh), Reason.PROXY_DIED, first=7), ["keepalive"])
+    assert {one.verdict for one in found.rows} == {"cannot-tell"} and found.exit_status(strict=True) == 2
+    assert found.rows[0].said.endswith("in the blocks that worked: 6 of 10 blocks, proxy-died 4")
+    assert found.rows[0].do == "keep keepalive as it was; `just table candidate` shows what happened"
+    for text in (gate_tables.as_markdown(found, strict=False), junit.xml(found, strict=False).decode()):
+        assert "proxy-died 4" in text
+    few = gated(base, HALF, broken(another(fresh), Reason.PROXY_DIED, first=5), ["keepalive"])
+    assert {one.do for one in few.rows} == {"keep keepalive as it was; `just table candidate` shows what happened"}
+    slow = broken(made("candidate", {"keepalive": 2.0}, planned, noise=0.01, seed=2), Reason.PROXY_DIED, first=7)
+    assert only(gated(base, HALF, slow, ["keepalive"]), "p50").verdict == "regression"
+    mended = gated(broken(another(fresh), Reason.PROXY_DIED, first=7), HALF, base, ["keepalive"])
+    assert set(verdicts(mended).values()) == {"passed"}, "the base was the one that died"
+
+
+def test_the_same_settings_that_do_not_work_any_more_are_not_to_blame() -> None:
+    found = gated(made("base"), FIVE, broken(made("candidate", seed=2), Reason.NON_2XX))
+    assert found.exit_status(strict=False) == 1
+    assert "no setting did this" in found.of("regression")[0].do
+    assert "`just table candidate` shows what happened" in found.of("regression")[0].do
+
+
+@pytest.mark.parametrize("reason", [Reason.STEAL, Reason.GENERATOR_FAILED, Reason.DROPPED, Reason.RATE_NOT_ACHIEVED])
+def test_what_is_not_the_systems_fault_does_not_show_that_it_is_broken(reason: Reason) -> None:
+    """Nor does a valid block, or a base that has too few; a single fault of its own does where nothing else is valid."""
+
+    def verdict(store: MadeStore, base: int = 6, metric: str = "p50") -> str:
+        bounds = Bounds(0.05, metrics=(metric,))
+        found = gated(made("base", planned=make_plan(blocks=base)), bounds, store, ["keepalive"])
+        return only(found, metric).verdict
+
+    fresh = made("candidate", seed=2)
+    assert verdict(broken(fresh, reason)) == "cannot-tell"
+    assert verdict(broken(fresh, Reason.NON_2XX, first=2)) == "cannot-tell"
+    assert verdict(broken(fresh, Reason.NON_2XX, first=2), metric="p99.9") == "cannot-tell", "no block has a p99.9"
+    assert verdict(broken(fresh, Reason.NON_2XX), base=5) == "cannot-tell"
+    assert verdict(broken(broken(fresh, reason), Reason.NON_2XX, first=6)) == "regression"
+
+
+@pytest.mark.parametrize("reason", [Reason.DROPPED, Reason.RATE_NOT_ACHIEVED])
+def test_a_rate_that_the_candidate_does_not_serve_is_searched_for(reason: Reason) -> None:
+    """Measuring the same once more would not tell who was the limit. Where the base did not serve it either, nothing is known."""
+    slow = broken(another(made("candidate", noise=0.01, seed=2)), reason)
+    one = only(gated(made("base", noise=0.01), HALF, slow, ["keepalive"]), "p99")
+    limit = "`just knee keepalive` finds whether the proxy or the generator was the limit, or compare closed loops"
+    assert one.do == f"the base served rate-1000 and this did not: {limit}"
+    neither = gated(broken(made("base"), reason), HALF, slow, ["keepalive"])
+    assert only(neither, "p99").do == f"measure again where this does not happen: {reason}"
+
+
+def test_the_same_variant_within_a_run_is_a_false_claim() -> None:
+    """Exit 1, as of any variant, but what to do is not to keep the base. One that does not work is no setting's doing."""
+
+    def slower(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive-null-1":
+            return sample
+        return sample.model_copy(update={"achieved_rps": 0.7 * (sample.achieved_rps or 0)})
+
+    of = plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1)
+    found = gated(made(planned=of, change=slower), Bounds(0.05, metrics=("rate",)))
+    (one,) = found.of("regression")
+    assert one.do.startswith("a false claim: it is the same variant") and "--blocks 12 or more" in one.do
+    assert found.exit_status(strict=False) == 1
+    assert "no change is to blame" in gate_tables.conclusion(found, strict=False)
+    dead = gated(broken(made(planned=of), Reason.PROXY_DIED), FIVE).of("regression")
+    assert dead and all(
+        one.do.startswith("it is the same variant, so no setting did this: `just table") for one in dead
+    )
+
+
+def test_a_finished_search_has_too_few_blocks_and_nothing_to_go_on_with() -> None:
+    conditions = KneeSearch(
+        p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1
+    )
+
+    def searched(name: str) -> MadeStore:
+        arm = Arm("keepalive", "keepalive", "baseline", None)
+        points = [make_point(f"rate-{rate}", rate_rps=float(rate)) for rate in range(100, 900, 100)]
+        slots = tuple(Slot(n, n, arm, point) for n, point in enumerate(points, start=1))
+        return made(name, planned=Plan((arm,), tuple(points), len(slots), 0, slots), knee=conditions)
+
+    found = gate(compare_runs(searched("base"), searched("candidate")), Bounds(0.5, metrics=("p50",)))
+    assert {one.verdict for one in found.rows} == {"cannot-tell"}
+    assert {one.do for one in found.rows} == {
+        "a search tries each rate too seldom for an interval; what it finds is the knee: gate runs of `just bench`"
+    }
+
+
+def test_a_disturbed_candidate_that_does_not_work_is_a_regression() -> None:
+    """Inside a run, too, and for an outcome that is 0 throughout."""
+    store = broken(killed({"baseline": 1, "again": 1, "variant": 1}), Reason.WRONG_BACKEND)
+    found = gated(store, Bounds(None, {"gap_s": 5.0, "restarts": 0.0}))
+    assert [(one.row.metric, one.verdict) for one in found.rows] == [
+        ("gap_s", "regression"),
+        ("restarts", "regression"),
+    ]
+    assert found.rows[0].do == "keep baseline as it was; `just table run-1` shows what happened"
+
+
+def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
+    """An arm and a point: told in every form, and enough to be refused where it is asked to be sure."""
+    base = made("base", planned=make_plan([("keepalive", "baseline"), ("backlog", "baseline")]), noise=0.01)
+    other = made("candidate", planned=make_plan(points=[make_point()], reference=None), noise=0.01, seed=2)
+    found = gated(base, HALF, other)
+    assert {one.verdict for one in found.rows} == {"passed"} and found.verdict == "cannot-tell"
+    assert found.missing == ("arm backlog", "point ceiling")
+    assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
+    said = "not in candidate: arm backlog, point ceiling"
+    assert f"{said}: not all is known of this change: refused" in gate_tables.conclusion(found, strict=True)
+    assert f"**cannot tell**: {said}." in gate_tables.as_markdown(found, strict=False)
+    told = json.loads(json.dumps(gate_json.as_json(found, strict=True)))
+    jsonschema.validate(told, gate_json.schema())
+    assert (told["missing"], told["verdict"], told["exit_status"]) == (list(found.missing), "cannot-tell", 2)
+    for strict, kind in ((False, "skipped"), (True, "error")):
+        suite = ET.fromstring(junit.xml(found, strict))[0]
+        cases = {case.get("name"): case for case in suite.findall("testcase") if case.find(kind) is not None}
+        assert list(cases) == list(found.missing)
+        assert suite.get("tests") == str(len(found.rows) + 2)
+        assert suite.get("skipped" if kind == "skipped" else "errors") == "2"
+
+
+def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
+    """How the baseline moved, and blocks that do not count; what two machines are compared stands first."""
+
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "variant" and slot.block == 8 else sample
+
+    planned, effects = make_plan(blocks=8), {"keepalive": 1.3, "baseline": 1.3}
+    moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"cpu": "EPYC"}))
+    found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
+    out = io.StringIO()
+    gate_tables.print_table(Console(file=out, width=80), found, strict=False)
+    for text in (out.getvalue(), gate_tables.as_markdown(found, False), junit.xml(found, False).decode()):
+        assert "keepalive at rate-1000: p99: the baseline itself, the same in both runs, moved by +" in text
+        assert "other: 7 of 8 blocks: 1 invalid (steal)" in text
+    assert found.footnotes[0].startswith(TWO_MACHINES)
+
+
+def test_what_nobody_asked_to_gate_is_not_missing() -> None:
+    """Other arms than the named, what a bound is not for, A/A twins, references and control runs."""
+    base = made("base", planned=make_plan([("keepalive", "baseline"), ("backlog", "baseline")]), noise=0.01)
+    other = made("candidate", planned=make_plan(points=[make_point()], reference=None), noise=0.01, seed=2)
+    assert gated(base, HALF, other, ["keepalive"]).missing == ("point ceiling",)
+    assert gate(compare_runs(base, other, "keepalive", "keepalive"), HALF).missing == ("point ceiling",)
+    assert gate(compare_runs(base, other, "keepalive"), HALF).exit_status(strict=True) == 2
+    assert gated(made("base"), HALF, made("candidate", planned=make_plan(reference=None), seed=2)).missing == ()
+    assert (FIVE.concern(KILL[0]), FIVE.concern(make_point())) == (False, True)
+    assert (Bounds(None, {"failed": 0}).concern(KILL[0]), Bounds(None, {"failed": 0}).concern(make_point())) == (
+        True,
+        False,
+    )
+    with_control = killed({"baseline": 1, "again": 1, "variant": 1})
+    alone = [point for point in KILL if not point.control]
+    without = made_disturbed("run-2", alone, lambda _arm, _point, block: {"gap_s": 1 + block / 10}, sweep="kill")
+    assert gated(with_control, Bounds(None, {"gap_s": 9.0}), without).missing == ()
+
+
+def test_what_an_interruption_left_out_is_measured_by_going_on() -> None:
+    """An arm that was never measured, or not enough of it; but not where that would not do."""
+
+    def until(block: int, reason: Reason | None = None) -> MadeStore:
+        def change(slot: Slot, sample: Sample) -> Sample | None:
+            if slot.arm.role != "variant":
+                return sample
+            return None if slot.block > block else made_invalid(sample, reason) if reason else sample
+
+        return made("candidate", seed=2, change=change)
+
+    goes_on = "measure what an interruption left out: `just bench --resume candidate`"
+    assert only(gated(until(0), FIVE), "p50").do == goes_on
+    assert only(gated(until(4), FIVE), "p50").do == goes_on
+    across = gated(made("base"), FIVE, until(0), ["keepalive"])
+    assert {(one.verdict, one.do) for one in across.rows} == {("cannot-tell", goes_on)}
+    assert only(gated(until(3, Reason.STEAL), FIVE), "p50").do == "measure again where this does not happen: steal"
+
+
+def test_holm_is_over_the_gated_rows_alone() -> None:
+    """One metric alone has its own p-value; in company a larger one."""
+    store = made(effects={"keepalive": 1.02}, noise=0.01)
+    alone = gated(store, Bounds(0.05, metrics=("p50",)))
+    assert [one.row.metric for one in alone.rows if one.row.estimate] == ["p50"]
+    row = only(alone, "p50").row
+    assert row.estimate is not None and row.holm_p == row.estimate.p_value
+    company = gated(store, Bounds(0.05, metrics=("p50", "p99", "cpu_per_request")))
+    tested = [one.row for one in company.rows if one.row.tested]
+    assert [row.holm_p for row in tested] == stats.holm([row.estimate.p_value or 0 for row in tested if row.estimate])
+
+
+def limited(slot: Slot, sample: Sample) -> Sample:
+    return sample.model_copy(update={"limited_by": "generator"}) if slot.point.rate_rps is None else sample
+
+
+def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
+    """Said so, and no reason to refuse; but who asks for the rate by name is told that it cannot be told."""
+    store = made(noise=0.01, change=limited)
+    found = gated(store, FIVE)
+    assert ("ceiling", "rate") not in verdicts(found) and verdicts(found)["ceiling", "cpu_per_request"] == "passed"
+    assert found.exit_status(strict=True) == 0
+    assert "rate: generator-limited" in found.left_out[0]
+    named = gated(store, Bounds(0.05, metrics=("rate",)))
+    assert only(named, "rate", "ceiling").verdict == "cannot-tell" and named.exit_status(strict=True) == 2
+
+
+def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
+    """The base was as fast as its generator: how much faster it is nobody knows."""
+
+    def base_limited(slot: Slot, sample: Sample) -> Sample:
+        closed = slot.point.rate_rps is None and slot.arm.role != "variant"
+        return sample.model_copy(update={"limited_by": "generator"}) if closed else sample
+
+    one = only(gated(made(effects={"keepalive": 1.03}, noise=0.002, change=base_limited), FIVE), "rate", "ceiling")
+    assert one.row.bound and one.row.judgement == "worse" and one.verdict == "cannot-tell"
+    assert "or more" in one.said and "--metric cpu_per_request" in one.do
+    beyond = gated(made(effects={"keepalive": 1.1}, noise=0.002, change=base_limited), FIVE)
+    assert only(beyond, "rate", "ceiling").verdict == "regression"
+
+
+def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
+    """24 rows of six and six blocks: with what would do; four of them can fail, and nothing is said."""
+    planned = make_plan([(f"v{n}", "baseline") for n in range(5)])
+    slow = dict.fromkeys(("baseline", *(f"v{n}" for n in range(5))), 2.0)
+    base, other = made("base", planned=planned, noise=0.002), made("candidate", slow, planned, noise=0.002, seed=2)
+    found = gated(base, FIVE, other)
+    assert len(found.rows) == 24 and {one.verdict for one in found.rows} == {"cannot-tell"}
+    advice = (
+        "gate fewer rows at once (--arm, --metric), or measure both with --blocks 7 or more:"
+        " 24 comparisons of so few blocks are never resolved"
+    )
+    assert {one.do for one in found.rows} == {advice}
+    alone = gated(base, FIVE, other, ["v1"])
+    assert alone.exit_status(strict=False) == 1 and not any(TOO_FEW in note for note in alone.footnotes)
+
+
+def test_without_a_floor_the_reason_is_told_and_not_that_the_effect_is_near() -> None:
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 2 else sample
+
+    one = only(gated(made(effects={"keepalive": 2.0}, noise=0.002, change=lost), FIVE), "p50")
+    assert one.verdict == "cannot-tell" and "without a floor: fewer than 6 valid A/A blocks" in one.said
+    assert one.do == "measure with --blocks 12 or more, so that 6 A/A blocks count"
+
+
+def test_what_the_floor_hides_is_told_so() -> None:
+    """The baseline's twin is twice as slow: 20 % is nothing then, though all of the interval is beyond 5 %."""
+
+    def slow(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.role != "again":
+            return sample
+        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / 2})
+
+    one = only(gated(made(effects={"keepalive": 1.2}, noise=0.002, change=slow), FIVE), "rate", "ceiling")
+    assert one.verdict == "cannot-tell" and "surer than chance, but within the A/A floor of" in one.said
+    assert one.do.startswith("measure again with --blocks 12, or on a quieter machine: the A/A pair leaves ")
+
+
+@pytest.mark.parametrize(("metric", "point"), [("p99", "rate-1000"), ("rate", "ceiling")])
+def test_a_named_metric_is_gated_where_it_is_judged(metric: str, point: str) -> None:
+    """The other load never shows it, however often it is measured: named, and no reason to refuse."""
+    found = gated(made(noise=0.01), Bounds(0.5, metrics=(metric,)))
+    assert list(verdicts(found)) == [(point, metric)] and found.exit_status(strict=True) == 0
+    assert len(found.left_out) == 1
+    given = made(planned=make_plan(points=[make_point()]))
+    with pytest.raises(
+        UsageError, match="nothing to gate: keepalive against baseline at rate-1000: rate: the rate is given"
+    ):
+        gated(given, Bounds(0.5, metrics=("rate",)))
+
+
+def test_a_bound_of_nothing_is_not_answered_with_more_blocks() -> None:
+    """Where what failed varies about nothing more; but where there is more for sure, blocks help."""
+    store = killed({"baseline": 1, "again": 1, "variant": 1})
+    samples = [
+        sample.model_copy(update={"outcome": {**sample.outcome, "failed": 100 + (-1) ** sample.block * 5}})
+        if sample.role == "variant"
+        else sample.model_copy(update={"outcome": {**sample.outcome, "failed": 100.0}})
+        for sample in store.samples()
+    ]
+    one = only(gated(MadeStore(store.record, samples, {}), Bounds(None, {"failed": 0.0})), "failed", "delete")
+    assert one.verdict == "cannot-tell"
+    assert one.do == "what varies is never shown to be no more at all: allow some, as --max-more failed=N"
+
+
+def test_pairs_are_what_counts() -> None:
+    """Each side has six of eight blocks, and only four in common; or three of six, and none."""
+
+    def apart(blocks: int, base: Sequence[int], other: Sequence[int]) -> str:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            gone = {"baseline": base, "variant": other}.get(slot.arm.role, ())
+            return made_invalid(sample, Reason.STEAL) if slot.block in gone else sample
+
+        return only(gated(made(planned=make_plan(blocks=blocks), change=change), FIVE), "p50").do
+
+    assert apart(8, (1, 2), (7, 8)) == "measure with --blocks 12 or more (4 of 8 counted here, 6 must)"
+    assert apart(6, (1, 2, 3), (4, 5, 6)) == "measure with --blocks 12 or more (0 of 6 counted here, 6 must)"
+
+
+def test_a_sample_that_was_measured_again_is_not_what_is_lacking() -> None:
+    """Six blocks are valid; p99 needs more requests in each."""
+
+    def more(store: MadeStore) -> MadeStore:
+        first = next(sample for sample in store.samples() if sample.role == "variant")
+        again = made_invalid(first, Reason.STEAL).model_copy(update={"id": "again", "attempt": 0})
+        found = {sample.id: each for sample in store.samples() if (each := store.histogram(sample))}
+        return MadeStore(store.record, [*store.samples(), again], found)
+
+    point = make_point(rate_rps=150.0)
+    one = only(gated(more(made(planned=make_plan(points=[point]))), Bounds(0.05, metrics=("p99",))), "p99")
+    assert "p99 needs 10 requests beyond it" in one.said and one.do == "gate another metric by --metric"
+
+
+def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
+    """None valid: the reason. Too few: how many are needed, of those that count here."""
+
+    def lost(blocks: int) -> MadeStore:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            gone = slot.arm.role == "variant" and slot.block > blocks
+            return made_invalid(sample, Reason.STEAL) if gone else sample
+
+        return made(change=change, noise=0.01)
+
+    none = gated(lost(0), FIVE)
+    assert set(verdicts(none).values()) == {"cannot-tell"}
+    assert (none.exit_status(strict=False), none.exit_status(strict=True)) == (0, 2)
+    assert "steal" in only(none, "p50").do
+    assert "nothing is known of this change" in gate_tables.conclusion(none, strict=False)
+    few = gated(lost(4), FIVE)
+    assert only(few, "p50").do == "measure with --blocks 9 or more (4 of 6 counted here, 6 must)"
+
+
+def test_nothing_to_gate_is_never_good() -> None:
+    """Not even without --strict."""
+    with pytest.raises(UsageError, match="(?s)nothing to gate: the loads are steady.*--max-regression 5%"):
+        gated(made(), Bounds(None, {"failed": 0.0}))
+    with pytest.raises(UsageError, match="(?s)nothing to gate: every load is disturbed.*--max-more failed=0"):
+        gated(killed({"baseline": 1, "again": 1, "variant": 1}), FIVE)
+    with pytest.raises(UsageError, match="(?s)nothing to gate: no row has terminating_s.*there are: failed"):
+        gated(killed({"baseline": 1, "again": 1, "variant": 1}), Bounds(None, {"terminating_s": 1.0}))
+
+
+def test_outcomes_are_held_to_bounds_in_their_own_unit() -> None:
+    """Gone for two seconds more: beyond half a second, within five."""
+    store = killed({"baseline": 1, "again": 1, "variant": 3})
+    tight = gated(store, Bounds(None, {"gap_s": 0.5}))
+    assert [one.row.metric for one in tight.rows] == ["gap_s"] and tight.exit_status(strict=False) == 1
+    assert "worse than the bound of 0.50 s and resolved (p < 0.001)" in tight.rows[0].said
+    assert gated(store, Bounds(None, {"gap_s": 5.0, "failed": 500.0})).exit_status(strict=True) == 0
+    assert (
+        gated(killed({"baseline": 3, "again": 3, "variant": 1}), Bounds(None, {"gap_s": 0.0})).exit_status(strict=True)
+        == 0
+    )
+
+
+def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
+    """An outcome that nothing has, a metric that no load shows, a bound of steady loads without one: refused by --strict."""
+    store = killed({"baseline": 1, "again": 1, "variant": 1})
+    found = gated(store, Bounds(0.05, {"gap_s": 5.0, "terminating_s": 1.0}))
+    assert {one.verdict for one in found.rows} == {"passed"}
+    assert found.missing == ("metric terminating_s", "a steady load")
+    assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
+    assert "not in run-1: metric terminating_s, a steady load" in gate_tables.conclusion(found, strict=True)
+    jsonschema.validate(json.loads(json.dumps(gate_json.as_json(found, strict=True))), gate_json.schema())
+    given = made(planned=make_plan(points=[make_point()]), noise=0.01)
+    assert gated(given, Bounds(0.5, metrics=("p99",))).exit_status(strict=True) == 0
+    assert gated(given, Bounds(0.5, metrics=("p99", "rate"))).missing == ("metric rate",)
+    assert gated(given, Bounds(0.5, {"failed": 0.0})).missing == ("metric failed",)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_an_outcome_that_was_0_in_every_block_is_held_to_its_bound(runs: int) -> None:
+    """`restarts=0` is kept by none in both, though no table shows such a row."""
+    one, two = (killed({"baseline": 1, "again": 1, "variant": 1}, name) for name in ("run-1", "run-2"))
+    other = two if runs == 2 else None
+    found = gated(one, Bounds(None, {"restarts": 0.0}), other)
+    assert {(row.row.metric, row.verdict) for row in found.rows} == {("restarts", "passed")}
+    assert found.exit_status(strict=True) == 0 and not found.left_out
+    assert all(row.metric != "restarts" for row in compare_runs(one, other).rows)
+
+
+# -- what the command line takes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("5%", 0.05), ("0.05", 0.05), ("5 %", 0.05), (".5", 0.5), ("12.5%", 0.125), ("99%", 0.99)]
+)
+def test_a_bound_is_a_share(text: str, value: float) -> None:
+    assert fraction(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "0", "0%", "100%", "1", "250%", "-5%", "five", "", "nan", "inf", "5%%", "1e-2", "0x1"]
+)
+def test_nonsense_is_no_bound(text: str) -> None:
+    """With the form it should have."""
+    with pytest.raises(UsageError, match=r"(?s)--max-regression: .*\d%") as caught:
+        fraction(text)
+    assert caught.value.exit_status == 2
+
+
+def test_outcomes_have_bounds_by_name() -> None:
+    assert own_unit("gap_s=0.5") == ("gap_s", 0.5)
+    assert own_unit("failed=0") == ("failed", 0.0)
+    for text, said in [
+        ("gap_s", "METRIC=VALUE"), ("gap_s=-1", "0 or more"), ("gap_s=inf", "0 or more"), ("gap=1", "did you mean 'gap_s'"),
+        ("requests=5", "neither better nor worse"), ("gap_s=5%", "METRIC=VALUE"),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match=f"--max-more: (?s:.*){re.escape(said)}"):
+            own_unit(text)
+
+
+def command(monkeypatch: pytest.MonkeyPatch, stores: Mapping[str, RunStore], *arguments: str) -> int:
+    monkeypatch.setattr(RunStore, "open", lambda name: stores[name])
+    return main(["gate", *arguments])
+
+
+def test_the_command_says_it_and_exits_by_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """1 with the offending rows, 0, 2; the JUnit file is there each time."""
+    stores = {"bad": made(effects={"keepalive": 1.3}), "good": made(noise=0.01), "loud": made(noise=0.3)}
+    path = tmp_path / "gate.xml"
+    for name, strict, status, word in [
+        ("bad", [], 1, "REGRESSION: keepalive against baseline at ceiling: rate"),
+        ("good", ["--strict"], 0, "0 regressions, 0 cannot tell, 4 passed: nothing to do"),
+        ("loud", [], 0, "let through"),
+        ("loud", ["--strict"], 2, "refused (--strict)"),
+    ]:
+        assert command(monkeypatch, stores, name, "--max-regression", "5%", "--junit", str(path), *strict) == status
+        out, err = capfd.readouterr()
+        assert word in out and not err
+        assert ET.parse(path).getroot().tag == "testsuites"
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no bound given"),
+        (["--max-regression", "5"], "did you mean 5%?"),
+        (["--max-regression", "5%", "--metric", "p98"], "did you mean 'p99'?"),
+        (["--max-more", "failed=0", "--metric", "p99"], "--metric: is of steady loads, and these have no bound"),
+        (["--max-regression", "5%", "--arm", "baseline"], "not a candidate\n  may be named: keepalive"),
+        (["--max-regression", "5%", "--arm", "keepalvie"], "did you mean 'keepalive'?"),
+        (["--max-regression", "5%", "--json", "--markdown"], "leave one out"),
+        (["--max-regression", "5%", "--junit", "/nowhere/x.xml"], "--junit: /nowhere/x.xml cannot be written"),
+    ],
+)
+def test_wrong_usage_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert command(monkeypatch, {"run": made()}, "run", *arguments) == 2
+    out, err = capfd.readouterr()
+    assert said in err and not out
+
+
+def test_a_run_that_cannot_be_judged_is_no_regression(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Samples that do not belong together end `table` with 1; here that is a regression's alone."""
+
+    def mixed(slot: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"generator": "oha"}) if slot.block == 2 else sample
+
+    assert command(monkeypatch, {"run": made(change=mixed)}, "run", "--max-regression", "5%") == 2
+    out, err = capfd.readouterr()
+    assert "measured with different generators: k6 1.8.1, oha 1.8.1" in err and not out
+
+
+def test_a_defect_is_no_regression(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Whatever goes wrong in the gate: 1 is a regression's alone."""
+
+    def damaged(_store: RunStore) -> Any:
+        raise ZeroDivisionError("nobody foresaw it")
+
+    monkeypatch.delenv("LAB_DEBUG", raising=False)
+    monkeypatch.setattr(MadeStore, "samples", damaged)
+    assert command(monkeypatch, {"run": made()}, "run", "--max-regression", "5%") == 2
+    out, err = capfd.readouterr()
+    assert "gate: ZeroDivisionError: nobody foresaw it" in err and "a defect of the lab" in err and not out
+
+
+# -- what CI reads ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(("effect", "noise"), [(1.3, 0.02), (1.0, 0.01), (1.0, 0.3)])
+def test_junit_is_of_the_usual_shape(effect: float, noise: float, strict: bool) -> None:
+    """As Jenkins' junit-10.xsd has it: names, counts that add up, and at most one of failure, error, skipped first in each case."""
+    found = gated(made(effects={"keepalive": effect}, noise=noise), FIVE)
+    root = ET.fromstring(junit.xml(found, strict))
+    assert root.tag == "testsuites" and [suite.tag for suite in root] == ["testsuite"]
+    assert set(root.attrib) == {"name", "time", "tests", "failures", "errors"}
+    suite = root[0]
+    assert set(suite.attrib) == {*root.attrib, "skipped", "timestamp"}
+    assert "run-1" in suite.get("name", "")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp", ""))
+    cases = [child for child in suite if child.tag == "testcase"]
+    assert [child.tag for child in suite] in (["testcase"] * len(cases), ["testcase"] * len(cases) + ["system-out"])
+    assert len(cases) == len(found.rows) == int(suite.get("tests", ""))
+    for kind in ("failure", "error", "skipped"):
+        of_kind = [case for case in cases if case.find(kind) is not None]
+        counted = "skipped" if kind == "skipped" else f"{kind}s"
+        assert len(of_kind) == int(suite.get(counted, "")) and root.get(counted, str(len(of_kind))) == str(len(of_kind))
+    for case, one in zip(cases, found.rows, strict=True):
+        assert case.get("name") == one.name and float(case.get("time", "x")) == 0
+        assert case.get("classname") == f"gate.quick.{one.row.point.name}", "the same in every run"
+        assert len(case) == 1
+        wanted = {"regression": "failure", "cannot-tell": "error" if strict else "skipped", "passed": "system-out"}[
+            one.verdict
+        ]
+        assert case[0].tag == wanted
+        assert one.said in (case[0].get("message") or case[0].text or "")
+
+
+def test_junit_has_no_character_that_xml_has_not() -> None:
+    """A note may quote anything that a program said."""
+    found = gated(made(change=lambda _, sample: sample.model_copy(update={"notes": ("bell \x07 & <b> \ud800",)})), FIVE)
+    assert ET.fromstring(junit.xml(found, strict=False)).tag == "testsuites"
+
+
+@pytest.mark.parametrize(("effect", "noise"), [(1.3, 0.02), (1.0, 0.01), (1.0, 0.3)])
+def test_json_keeps_its_schema_and_says_the_same(effect: float, noise: float) -> None:
+    found = gated(made(effects={"keepalive": effect}, noise=noise), FIVE)
+    told = json.loads(json.dumps(gate_json.as_json(found, strict=True)))
+    jsonschema.validate(told, gate_json.schema())
+    assert [row["verdict"] for row in told["rows"]] == [one.verdict for one in found.rows]
+    assert told["exit_status"] == found.exit_status(strict=True)
+    for row in told["rows"]:
+        assert row["worse_by"] <= row["worse_by_at_most"]
+
+
+def test_markdown_has_a_line_per_row_and_what_to_do() -> None:
+    found = gated(made(effects={"keepalive": 1.3}), FIVE)
+    lines = gate_tables.as_markdown(found, strict=False).splitlines()
+    assert lines[0] == "### Regression"
+    assert len([line for line in lines if line.startswith("| ")]) == 1 + len(found.rows)
+    assert all(line.count("|") == 7 for line in lines if line.startswith("|"))
+    assert next(line for line in lines if line.startswith("- **REGRESSION**: ")).endswith("shows every metric.")
+    assert lines[-1] == "4 regressions, 0 cannot tell, 0 passed: do not take this change as it is"
+
+
+# -- README -----------------------------------------------------------------------------------------------------------
+
+
+def workflow_commands(text: str) -> list[list[str]]:
+    """The words after `just` of every `scripts/shell just …` in the fenced YAML of a Markdown text, up to a pipe or redirection."""
+    found: list[list[str]] = []
+    for block in re.findall(r"^```ya?ml\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            for start in re.finditer(r"scripts/shell just ", line):
+                words = list(shlex.shlex(line[start.end() :], posix=True, punctuation_chars=True))
+                ends = [number for number, word in enumerate(words) if set(word) <= set("|&;<>()")]
+                lexed = shlex.split(line[start.end() :].partition(words[ends[0]])[0] if ends else line[start.end() :])
+                found.append(lexed)
+    return found
+
+
+def test_a_workflow_without_both_runs_is_not_gated(tmp_path: Path) -> None:
+    """README's step, with a lab that would pass anything: bench ends with 1 also where it fell over before it began."""
+    (block,) = (
+        text
+        for text in re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+        if "just gate" in text
+    )
+    (step,) = (step["run"] for step in yaml.safe_load(block)["jobs"]["gate"]["steps"] if step.get("name") == "Gate")
+    stub, runs = tmp_path / "scripts" / "shell", tmp_path / "runs"
+    stub.parent.mkdir()
+    stub.write_text('#!/bin/sh\necho "$@"\n')
+    stub.chmod(0o755)
+    env = {"PATH": os.environ["PATH"], "LAB_RUNS": str(runs), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    statuses: list[int] = []
+    for name in ("1-base", "2-candidate"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "run.json").touch()
+        done = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, env=env, capture_output=True, check=False)
+        statuses.append(done.returncode)
+    assert statuses == [2, 0]
+    assert f"just gate {runs}/1-base {runs}/2-candidate " in (tmp_path / "summary").read_text()
+
+
+def test_commands_of_a_workflow_are_found() -> None:
+    text = "```yaml\n- run: scripts/shell just bench a --blocks 6 || [ $? = 1 ]\n- run: |\n    x=$(scripts/shell just gate a b)\n```\n"
+    assert workflow_commands(text) == [["bench", "a", "--blocks", "6"], ["gate", "a", "b"]]
+
+
+def test_commands_of_readmes_workflows_are_understood() -> None:
+    """Each is a recipe of the justfile, and the lab's own verbs take its arguments as they stand."""
+    recipes = dict(
+        re.findall(r"^([a-z]+)\b[^\n:=]*:[^\n=]*\n\s+@?(.*)$", (ROOT / "justfile").read_text(), re.MULTILINE)
+    )
+    commands = workflow_commands((ROOT / "README.md").read_text())
+    assert any(words[0] == "gate" for words in commands), "README has a workflow that gates"
+    for words in commands:
+        assert words[0] in recipes, words
+        if f"python -m lab {words[0]}" in recipes[words[0]]:
+            assert callable(parser().parse_args(words).verb), words

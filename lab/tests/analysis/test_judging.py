@@ -1,0 +1,271 @@
+"""What may be judged where a generator, a link, a CPU limit or errors were the limit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.analysis import verdicts
+from lab.analysis.judging import AT_LEAST, ERRORS_MIX, LIMITED
+from lab.analysis.summary import UNBOUNDED, summarise
+from lab.model.plan import Plan, Slot
+from lab.model.samples import Sample
+from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.variants import load_variant
+from lab.tests.report.tables.test_steady import effect_of, row_of, summary_of
+from lab.tests.support.factories import make_plan, make_point, make_run, make_sample
+
+Change = Callable[[Slot, Sample], Sample]
+CEILING = make_point("ceiling", rate_rps=None)
+
+
+def closed(**fields: Any) -> Plan:
+    return make_plan(points=[CEILING.model_copy(update=fields)])
+
+
+def limits(**by: str) -> Change:
+    """Arm → its `limited_by`; A/A as the baseline, `_` and `-` alike."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"limited_by": by[slot.arm.variant]}) if slot.arm.variant in by else sample
+
+    return change
+
+
+@pytest.mark.parametrize("slower", ["limit", "link", "proxy", "waiting", "errors"])
+def test_a_slower_side_that_something_else_limited_is_judged_at_least(slower: str) -> None:
+    """The generator could have driven the faster side further, never the slower one."""
+    by = {"keepalive": slower, "baseline": "generator"}
+    summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=limits(**by))
+    effect = effect_of(summary, "keepalive", "rate", "ceiling")
+    assert (effect.judgement, effect.primary, effect.note) == ("claimed", True, AT_LEAST)
+    row = row_of(summary, "keepalive", "ceiling")
+    assert AT_LEAST in row.notes and LIMITED not in row.notes
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "worse"
+    assert AT_LEAST in verdict.text and "(generator-limited)" not in verdict.text
+    floor = effect_of(summary, "baseline-again", "rate", "ceiling")
+    assert (floor.judgement, floor.primary) == ("a/a", True), "what it is beyond is shown"
+
+
+def test_a_faster_side_that_something_else_limited_is_not() -> None:
+    """There the slower side is the one with the generator in it: how far apart they are is not known."""
+    by = {"keepalive": "generator", "baseline": "proxy"}
+    summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=limits(**by))
+    assert effect_of(summary, "keepalive", "rate", "ceiling").judgement == "not-judged"
+    cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
+    assert (cpu.judgement, cpu.primary) == ("claimed", True)
+
+
+@pytest.mark.parametrize(
+    ("by", "judgement"),
+    [
+        ({"keepalive": "proxy", "baseline": "generator"}, "claimed"),
+        ({"keepalive": "generator", "baseline": "generator"}, "not-judged"),
+    ],
+)
+def test_what_counts_is_that_no_block_of_the_slower_side_had_the_generator_as_its_limit(
+    by: dict[str, str], judgement: str
+) -> None:
+    """The faster side's is a lower bound in the blocks in which it was, and exact in the others."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        return (
+            limits(**by)(slot, sample) if slot.block > 1 else limits(keepalive="proxy", baseline="proxy")(slot, sample)
+        )
+
+    summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=change)
+    assert effect_of(summary, "keepalive", "rate", "ceiling").judgement == judgement
+
+
+def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:
+    """The faster side might have been faster still: no difference, within what, cannot be said."""
+    by = {"keepalive": "proxy", "baseline": "generator"}
+    made: dict[str, Any] = {"effects": {"keepalive": 1.001}, "change": limits(**by)}
+    runs = [summary_of(closed(), {"keepalive": "rate"}, seed=seed, **made) for seed in range(1, 9)]
+    found = [(summary, effect_of(summary, "keepalive", "rate", "ceiling")) for summary in runs]
+    # Where it is faster by chance, the other rule holds.
+    summary, effect = next((s, e) for s, e in found if e.estimate and e.estimate.effect < 0)
+    assert (effect.judgement, effect.primary, effect.note) == ("not-judged", True, UNBOUNDED)
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "not-measurable"
+
+
+def test_both_sides_limited_by_the_generator_are_judged_by_cpu_as_ever() -> None:
+    by = {"keepalive": "generator", "baseline": "generator"}
+    summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=limits(**by))
+    assert effect_of(summary, "keepalive", "rate", "ceiling").note == LIMITED
+    assert effect_of(summary, "keepalive", "cpu_per_request", "ceiling").primary
+
+
+def test_latency_follows_the_same_rule() -> None:
+    """Twice the latency of a side that only waited, against one that the generator held up."""
+    by = {"keepalive": "waiting", "baseline": "generator"}
+    summary = summary_of(closed(), {"keepalive": "p99"}, effects={"keepalive": 2.0}, change=limits(**by))
+    assert effect_of(summary, "keepalive", "p99", "ceiling").judgement == "claimed"
+    other = summary_of(closed(), {"keepalive": "p99"}, effects={"keepalive": 0.5}, change=limits(**by))
+    assert effect_of(other, "keepalive", "p99", "ceiling").judgement == "not-judged"
+
+
+@pytest.mark.parametrize(
+    ("drops", "factor", "judged"),
+    [
+        ({"proxy/ListenOverflows": 5}, 600.0, True),
+        ({"proxy/ListenOverflows": 0}, 600.0, False),
+        ({"proxy/RetransSegs": 5, "backend/TCPTimeouts": 5}, 600.0, False),
+        ({"proxy/ListenOverflows": 5}, 3.0, False),
+    ],
+)
+def test_a_retransmission_is_no_generators_doing(drops: dict[str, int], factor: float, judged: bool) -> None:
+    """Beyond a second with dropped connections on one side, well below it on the other: whoever was busy."""
+    limit = limits(keepalive="generator", baseline="generator")
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        counters = drops if slot.arm.name == "keepalive" else {}
+        return limit(slot, sample).model_copy(update={"counters": counters})
+
+    summary = summary_of(closed(), {"keepalive": "p90"}, effects={"keepalive": factor}, change=change)
+    assert (effect_of(summary, "keepalive", "p90", "ceiling").judgement == "claimed") is judged
+
+
+def test_only_good_answers_are_a_rate() -> None:
+    """Half of the answers wrong is half of the rate, and twice the CPU for each good one."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        wrong = round((sample.requests or 0) / 2) if slot.arm.name == "keepalive" else 0
+        return sample.model_copy(update={"errors": {"status": wrong} if wrong else {}})
+
+    summary = summary_of(closed(subject=("errors",)), {"keepalive": "rate"}, change=change)
+    effect = effect_of(summary, "keepalive", "rate", "ceiling")
+    assert effect.judgement == "claimed" and effect.estimate is not None
+    assert effect.estimate.ratio == pytest.approx(0.5, rel=0.1)
+    base, own = row_of(summary, "baseline", "ceiling"), row_of(summary, "keepalive", "ceiling")
+    assert own.achieved_rps == pytest.approx((base.achieved_rps or 0) / 2, rel=0.1)
+    assert own.cpu_per_request_s == pytest.approx(2 * (base.cpu_per_request_s or 0), rel=0.1)
+
+
+def failing(per_thousand: int, arm: str = "keepalive", block: int | None = None) -> Change:
+    """So many of a thousand requests get no answer, in every block or in one."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        hit = slot.arm.name == arm and block in (None, slot.block)
+        lost = round((sample.requests or 0) * per_thousand / (1000 - per_thousand))
+        return sample.model_copy(update={"errors": {"connect": lost} if hit else {}})
+
+    return change
+
+
+@pytest.mark.parametrize("arm", ["keepalive", "baseline"])
+def test_where_requests_failed_the_rate_of_good_answers_stands_for_the_primary_metric(arm: str) -> None:
+    """Latencies are of what was answered: a hundredth that failed, in any block of either side, is enough."""
+    subject = closed(subject=("errors",))
+    found = summary_of(subject, {"keepalive": "p99"}, effects={"keepalive": 2.0}, change=failing(20, arm, block=2))
+    for metric in ("p99", "cpu_per_request"):
+        effect = effect_of(found, "keepalive", metric, "ceiling")
+        assert (effect.judgement, effect.note, effect.primary) == ("not-judged", ERRORS_MIX, False)
+    rate = effect_of(found, "keepalive", "rate", "ceiling")
+    assert (rate.judgement, rate.primary) == ("claimed", True)
+    assert effect_of(found, "baseline-again", "rate", "ceiling").primary, "the floor that it is beyond is shown"
+    assert ERRORS_MIX in row_of(found, "keepalive", "ceiling").notes
+    (verdict,) = verdicts.verdicts(found)
+    assert verdict.kind == "worse" and "rate at ceiling" in verdict.text
+
+
+@pytest.mark.parametrize("per_thousand", [0, 5])
+def test_a_handful_of_failures_among_many_leaves_a_percentile_below_them(per_thousand: int) -> None:
+    """All of them lie beyond p99, not beyond p99.9."""
+    subject = closed(subject=("errors",))
+    change = failing(per_thousand)
+    for metric in ("p50", "p99"):
+        found = summary_of(subject, {"keepalive": metric}, effects={"keepalive": 2.0}, change=change)
+        effect = effect_of(found, "keepalive", metric, "ceiling")
+        assert (effect.judgement, effect.primary) == ("claimed", True)
+        assert ERRORS_MIX not in row_of(found, "keepalive", "ceiling").notes
+    found = summary_of(subject, {"keepalive": "p99.9"}, effects={"keepalive": 2.0}, change=change)
+    assert effect_of(found, "keepalive", "p99.9", "ceiling").primary is (per_thousand == 0)
+
+
+def test_p99_stands_for_a_rate_that_every_point_gives() -> None:
+    """By the load alone: where a closed loop measures the rate, it is judged there and nowhere else."""
+    given = make_plan(points=[make_point("low"), make_point("high", rate_rps=2000.0)])
+    found = summary_of(given, {"keepalive": "rate"}, effects={"keepalive": 2.0})
+    assert [effect.metric for effect in row_of(found, "keepalive", "low").shown] == ["p99"]
+    assert effect_of(found, "keepalive", "p99", "high").judgement == "claimed"
+    assert effect_of(found, "baseline-again", "p99", "high").primary
+    both = summary_of(make_plan(points=[CEILING, make_point("low")]), {"keepalive": "rate"}, effects={"keepalive": 2.0})
+    assert effect_of(both, "keepalive", "rate", "ceiling").judgement == "claimed"
+    assert [effect.metric for effect in row_of(both, "keepalive", "low").shown] == ["rate"]
+
+
+def test_nothing_stands_for_a_latency_that_the_generator_limits() -> None:
+    """CPU per request of the proxy says nothing of how long a backend takes."""
+    by = {"keepalive": "generator", "baseline": "generator"}
+    found = summary_of(closed(), {"keepalive": "p50"}, effects={"keepalive": 2.0}, change=limits(**by))
+    effect = effect_of(found, "keepalive", "p50", "ceiling")
+    assert (effect.judgement, effect.primary, effect.note) == ("not-judged", True, LIMITED)
+
+
+def test_a_given_rate_is_judged_where_errors_are_the_subject() -> None:
+    """Then it is the rate of good answers, which nobody gave."""
+    rate = [make_point(rate_rps=1000.0, subject=("errors",))]
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        wrong = {"status": 2000 + 10 * slot.block} if slot.arm.name == "keepalive" else {"status": slot.block}
+        return sample.model_copy(update={"errors": wrong})
+
+    summary = summary_of(make_plan(points=rate), {"keepalive": "rate"}, change=change)
+    assert effect_of(summary, "keepalive", "rate").judgement == "claimed"
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"), [("link", "shaped link"), ("limit", "CPU limit"), ("waiting", "no CPU was full")]
+)
+def test_a_row_says_what_else_was_its_limit(limit: str, says: str) -> None:
+    """In every sample; the rate is judged there."""
+    summary = summary_of(closed(), {"keepalive": "rate"}, change=limits(keepalive=limit, baseline=limit))
+    row = row_of(summary, "keepalive", "ceiling")
+    assert any(says in note for note in row.notes) and not row.generator_limited
+    assert effect_of(summary, "keepalive", "rate", "ceiling").judgement == "unresolved"
+
+
+def test_a_sample_in_which_all_answers_were_wrong_has_no_cpu_per_request() -> None:
+    """And no rate of good answers."""
+    sample = make_sample(point=CEILING, errors={"status": 100_000}, requests=100_000, achieved_rps=20_000.0)
+    assert (sample.goodput_rps, sample.cpu_per_request_s) == (0.0, None)
+
+
+def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
+    """However large the difference looks; the baseline's floor stays."""
+    run = closed()
+    samples, histograms = make_run(run, effects={"keepalive": 2.0})
+    needs = {"keepalive": "routes that change"}
+    for metric in ("rate", "cpu_per_request", "errors"):
+        summary = summarise(run, samples, lambda s: histograms.get(s.id), {"keepalive": metric}, needs=needs)
+        (verdict,) = verdicts.verdicts(summary)
+        assert (verdict.kind, verdict.text) == (
+            "not-measurable",
+            "keepalive: nothing to judge: needs routes that change: don't bother to measure it, no load of the lab has that",
+        )
+        row = row_of(summary, "keepalive", "ceiling")
+        assert {effect.judgement for effect in row.effects} <= {"not-judged", "not-available"}
+        assert "needs routes that change" in row.notes
+        assert effect_of(summary, "baseline-again", "cpu_per_request", "ceiling").judgement == "a/a"
+
+
+def test_a_variant_needs_what_all_its_own_knobs_need(tmp_path: Path) -> None:
+    manifests = Path(shutil.copytree(MANIFESTS, tmp_path / "manifests"))
+    knob = manifests / "components" / "reload-interval-15s" / "kustomization.yaml"
+    text = knob.read_text()
+    knob.write_text(text.replace("    lab/sweep:", "    lab/needs: a Tuesday, which comes once a week\n    lab/sweep:"))
+    assert load_variant("reload-15s", manifests).needs == "a Tuesday, which comes once a week"
+    assert load_variant("okd+reload-interval-15s+router-threads-1", manifests).needs == ""
+    assert load_variant("okd", manifests).needs == ""
+
+
+def test_every_kind_of_limit_is_one_that_a_sample_may_have() -> None:
+    for limit in ("proxy", "generator", "link", "limit", "errors", "waiting", None):
+        assert Sample.model_validate(make_sample(limited_by=limit).model_dump()).limited_by == limit

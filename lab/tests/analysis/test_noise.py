@@ -1,0 +1,399 @@
+"""A/A: the arms of a variant against itself, how much they vary, what was claimed of them, and what is said of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from math import exp, log, sqrt
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from lab.analysis.claims.evidence import Evidence
+from lab.analysis.forecast import judged_at, past_of
+from lab.analysis.noise import Noise, aa_arms, noises, null_arms, spread, suspicious
+from lab.analysis.summary import Summary, summarise, summarise_run
+from lab.analysis.verdicts import verdicts
+from lab.base.errors import UsageError
+from lab.commands import aa, schema
+from lab.commands.readme import REFERENCE
+from lab.experiments.bench import Request, prepare, resume
+from lab.model.plan import Plan, Slot, plan
+from lab.model.samples import Sample, Usage
+from lab.records.store import RunStore
+from lab.records.tables import USAGE_SCHEMA
+from lab.report.html.methods import methods
+from lab.report.tables import noise as noise_tables
+from lab.report.tables.noise import Example, Report
+from lab.stats import paired as stats
+from lab.stats import power
+from lab.stats.units import format_rate, format_size
+from lab.tests.analysis.test_forecast import record
+from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.fakes import FakeTarget
+
+POINTS = [make_point("ceiling", rate_rps=None), make_point()]
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    return tmp_path
+
+
+def planned(nulls: int = 2, blocks: int = 10) -> Plan:
+    return plan(aa_arms("baseline", nulls, "direct"), POINTS, blocks, 1)
+
+
+def summary_of(of: Plan, **made: Any) -> Summary:
+    samples, histograms = make_run(of, **made)
+    return summarise(of, samples, lambda sample: histograms[sample.id], {})
+
+
+def one(found: tuple[Noise, ...], metric: str, point: str = "ceiling") -> Noise:
+    return next(noise for noise in found if (noise.metric, noise.point) == (metric, point))
+
+
+def stored(blocks: int = 10, nulls: int = 2, **made: Any) -> RunStore:
+    """A finished A/A run."""
+    of = planned(nulls, blocks)
+    variants = {name: record("x").variants["baseline"] for name in ("baseline", "direct")}
+    command = ("lab", "aa", "--sweep=quick")
+    run = RunStore.create(record("run-aa", of, variants=variants, command=command), {})
+    samples, histograms = make_run(of, **made)
+    for sample in samples:
+        run.write_sample(sample, "", {"latency": histograms[sample.id]}, pl.DataFrame(schema=USAGE_SCHEMA))
+    return run
+
+
+def report_of(run: RunStore) -> Report:
+    samples = run.samples()
+    summary = summarise_run(run.record, samples, run.histogram)
+    return noise_tables.report(run.record, past_of(run.record, samples, summary), summary.complete)
+
+
+def test_the_arms_are_one_variant_under_several_names() -> None:
+    """The pair, as any run has it, and null arms with the roles of variants."""
+    arms = aa_arms("keepalive", 2, "direct")
+    told = [(arm.name, arm.variant, arm.role, arm.baseline) for arm in arms]
+    assert told == [
+        ("keepalive", "keepalive", "baseline", None),
+        ("keepalive-again", "keepalive", "again", "keepalive"),
+        ("keepalive-null-1", "keepalive", "variant", "keepalive"),
+        ("keepalive-null-2", "keepalive", "variant", "keepalive"),
+        ("direct", "direct", "reference", None),
+    ]
+    assert [arm.name for arm in null_arms(arms)] == ["keepalive-null-1", "keepalive-null-2"]
+    assert [arm.name for arm in aa_arms("direct", 0, "direct")] == ["direct", "direct-again"]
+
+
+def test_a_variant_against_its_baseline_is_no_null_arm() -> None:
+    assert null_arms(make_plan().arms) == []
+
+
+def test_the_spread_of_two_arms_is_that_of_their_log_ratio() -> None:
+    """With as many degrees of freedom as blocks, less one."""
+    one_side, other = {1: 10.0, 2: 11.0, 3: 9.0, 4: 12.0}, {1: 10.5, 2: 10.0, 3: 9.9, 5: 1.0}
+    both = [log(one_side[block] / other[block]) for block in (1, 2, 3)]
+    assert spread([one_side, other]) == (pytest.approx(float(np.std(both, ddof=1))), 2)
+    assert spread([{1: 1.0}, {1: 1.1}]) == (None, 0) and spread([{}, {}]) == (None, 0)
+
+
+def test_more_arms_tell_the_same_spread_more_surely() -> None:
+    """√2 times one arm's own noise, whatever the blocks have in common, from (arms - 1)·(blocks - 1) degrees of freedom."""
+    rng = np.random.default_rng(7)
+    found: list[float] = []
+    for _ in range(300):
+        shared = rng.normal(0, 0.5, 8)
+        sides = [dict(enumerate(np.exp(shared + rng.normal(0, 0.03, 8)))) for _ in range(4)]
+        sd, degrees = spread(sides)
+        assert sd is not None and degrees == 21
+        found.append(sd**2)
+    assert sqrt(float(np.mean(found))) == pytest.approx(0.03 * sqrt(2), rel=0.03)
+
+
+def test_a_null_arm_that_misses_blocks_does_not_cost_what_the_pair_tells() -> None:
+    full = {block: 1.0 + block / 10 for block in range(8)}
+    assert spread([full, full, {0: 1.0, 1: 1.1}]) == (0.0, 7)
+
+
+def test_each_metric_has_its_level_spread_and_floor() -> None:
+    """The floor is the pair's; the spread that of all arms; both are found again from what was put in."""
+    found = noises(summary_of(planned(nulls=3, blocks=20), noise=0.02))
+    rate = one(found, "rate")
+    assert rate.why == "" and rate.level == pytest.approx(20_000, rel=0.02)
+    assert rate.cv == pytest.approx(0.02, rel=0.4) and rate.sd == pytest.approx(0.02 * sqrt(2), rel=0.25)
+    assert rate.pilot_blocks == 1 + 19 * 4 and rate.floor is not None and 0 < rate.floor < 0.04
+    assert one(found, "cpu_per_request").level == pytest.approx(25e-6, rel=0.02)
+
+
+def test_a_floor_is_of_the_blocks_that_are_valid_in_both_arms() -> None:
+    """Seven of ten planned ones: a floor of ten would be smaller."""
+    found = report_of(
+        stored(change=lambda slot, one: None if (slot.arm.role, slot.block > 7) == ("again", True) else one)
+    )
+    assert {noise.floor_blocks for noise in found.known} == {7}
+    assert any("; floor: of the pair alone, in 7 blocks" in line for line in noise_tables.notes(found))
+
+
+def test_what_is_not_judged_says_why() -> None:
+    """And promises nothing: rates that are given, latency of a closed loop beside rates, percentiles without requests."""
+    found = noises(summary_of(planned()))
+    assert one(found, "rate", "rate-1000").why == "the rate is given here, not measured"
+    assert one(found, "p99").why.startswith("latency is judged at the points with a rate")
+    assert "requests beyond it" in one(found, "p99.9", "rate-1000").why
+    few = noises(summary_of(planned(blocks=5)))
+    assert one(few, "rate").why == "5 blocks of both arms valid, 6 are needed"
+
+
+def limited(_slot: Slot, sample: Sample) -> Sample:
+    """Every ceiling by its generator."""
+    return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
+
+
+def test_a_generators_limit_leaves_cpu_per_request() -> None:
+    found = noises(summary_of(planned(), change=limited))
+    assert one(found, "rate").why.startswith("generator-limited") and one(found, "cpu_per_request").why == ""
+
+
+def test_null_arms_are_judged_by_every_metric_and_seldom_claimed() -> None:
+    """In 20 runs of two null arms each: well below the 5 % that are allowed, and every comparison is counted once."""
+    found = [noise for seed in range(20) for noise in noises(summary_of(planned(), seed=seed))]
+    assert all(noise.compared == (0 if noise.why else 2) for noise in found)
+    compared = sum(noise.compared for noise in found)
+    assert compared >= 200 and sum(noise.claimed for noise in found) <= 0.05 * compared
+
+
+def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
+    """The count can be other than 0: one that costs 30 % more CPU by whatever mischance."""
+
+    def heavier(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "baseline-null-1":
+            return sample
+        usage = {role: Usage(cpu_s=1.3 * u.cpu_s, rss_bytes=1, processes=1) for role, u in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    found = noises(summary_of(planned(), change=heavier))
+    assert (one(found, "cpu_per_request").claimed, one(found, "cpu_per_request").compared) == (1, 2)
+    assert one(found, "rate").claimed == 0
+
+
+def test_any_run_with_a_pair_has_noise() -> None:
+    """Its variants are no null arms, and its effects none of the noise's."""
+    found = noises(summary_of(make_plan(), effects={"keepalive": 0.5}))
+    assert {noise.variant for noise in found} == {"baseline"}
+    cpu = one(found, "cpu_per_request")
+    assert (cpu.why, cpu.compared, cpu.pilot_blocks) == ("", 0, 6) and cpu.sd is not None and cpu.sd < 0.1
+
+
+def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path) -> None:
+    """No own knobs, no snippet, a metric that steady loads have; resumed like any run; its direct reference as ever."""
+    path = runs / "tiny.toml"
+    path.write_text(
+        'title = "T"\nquestion = "?"\nblocks = 6\n[[points]]\nname = "ceiling"\ngenerator = "wrk"\nconnections = 4\nduration_s = 1\n'
+    )
+    made = prepare(
+        Request(("keepalive",), str(path), blocks=7, seed=1, label="keepalive-aa", nulls=1), FakeTarget(), ()
+    )
+    kept = made.record.variants["keepalive"]
+    assert (kept.own_knobs, kept.snippet, kept.baseline) == ((), "", "keepalive") and kept.primary_metric is not None
+    assert set(made.record.variants) == {"keepalive", "direct"} and "-keepalive-aa-tiny-" in made.record.id
+    assert [arm.name for arm in made.plan.arms] == ["keepalive", "keepalive-again", "keepalive-null-1", "direct"]
+    assert made.record.blocks == 7 and made.record.planned_for is None
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    again, _ = resume(made.record.id, FakeTarget())
+    assert again.plan == made.plan
+
+
+def test_a_null_arm_is_never_advised() -> None:
+    """`just table` of such a run: a verdict on it has no snippet."""
+    run = stored()
+    found = verdicts(summarise_run(run.record, run.samples(), run.histogram))
+    assert found and all(verdict.kind != "apply" and not verdict.snippet for verdict in found)
+
+
+def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureFixture[str]) -> None:
+    """As power.blocks_for does, from the pooled spread, and how long that takes by this run's own bring-ups."""
+    run = stored()
+    found = report_of(run)
+    cpu = one(found.noises, "cpu_per_request")
+    assert cpu.sd is not None
+    blocks = power.blocks_for(cpu.sd, cpu.pilot_blocks, 0.05)
+    assert blocks is not None and found.needed(cpu, 0.05) == blocks
+    assert power.resolvable_now(cpu.sd, cpu.pilot_blocks, blocks) <= 0.05  # type: ignore[operator]
+    # three arms, each up in 0.4 s and measured at two points of 1 s warm-up, 5 s and the lab's own 0.6 s
+    assert found.block_s == pytest.approx(3 * (0.4 + 2 * 6.6))
+    assert found.lasts_s(8) - found.lasts_s(7) == pytest.approx(found.block_s) and found.once_s > 0.4 + 2 * 6.6
+    noise_tables.print_report(Console(width=200), found, "do this")
+    lines = capsys.readouterr().out.splitlines()
+    line = next(line for line in lines if line.startswith("ceiling") and "CPU per request" in line)
+    assert f"{blocks}, " in line and "µs" in line
+    assert any(line.startswith("claimed ") and "null comparisons" in line for line in lines)
+    assert any("pooled over 4 arms of the same variant (27 degrees of freedom)" in line for line in lines)
+    assert any(line == "not judged: rate at rate-1000: the rate is given here, not measured" for line in lines)
+    assert lines[-1] == "do this"
+
+
+def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest.CaptureFixture[str]) -> None:
+    """How much it varies, without blocks that would resolve anything, and why; of too few blocks nothing."""
+    found = report_of(stored(change=limited))
+    noise_tables.print_report(Console(width=200), found, "")
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if line.startswith("ceiling") and " rate† " in line)
+    rate = one(found.noises, "rate")
+    assert rate.level and rate.cv and rate.sd and rate.floor
+    level, floor = f"{format_rate(rate.level)}/s", format_size(rate.floor)
+    said = ["ceiling", "rate†", *level.split(), f"{rate.cv:.1%}", f"{rate.sd:.1%}", *floor.split(), "–", "–", "–"]
+    assert line.split() == said
+    assert "not judged: rate† at ceiling: generator-limited; only CPU per request carries the effect" in lines
+    assert any(line.startswith("not judged: rate at rate-1000:") for line in lines), "nothing varies there"
+
+
+def test_of_too_few_blocks_no_limited_rate_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    noise_tables.print_report(Console(width=200), report_of(stored(blocks=5, change=limited)), "")
+    assert "†" not in capsys.readouterr().out
+
+
+def test_what_is_asked_for_again_is_the_same_load_at_the_same_place() -> None:
+    """A file by its path, a cluster of one's own by its context."""
+    kept = record("x", planned(), command=("lab", "aa", "--sweep=mine/tiny.toml"), sweep="tiny", target="remote")
+    again = aa._again(kept)  # pyright: ignore[reportPrivateUsage]
+    assert again == "just aa baseline --sweep mine/tiny.toml --target remote --context NAME --blocks 10"
+
+
+def test_what_nobody_can_resolve_is_said_to_be_beyond_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    found = report_of(stored(blocks=6, nulls=0, noise=1.0))
+    noise_tables.print_report(Console(width=200), found, "")
+    out = capsys.readouterr().out
+    assert "> 1000" in out and "null comparison" not in out and "of the A/A pair (5 degrees" in out
+    example = Example("just bench x --resolve {}", (one(found.noises, "rate"),))
+    assert noise_tables.advise(found, example, "just aa").endswith("quieten this machine, then just aa")
+
+
+def test_the_advice_names_the_metric_whose_noise_it_tells() -> None:
+    """A rate that the generator limited is carried by CPU per request."""
+    found = report_of(stored(change=limited))
+    example = Example("just bench x --resolve {}", tuple(judged_at(found.noises, POINTS, "rate")))
+    assert noise_tables.advise(found, example, "just aa").startswith("in CPU per request, differences below ")
+
+
+def test_more_false_claims_than_chance_makes_are_called_so() -> None:
+    """Where each may be false in 5 %: of 40 six (P(X ≥ 6) = 1.4 %, P(X ≥ 5) = 4.8 %), of 12 three."""
+    assert [suspicious(claimed, 40) for claimed in (0, 5, 6, 40)] == [False, False, True, True]
+    assert [suspicious(claimed, 12) for claimed in (2, 3)] == [False, True]
+    (cpu,) = (
+        each for each in report_of(stored()).judged if (each.metric, each.point) == ("cpu_per_request", "ceiling")
+    )
+    told = [noise_tables.nulls_text([replace(cpu, compared=40, claimed=claimed)]) for claimed in (5, 6)]
+    assert "claimed 5 of 40" in told[0] and told[0].endswith("may be)")
+    assert "claimed 6 of 40" in told[1] and told[1].endswith("claim nothing here before the machine is quieter")
+
+
+def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
+    """Beside the floors; nothing where no run has any."""
+    run = stored()
+    found = methods([Evidence(run.record.id, run, tuple(run.samples()), {})])
+    assert found.nulls == noise_tables.nulls_line(report_of(run)) and found.nulls.startswith("claimed ")
+    assert {floor.run for floor in found.floors} == {run.record.id} and found.untold == ()
+    assert methods([]).nulls == ""
+
+
+def test_of_the_committed_null_comparisons_at_most_5_in_40_are_claimed() -> None:
+    """Measured, not simulated."""
+    run = RunStore.open(str(REFERENCE / "aa-quick"))
+    compared, claimed = noise_tables.counted(noises(summarise_run(run.record, run.samples(), run.histogram)))
+    assert compared and claimed <= 5 * compared / 40
+
+
+def printed(subject: str | None, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[int, str]:
+    fields = {
+        "subject": subject,
+        "target": None,
+        "context": None,
+        "plan": False,
+        "json": False,
+        "run": None,
+        "resume": None,
+    }
+    fields |= dict.fromkeys(("sweep", "blocks", "nulls", "seed", "knee", "k6_out"))
+    status = aa._aa(argparse.Namespace(**{**fields, **options}), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
+    return status, capsys.readouterr().out
+
+
+def test_a_stored_run_is_printed_again_and_ends_in_something_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name or by --run: the blocks that `bench --resolve` would choose, at the point that wants the most."""
+    stored()
+    status, out = printed("run-aa", capsys)
+    assert status == 0 and printed(None, capsys, run="run-aa") == (0, out)
+    last = out.splitlines()[-1]
+    assert (
+        last.startswith("in CPU per request, differences below ") and "`just bench " in last and "--resolve 5%`" in last
+    )
+    found = report_of(RunStore.open("run-aa"))
+    counts = [found.needed(noise, 0.05) for noise in found.judged if noise.metric == "cpu_per_request"]
+    assert f"would take {max(filter(None, counts))} blocks" in last
+
+
+def test_its_json_keeps_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    stored(nulls=1)
+    _, out = printed("run-aa", capsys, json=True)
+    told = json.loads(out)
+    jsonschema.Draft202012Validator(schema.schemas()["aa"]).validate(told)
+    assert told["nulls"]["arms"] == 1 and told["complete"] and told["advice"]
+    rate = next(row for row in told["rows"] if (row["point"], row["metric"]) == ("ceiling", "rate"))
+    assert [each["effect"] for each in rate["resolve"]] == [0.02, 0.05, 0.1] and rate["resolve"][2]["blocks"] >= 6
+    run = RunStore.open("run-aa")
+    again = one(noises(summarise_run(run.record, run.samples(), run.histogram)), "rate")
+    assert again.floor is not None and rate["floor_ratio"] == pytest.approx(exp(again.floor))
+    given = next(row for row in told["rows"] if (row["point"], row["metric"]) == ("rate-1000", "rate"))
+    assert given["why"] and given["resolve"][0]["blocks"] is None
+
+
+def test_too_few_blocks_say_what_to_run(capsys: pytest.CaptureFixture[str]) -> None:
+    stored(blocks=2)
+    status, out = printed("run-aa", capsys)
+    assert (
+        status == 0 and out.splitlines()[-1] == "nothing is known of the noise here yet: just aa baseline --blocks 10"
+    )
+    assert (
+        f"2 blocks of both arms valid, {stats.MIN_BLOCKS} are needed" in out and "no null comparison was judged" in out
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"blocks": 3},
+        {"nulls": 0},
+        {"sweep": "quick"},
+        {"knee": "2000"},
+        {"target": "local"},
+        {"plan": True},
+        {"resume": "run-aa"},
+    ],
+)
+def test_a_stored_run_is_asked_nothing_else(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    stored(blocks=2)
+    with pytest.raises(UsageError, match="leave everything else out"):
+        printed("run-aa", capsys, **options)
+
+
+def test_a_run_without_a_pair_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    of = plan([arm for arm in planned().arms if arm.role != "again"], POINTS, 6, 1)
+    RunStore.create(record("lonely", of), {})
+    with pytest.raises(UsageError, match="has no steady A/A pair: nothing in it was measured twice"):
+        printed("lonely", capsys)
+    with pytest.raises(UsageError, match="has no steady A/A pair"):
+        printed(None, capsys, resume="lonely")
+
+
+def test_a_disturbed_sweep_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything starts: its outcomes have another unit."""
+    with pytest.raises(UsageError, match="varies in its own unit"):
+        printed("baseline", capsys, sweep="kill-quick", target="local")

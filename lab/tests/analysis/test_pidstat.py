@@ -1,0 +1,225 @@
+"""Usage tables as pidstat's: from looks whose ticks are known, from this project's reference run, and on the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from lab.analysis import pidstat
+from lab.analysis.claims.evidence import Evidence
+from lab.analysis.summary import counted_samples
+from lab.base.errors import UsageError
+from lab.records.store import RunStore
+from lab.records.tables import USAGE_SCHEMA, FrameError, read_usage
+from lab.report.exhibits import exhibits
+from lab.report.exhibits import pidstat as pidstat_tables
+from lab.report.tables.usage import as_json, lines
+from lab.targets.common.sampler import Sampler
+
+ROOT = Path(__file__).parents[3]
+REFERENCE = ROOT / "data/reference/quick-keepalive"
+
+
+def look(t_s: float, user_s: float, system_s: float, tid: int | None = None, **more: Any) -> dict[str, Any]:
+    """One row of usage.parquet; memory is 4 MiB of 8 MiB, and there is one page fault for every tick."""
+    faults = round(100 * (user_s + system_s))
+    row = {"t_s": t_s, "role": "proxy", "pid": 7, "tid": tid, "title": "nginx", "threads": 1, "user_s": user_s}
+    row |= {"system_s": system_s, "cpu_s": user_s + system_s, "minflt": faults, "majflt": 0}
+    return row | {"vsz_bytes": 8 << 20, "rss_bytes": 4 << 20} | more
+
+
+def usage(*looks: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(looks, schema=USAGE_SCHEMA)
+
+
+def test_the_columns_are_the_published_ones() -> None:
+    """What the NDS study's two tables have, ours have too, by the same names."""
+    with (ROOT / "data/published/nds_pidstat.csv").open() as file:
+        published = set(next(csv.reader(file)))
+    assert {*pidstat.CPU_COLUMNS, *pidstat.MEMORY_COLUMNS} <= published
+    nothing = usage()
+    assert pidstat.cpu_table(nothing).columns == [*pidstat.HEAD, *pidstat.CPU_COLUMNS]
+    assert pidstat.memory_table(nothing).columns == [*pidstat.HEAD, *pidstat.MEMORY_COLUMNS]
+    assert pidstat.summary(nothing).height == 0
+
+
+def test_a_row_is_what_was_added_in_its_second() -> None:
+    """Three ticks of user and nine of system time in a second are 3 %, 9 % and 12 % of a CPU, as pidstat counts."""
+    frame = usage(look(0.0, 1.0, 2.0), look(1.0, 1.03, 2.09), look(3.0, 1.03, 2.49))
+    rows = pidstat.cpu_table(frame).to_dicts()
+    assert [row["t_s"] for row in rows] == [1.0, 3.0]
+    assert rows[0] == {"t_s": 1.0, "role": "proxy", "pid": 7, "tid": None, "title": "nginx"} | {
+        "usr_percent": pytest.approx(3),
+        "system_percent": pytest.approx(9),
+        "guest_percent": None,
+        "cpu_percent": pytest.approx(12),
+    }
+    assert rows[1]["cpu_percent"] == pytest.approx(20)
+
+
+def test_memory_is_that_of_the_moment_and_faults_are_per_second() -> None:
+    """Sizes in KiB; the share of the machine's memory is null where that is not known."""
+    frame = usage(look(0.0, 1.0, 2.0), look(2.0, 1.03, 2.09, rss_bytes=2 << 20, majflt=4))
+    (row,) = pidstat.memory_table(frame, memory_bytes=200 << 20).to_dicts()
+    assert (row["minflt_per_s"], row["majflt_per_s"]) == (6.0, 2.0)
+    assert (row["vsz_kib"], row["rss_kib"], row["mem_percent"]) == (8192, 2048, 1.0)
+    assert pidstat.memory_table(frame)["mem_percent"].to_list() == [None]
+
+
+def test_a_hasty_last_look_makes_no_row() -> None:
+    """3 ms after a look one tick would be 333 %: the last second is left out, and nothing of it is lost in the average."""
+    frame = usage(look(0.0, 1.0, 1.0), look(1.0, 1.5, 1.0), look(1.003, 1.51, 1.0))
+    assert pidstat.cpu_table(frame)["t_s"].to_list() == [1.0]
+    assert pidstat.summary(frame)["usr_percent"].to_list() == [pytest.approx(51 / 1.003)]
+
+
+def test_threads_and_processes_are_apart() -> None:
+    """A thread's row is its own; a process that appears later has no row for its first look."""
+    frame = usage(
+        look(0.0, 1.0, 0.0),
+        look(0.0, 0.5, 0.0, tid=7),
+        look(0.0, 0.5, 0.0, tid=8),
+        look(1.0, 1.5, 0.0),
+        look(1.0, 0.9, 0.0, tid=7),
+        look(1.0, 0.6, 0.0, tid=8),
+        look(1.0, 9.0, 0.0, pid=9),
+    )
+    table = pidstat.cpu_table(frame)
+    assert table["tid"].to_list() == [None, 7, 8]
+    assert table["usr_percent"].to_list() == pytest.approx([50, 40, 10])
+    assert pidstat.summary(frame)["tid"].to_list() == [None, 7, 8]
+
+
+def test_the_threads_of_a_real_process_are_its_parts() -> None:
+    """Two threads, one of which works: its row has the process's time, the other's next to none; one thread needs no row."""
+    code = (
+        "import threading, time\n"
+        "def burn():\n"
+        "    end = time.thread_time() + 0.5\n"
+        "    while time.thread_time() < end: pass\n"
+        "print('up', flush=True); input()\n"
+        "t = threading.Thread(target=burn); t.start(); t2 = threading.Thread(target=input); t2.start()\n"
+        "t.join(); print('done', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdout.readline()
+        with Sampler(lambda: {"proxy": [process.pid], "lab": [os.getpid()]}, interval_s=0.02) as sampler:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            process.stdout.readline()
+    finally:
+        process.kill()
+        process.wait()
+    rows = sampler.observation().rows
+    mine = rows.filter(pl.col("role") == "proxy")
+    used = mine.filter(pl.col("tid").is_not_null()).group_by("tid").agg(pl.col("cpu_s").last()).sort("cpu_s")
+    assert used.height == 3 and used["cpu_s"][-1] > 0.4 and used["cpu_s"][:2].sum() < 0.2
+    assert mine.filter(pl.col("tid").is_null())["threads"].max() == 3
+    assert mine.filter((pl.col("threads") == 1) & pl.col("tid").is_not_null()).is_empty()
+    assert rows.filter((pl.col("role") == "lab") & pl.col("tid").is_not_null()).is_empty()
+
+
+def test_usage_of_earlier_labs_is_still_read() -> None:
+    """The reference run was recorded before there were threads: its processes are whole ones, and its proxy was busy."""
+    run = RunStore.open(str(REFERENCE))
+    sample = next(sample for sample in run.samples() if sample.valid and sample.point.name == "ceiling")
+    frame = run.usage(sample)
+    assert dict(frame.schema) == USAGE_SCHEMA and frame["tid"].null_count() == frame.height
+    busy = pidstat.summary(frame).filter(pl.col("role") == ("proxy" if sample.arm != "direct" else "backend"))
+    assert busy["cpu_percent"].max() > 40  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("write", "fault"),
+    [
+        (lambda path: path.write_bytes(b"PAR1"), "parquet"),
+        (lambda path: usage().drop("pid").write_parquet(path), "its columns are"),
+        (lambda path: usage().with_columns(pl.lit(1).alias("x")).write_parquet(path), "its columns are"),
+    ],
+)
+def test_a_damaged_usage_table_says_so(write: Callable[[Path], object], fault: str, tmp_path: Path) -> None:
+    """Not the columns, or no table at all: an error, never an empty one."""
+    write(tmp_path / "usage.parquet")
+    with pytest.raises(FrameError, match=fault):
+        read_usage(tmp_path / "usage.parquet")
+
+
+def test_what_is_shown_is_what_was_computed() -> None:
+    """An unknown share is a dash, as JSON null; with every second the tables come before the average."""
+    frame = usage(look(0.0, 1.0, 2.0), look(1.0, 1.03, 2.09))
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    for line in lines(frame, None, every_second=True):
+        console.print(line)
+    text = out.getvalue()
+    assert text.index("%usr") < text.index("minflt/s") < text.index("average")
+    assert "3.00     9.00       –  12.00" in text
+    (record,) = as_json(frame, None)["cpu"]
+    assert record["guest_percent"] is None and json.dumps(record)
+
+
+def test_the_published_processes_have_their_average_lines() -> None:
+    """By hand: proc2's busiest second has 12 %, its memory grows from 14,404 to 20,756 KiB; faults not told are left out."""
+    line = pidstat_tables.known()["proc2"]
+    assert (line["busiest"], line["growth"]) == (12, pytest.approx(20_756 / 14_404))
+    assert (line["cpu_percent"], line["user_share"]) == (pytest.approx(34 / 21), pytest.approx(16 / 34))
+    assert line["minflt_per_s"] == pytest.approx(8112 / 13)
+    assert len(pidstat_tables.seconds(None, "baseline")["published"]["proc1"].cpu) == 21
+
+
+def test_a_runs_processes_stand_below_the_published_ones() -> None:
+    """The busiest first, with the blocks' interval; `direct` has no proxy, and what was not measured is a gap."""
+    run, samples = RunStore.open(str(REFERENCE)), tuple(RunStore.open(str(REFERENCE)).samples())
+    evidence = Evidence("quick-keepalive", run, samples, counted_samples(samples))
+    found = pidstat_tables.measured(evidence, "keepalive", "ceiling")
+    first, *others = found
+    middle = {name: max(line["cpu_percent"] or 0.0 for line in blocks.values()) for name, blocks in found.items()}
+    assert first == "nginx 1" and middle[first] > 40 and all(middle[name] <= middle[first] for name in others)
+    told = exhibits.usage(evidence, ["keepalive", "direct", "nds-workers-2"], "ceiling")
+    assert "| proc1, published |" in told and "| keepalive at ceiling: nginx 1 |" in told
+    assert "| direct at" not in told
+    assert "*nothing to show: nds-workers-2 is not part of this run*" in told
+    assert pidstat_tables.seconds(evidence, "keepalive").keys() == {"published", "keepalive, block 1"}
+
+
+def lab_usage(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lab", "usage", *argv], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_verb_shows_averages_and_for_one_arm_and_point_every_second() -> None:
+    """`usage RUN` is one block of each pair; asked for one pair it is every block, second by second."""
+    brief = lab_usage(str(REFERENCE))
+    assert brief.returncode == 0 and "keepalive at ceiling, block" in brief.stdout
+    assert brief.stdout.count("keepalive at ceiling") == 1 and "minflt/s" in brief.stdout
+    whole = lab_usage(str(REFERENCE), "--arm", "keepalive", "--point", "ceiling", "--json")
+    samples = json.loads(whole.stdout)
+    assert len(samples) > 1 and {sample["point"] for sample in samples} == {"ceiling"}
+    assert {row["role"] for row in samples[0]["average"]} >= {"proxy", "backend"}
+
+
+def test_the_verb_names_what_there_is_not() -> None:
+    """An arm without a valid sample is an error with the nearest name."""
+    done = lab_usage(str(REFERENCE), "--arm", "keepalvie")
+    assert done.returncode == 2 and "did you mean 'keepalive'?" in done.stderr
+
+
+def test_an_unreadable_table_is_an_error_of_the_run(tmp_path: Path) -> None:
+    """The store says which file, and what still works."""
+    run = RunStore.open(str(REFERENCE))
+    with pytest.raises(UsageError, match="usage.parquet: cannot be read"):
+        RunStore(tmp_path, run.record).usage(run.samples()[0])

@@ -1,0 +1,107 @@
+"""Timelines of logs with known answers: bins, marks, processes, probes, transfers."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from lab.analysis import timelines
+from lab.tests.support.disturbed import ZERO_S, events, killed, requests
+
+
+def test_an_outage_is_in_its_bins_and_nowhere_else() -> None:
+    """Two seconds at 100 req/s from 5 s on: 20 bins of 10 failed requests, all others with 10 good ones."""
+    found = timelines.bins(requests(out=(5.0, 7.0)), ZERO_S)
+    hit = found.filter(pl.col("connect") > 0)
+    assert hit["t_s"].round(3).to_list() == pytest.approx([5 + n / 10 for n in range(20)])
+    assert set(hit["connect"]) == {10}
+    assert found["due_rps"].to_list() == pytest.approx([100.0] * 200)
+    assert found["good_rps"].sum() * timelines.BIN_S == pytest.approx(1800)
+    assert hit["p50_s"].is_null().all()
+    assert hit["max_s"].is_null().all()
+
+
+def test_a_wrong_status_is_a_failure_of_its_own_kind() -> None:
+    """503 counts as `status`, not as an error of the connection."""
+    found = timelines.bins(requests(out=(1.0, 1.5), status=503), ZERO_S)
+    assert found["status"].sum() == 50
+    assert sum(found[kind].sum() for kind in timelines.NO_ANSWER) == 0
+
+
+def test_what_is_right_has_not_failed_and_is_no_good_answer_either() -> None:
+    """404 for a host that has no route yet."""
+    log = requests(out=(1.0, 1.5), status=404)
+    found = timelines.bins(log, ZERO_S, right=(log["status"] == 200) | (log["due_s"] < ZERO_S + 1.2495))
+    assert found["status"].sum() == 25
+    assert found["good_rps"].to_list() == timelines.bins(log, ZERO_S)["good_rps"].to_list()
+
+
+def test_answers_count_when_they_arrive() -> None:
+    """Requests that hang for 3 s make a bin without answers and one full of them, and a latency of up to 3 s where they were due."""
+    log = requests(duration_s=6.0).with_columns(
+        done_s=pl.when(pl.col("due_s").is_between(ZERO_S + 1.999, ZERO_S + 2.0995))
+        .then(ZERO_S + 5.0)
+        .otherwise("done_s")
+    )
+    found = timelines.bins(log, ZERO_S)
+    at = {round(t_s, 1): row for t_s, *row in found.select("t_s", "good_rps", "max_s").rows()}
+    assert at[2.0] == [0.0, pytest.approx(3.0)]
+    assert at[5.0][0] == pytest.approx(200.0)
+
+
+def test_empty_bins_are_there() -> None:
+    """A hole in the log is a row with zeros."""
+    log = requests(duration_s=2.0)
+    found = timelines.bins(pl.concat([log.head(50), log.tail(50)]), ZERO_S)
+    assert found.height == 20
+    assert found.filter(pl.col("due_rps") == 0).height == 10
+
+
+def test_no_request_no_bin() -> None:
+    """An empty log gives an empty frame with its columns."""
+    found = timelines.bins(requests(duration_s=0), ZERO_S)
+    assert found.is_empty()
+    assert dict(found.schema) == timelines.BINS_SCHEMA
+
+
+def test_the_band_holds_every_block() -> None:
+    """The least and the most of several blocks, where all of them have the bin."""
+    several = [timelines.bins(requests(out=out), ZERO_S) for out in (None, (5.0, 6.0), (5.5, 6.5))]
+    band = timelines.across(several)
+    at = {round(t_s, 1): (low, high) for t_s, low, high in band.rows()}
+    assert at[5.2] == (0.0, 100.0)
+    assert at[4.0] == (100.0, 100.0)
+    assert timelines.across([]).is_empty()
+
+
+def test_every_event_but_single_probes_is_a_mark() -> None:
+    """With its row, and who said it of what."""
+    told = killed()
+    found = timelines.marks(told, ZERO_S)
+    assert found.height == told.height
+    assert found.row(1) == (pytest.approx(5.01), "pods", "Deleted", "proxy proxy-1: grace 30 s (kubelet)")
+    assert timelines.marks(events((1, "kubelet", "proxy", "p", "Probe", "readiness 0.001 ok")), ZERO_S).is_empty()
+
+
+def test_probes_are_read() -> None:
+    """How long each took, and whether it was well."""
+    told = events(
+        (1.0, "kubelet", "proxy", "p", "Probe", "readiness 0.0031 ok"),
+        (2.0, "kubelet", "proxy", "p", "Probe", "liveness 1.0004 no answer within 1 s"),
+    )
+    assert timelines.probes(told, ZERO_S).rows() == [
+        (1.0, "p", "readiness", 0.0031, True),
+        (2.0, "p", "liveness", 1.0004, False),
+    ]
+
+
+def test_transfers_are_read() -> None:
+    """From when until when, how large, and its status."""
+    told = events((3.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first 0.0113 s status 413"))
+    assert timelines.transfers(told, ZERO_S).rows() == [(1.75, 3.0, "upload", 10485760, 1.25, 0.0113, 413)]
+
+
+def test_transfers_that_failed_are_there_as_well() -> None:
+    """With a reason behind their status, and no first byte."""
+    told = events((3.0, "lab", "", "1", "Transfer", "upload 10485760 bytes 1.2500 s first - status 0 EOF of a kind"))
+    assert timelines.transfers(told, ZERO_S).rows() == [(1.75, 3.0, "upload", 10485760, 1.25, None, 0)]

@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# `just aa` and `bench --resolve`: a short real run of a variant against itself, what is planned by it, and bad input.
+# bats file_tags=measures
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  limit_s=300
+  sweep="$BATS_TEST_TMPDIR/tiny.toml"
+  tiny_sweep "$sweep"
+}
+
+# told KEY: of the JSON in noise.json: `arms` that were measured, or `blocks` that resolve 10 % in CPU per request; nothing if not known.
+told() {
+  python - "$BATS_TEST_TMPDIR/noise.json" "$1" <<'PYTHON'
+import json, pathlib, sys
+noise = json.loads(pathlib.Path(sys.argv[1]).read_text())
+(cpu,) = (row for row in noise["rows"] if row["metric"] == "cpu_per_request")
+needed = [each["blocks"] for each in cpu["resolve"] if each["effect"] == 0.1]
+print({"nulls": noise["nulls"]["arms"], "blocks": needed[0] or "", "why": cpu["why"]}[sys.argv[2]])
+PYTHON
+}
+
+@test "aa measures a variant against itself, prints it again, and bench --resolve plans by it" {
+  lab aa --sweep "$sweep" --blocks 6 --seed 1
+  ((status <= 1)) || fail "$stderr" # 1: the machine was noisy
+  [[ $stderr == *"baseline, baseline-again, baseline-null-1; once: direct"* ]] || fail "$stderr"
+  [[ ${lines[-1]} == *"just "* ]] || fail "it does not end in something to do: $output"
+  run_id=$(basename "$LAB_RUNS"/*)
+  printed=$output
+  lab aa "$run_id"
+  assert_equal "$output" "$printed"
+  lab aa --resume "$run_id" # everything is there already
+  assert_equal "$output" "$printed"
+  lab table "$run_id" # it is a run like any other
+  assert_output --partial baseline-null-1
+  python -m lab aa --run "$run_id" --json >"$BATS_TEST_TMPDIR/noise.json" || (($? == 1))
+  run told nulls
+  assert_output 1
+
+  # what aa says is what bench does
+  blocks=$(told blocks)
+  lab bench log-off --sweep "$sweep" --resolve 10% --plan
+  if [[ -n $blocks ]]; then
+    assert_equal "$status" 0
+    [[ $stderr == *" samples in $blocks blocks, seed"* ]] || fail "expected $blocks blocks: $stderr"
+    [[ $stderr == *"10% in CPU per request at ceiling is found with 90% probability, by the noise of $run_id"* ]] || fail "$stderr"
+    [[ $stderr == *"from the A/A run $run_id"* ]] || fail "$stderr"
+    [[ $printed == *"claimed "*" null comparisons"* ]] || fail "$printed"
+  else
+    assert_equal "$status" 2
+    [[ $stderr == *"just aa"* ]] || fail "$(told why): $stderr"
+  fi
+  run find "$LAB_RUNS" -mindepth 1 -maxdepth 1
+  assert_equal "${#lines[@]}" 1 # a plan leaves nothing
+}
+
+@test "without an earlier run bench --resolve guesses nothing" {
+  refused "just aa --sweep $sweep" bench log-off --sweep "$sweep" --resolve 5%
+}
+@test "of another baseline too" { refused "just aa okd --sweep $sweep" bench okd --sweep "$sweep" --resolve 5%,rate; }
+@test "--resolve with --blocks" { refused "leave one of them out" bench log-off --resolve 5% --blocks 6; }
+@test "--resolve with --resume" { refused "leave it out" bench --resume nothing --resolve 5%; }
+@test "--resolve with --configmap" { refused "leave it out" bench --configmap mine.yaml --resolve 5%; }
+@test "--resolve without a percent sign" { refused 'expected a percentage, got "0.05"' bench log-off --resolve 0.05; }
+@test "--resolve of nothing" { refused "more than 0%" bench log-off --resolve 0%; }
+@test "--resolve in an unknown metric" { refused "did you mean 'rate'?" bench log-off --resolve 5%,rat; }
+@test "--resolve in a disturbed sweep" { refused "varies in its own unit" bench baseline --sweep kill-quick --resolve 5%; }
+@test "study --resolve with --blocks" { refused "leave one of them out" study okd --resolve 5% --blocks 6; }
+@test "aa of an unknown variant" { refused "did you mean 'baseline'?" aa baselin; }
+@test "aa of a disturbed sweep" { refused "varies in its own unit" aa --sweep kill-quick; }
+@test "aa of an empty sweep" { refused "unknown sweep ''" aa --sweep ""; }
+@test "aa of an unknown run" { refused "unknown run" aa --run nothing; }
+@test "aa with too many null arms" { refused "--nulls: expected 0 to 20, got 21" aa --nulls 21; }
+@test "aa --resume with a variant" { refused "leave everything else out" aa baseline --resume nothing; }
+@test "aa with what k6 keeps, as --resolve with it asks for" {
+  refused "just aa --sweep quick --k6-out csv" bench log-off --sweep quick --k6-out csv --resolve 5%
+  lab aa --k6-out csv --plan
+  assert_success
+}
+@test "aa at a knee that was named, as --resolve there asks for it" {
+  refused "just aa --sweep at-knee --knee 2000" bench keepalive --sweep at-knee --knee 2000 --resolve 5%
+  lab aa --sweep at-knee --knee 2000 --plan
+  assert_success
+  [[ $stderr == *"1,600 req/s"* ]] || fail "$stderr"
+}
+@test "aa --plan measures nothing" {
+  lab aa keepalive --sweep "$sweep" --nulls 3 --plan
+  assert_success
+  [[ $stderr == *"keepalive, keepalive-again, keepalive-null-1, keepalive-null-2, keepalive-null-3; once: direct"* ]] || fail "$stderr"
+  [[ $stderr == *"in 10 blocks"* ]] || fail "$stderr"
+  run find "$LAB_RUNS" -type f
+  assert_output ""
+}

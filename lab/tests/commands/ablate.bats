@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# `just ablate` and `just bench --configmap`: plans, a tiny real ablation with its resumption, and every kind of bad input.
+# bats file_tags=measures
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  mine="$BATS_TEST_TMPDIR/mine.yaml"
+}
+
+# scratch: a checkout of one's own in which sweep `quick` takes a second.
+scratch() {
+  cp -r justfile lab manifests "$BATS_TEST_TMPDIR"
+  mkdir -p "$BATS_TEST_TMPDIR/data"
+  cp -r data/published "$BATS_TEST_TMPDIR/data"
+  cd "$BATS_TEST_TMPDIR" || return
+  cat >lab/sweeps/quick.toml <<'TOML'
+title = "Tiny"
+question = "Does it work?"
+blocks = 1
+
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 4
+duration_s = 1
+TOML
+}
+
+@test "ablate without a subject, with an unknown one and with a root is refused" {
+  refused "no study or variant named" ablate
+  refused "did you mean 'keepalive'?" ablate keepalvie
+  refused "no knobs: baseline" ablate baseline
+  refused "unknown ablation 'none'" ablate --resume none
+  refused "leave them out" ablate keepalive --resume x
+}
+
+@test "ablate --plan names each knob with its load, what it is compared with, the runs and the minutes, and leaves nothing" {
+  lab ablate backlog --plan --blocks 6
+  assert_success
+  [[ $stderr == *"2 knobs of backlog"* ]] || fail "$stderr"
+  [[ $stderr =~ knob\ +somaxconn-32768:\ .*\ in\ .*,\ on\ backlog-128:\ alone\ and\ cumulatively ]] || fail "$stderr"
+  [[ $stderr == *"one at a time only: the same thing is set by somaxconn-32768"* ]] || fail "$stderr"
+  [[ $stderr =~ run\ 1/[0-9].*\ arms,\ .*about\ [0-9]+\ (s|min|h) ]] || fail "$stderr"
+  [[ $stderr =~ duration\ +about.*in\ all ]] || fail "$stderr"
+  nothing_recorded
+}
+
+@test "ablate of a study takes the knobs of all its variants and of all that are annotated with it, and the variant of that name when asked" {
+  lab ablate digitalocean --plan
+  assert_success
+  [[ $stderr == *somaxconn-128:* && $stderr == *backend-cpu-200m:* && $stderr == *proxy-cache:* ]] || fail "$stderr"
+  lab ablate digitalocean --variant --plan
+  assert_success
+  [[ $stderr != *backend-cpu-200m:* ]] || fail "$stderr"
+}
+
+@test "ablate measures each knob alone and cumulatively, can be resumed, and its table can be printed again" {
+  scratch
+  lab ablate keepalive --blocks 1 --seed 1
+  [[ $status -le 1 ]] || fail "$stderr"
+  assert_line --regexp '^keep-alive-requests-10000 +baseline +quick'
+  assert_line --regexp '^upstream-keepalive-requests-1000 +baseline +quick'
+  shown=$output
+  id=$(basename "$(dirname "$LAB_RUNS"/*/ablation.json)")
+  run ls "$LAB_RUNS/$id/manifests/overlays/baseline-upto-upstream-keepalive-requests-1000"
+  assert_success
+  lab table "$id"
+  assert_equal "$output" "$shown"
+  # a run that was lost is measured again; one that is there is kept, and its manifests are the ablation's own
+  rm -rf manifests
+  lab ablate --resume "$id" --plan
+  assert_success
+  [[ $stderr == *"6 samples, 6 done"* ]] || fail "$stderr"
+  rm -rf "$LAB_RUNS/"*-quick-*
+  lab ablate --resume "$id" --plan
+  assert_success
+  [[ $stderr == *"6 samples, about"* ]] || fail "$stderr"
+  lab table "$id" --json
+  assert_equal "$status" 1
+  [[ $output == *'"verdict": "not measured yet"'* ]] || fail "$output"
+}
+
+@test "ablate keeps everything on Ctrl-C and says how to go on" {
+  scratch
+  sed -i 's/^duration_s = 1/duration_s = 20/' lab/sweeps/quick.toml
+  python -m lab ablate keepalive --blocks 6 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  local deadline=$((SECONDS + 60))
+  until [[ -n $(find "$LAB_RUNS" -path '*/readback/*.json' 2>/dev/null) ]]; do
+    ((SECONDS < deadline)) || fail "nothing came up in a minute: $(cat "$BATS_TEST_TMPDIR/err")"
+    sleep 0.05
+  done
+  kill -INT "$lab_pid"
+  status=0
+  wait "$lab_pid" || status=$?
+  assert_equal "$status" 1
+  id=$(basename "$(dirname "$LAB_RUNS"/*/ablation.json)")
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_line --regexp "^ *just ablate --resume $id$"
+  lab ablate --resume "$id" --plan
+  assert_success
+  [[ $stderr == *"31 samples, about"* ]] || fail "$stderr"
+}
+
+@test "bench --configmap splits a file into knobs and says what there is nothing to measure about" {
+  printf 'use-gzip: "false"\nkeep-alive-requests: 5000\nhsts: "false"\nworker-processes: "4096"\n' >"$mine"
+  lab bench --configmap "$mine" --plan
+  assert_success
+  [[ $stderr == *"keep-alive-requests-5000: cpu_per_request in quick: alone"* ]] || fail "$stderr"
+  [[ $stderr == *"use-gzip: nothing to measure: 'false' is the default"* ]] || fail "$stderr"
+  [[ $stderr == *"hsts: nothing to measure: it changes nothing"* ]] || fail "$stderr"
+  [[ $stderr == *"worker-processes-4096: not measurable here: cores"* ]] || fail "$stderr"
+  nothing_recorded
+}
+
+@test "bench --configmap refuses unknown keys, wrong values and files that hold no settings" {
+  echo 'keep-alive-request: 5000' >"$mine"
+  refused "did you mean 'keep-alive-requests'?" bench --configmap "$mine"
+  echo 'keep-alive-requests: many' >"$mine"
+  refused "expected a whole number" bench --configmap "$mine"
+  echo 'keep-alive-requests: 1000' >"$mine"
+  refused "nothing to measure" bench --configmap "$mine"
+  echo 'kind: Secret' >"$mine"
+  refused "expected ConfigMap, got 'Secret'" bench --configmap "$mine"
+  refused "there is no such file" bench --configmap "$mine.none"
+  refused "leave variants and --sweep out" bench keepalive --configmap "$mine"
+}
+
+@test "bench --configmap proves from the running nginx that each key took" {
+  scratch
+  printf 'data:\n  reuse-port: "false"\n  proxy-buffer-size: 16k\nkind: ConfigMap\n' >"$mine"
+  lab bench --configmap "$mine" --blocks 1
+  [[ $status -le 1 ]] || fail "$stderr"
+  [[ $stderr != *"not applied"* ]] || fail "$stderr"
+  run python - "$LAB_RUNS" <<'PYTHON'
+import json, pathlib, sys
+found = [json.loads(path.read_text()) for path in pathlib.Path(sys.argv[1]).glob("*/readback/*.json")]
+checks = [check for file in found for check in file]
+print(len(checks) > 3 and all(check["ok"] for check in checks), *sorted({check["name"] for check in checks}))
+PYTHON
+  assert_output "True listen proxy_buffer_size proxy_buffers"
+}

@@ -1,0 +1,415 @@
+#!/usr/bin/env bats
+# `just bench`: a short real run on the local target, and every kind of bad input.
+# bats file_tags=measures
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  bats_load_library bats-support
+  bats_load_library bats-assert
+  cd "$BATS_TEST_DIRNAME/../../.." || return
+  export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
+  python=$(command -v python)
+  sweep="$BATS_TEST_TMPDIR/tiny.toml"
+  cat >"$sweep" <<'TOML'
+title = "Tiny"
+question = "Does it work?"
+blocks = 1
+
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 4
+duration_s = 1
+TOML
+}
+
+# lab ARG...: the command line, with stdout in $output and stderr in $stderr.
+lab() {
+  run --separate-stderr timeout 120 "$python" -m lab "$@"
+}
+
+# refused STATUS TEXT ARG...: the command ends with STATUS and says TEXT on stderr, without a traceback; nothing is measured.
+refused() {
+  local status_wanted=$1 text=$2
+  shift 2
+  lab "$@"
+  assert_equal "$status" "$status_wanted"
+  [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
+  [[ $stderr != *Traceback* ]] || fail "$stderr"
+  run --separate-stderr find "$LAB_RUNS" -name sample.json
+  assert_output ""
+}
+
+# stub NAME SCRIPT: a program of that name, first on PATH.
+stub() {
+  mkdir -p "$BATS_TEST_TMPDIR/bin"
+  printf '#!/bin/bash\n%s\n' "$2" >"$BATS_TEST_TMPDIR/bin/$1"
+  chmod +x "$BATS_TEST_TMPDIR/bin/$1"
+  PATH="$BATS_TEST_TMPDIR/bin:$PATH"
+}
+
+# recorded FIELD...: the fields of every sample's record, a line each.
+recorded() {
+  python - "$LAB_RUNS" "$@" <<'PYTHON'
+import json, pathlib, sys
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*/samples/*/sample.json")):
+    record = json.loads(path.read_text())
+    print(*(record[name] for name in sys.argv[2:]))
+PYTHON
+}
+
+# until_samples COUNT: wait until that many samples are recorded, a minute at most.
+until_samples() {
+  local deadline=$((SECONDS + 60))
+  until (($(find "$LAB_RUNS" -name sample.json 2>/dev/null | wc -l) >= $1)); do
+    ((SECONDS < deadline)) || fail "no $1 samples after a minute"
+    sleep 0.05
+  done
+}
+
+# family PID: its descendants, a pid a line.
+family() {
+  local child
+  for child in $(pgrep -P "$1"); do
+    echo "$child"
+    family "$child"
+  done
+}
+
+# command_of PID PATTERN: the first descendant of PID whose command line matches, once there is one; half a minute at most.
+command_of() {
+  local deadline=$((SECONDS + 30)) found=""
+  until [[ -n $found ]]; do
+    ((SECONDS < deadline)) || { fail "no process '$2' after half a minute" || return; } # no errexit in $(…)
+    found=$(for pid in $(family "$1"); do tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -Eq "$2" && echo "$pid"; done | head -n 1)
+  done
+  echo "$found"
+}
+
+# one_of_three_is REASON: three arms were recorded, and REASON stands beside exactly one of them.
+one_of_three_is() {
+  run bash -c "$(declare -f recorded); recorded arm | sort -u | wc -l; recorded reason | grep -cx '$1'"
+  assert_output $'3\n1'
+}
+
+# environmental_or_ok: exit 0, or 1 only because the machine was noisy (which a shared CI runner may be).
+environmental_or_ok() {
+  [[ $status == 0 ]] && return
+  assert_equal "$status" 1
+  run recorded reason
+  refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
+}
+
+@test "bench baseline --sweep smoke measures, records every file and prints a table" {
+  lab bench baseline --sweep smoke
+  [[ $output == *baseline* ]] || fail "$output $stderr"
+  environmental_or_ok
+  run_dir=$(echo "$LAB_RUNS"/*)
+  for file in run.json manifests/baseline.yaml manifests/direct.yaml; do
+    [[ -s $run_dir/$file ]] || fail "$file is missing"
+  done
+  [[ -n $(find "$run_dir/readback" -name '*.json') ]] || fail "no read-back"
+  for sample in "$run_dir"/samples/*/; do
+    for file in sample.json raw.zst hist.parquet usage.parquet; do
+      [[ -s $sample/$file ]] || fail "$sample$file is missing"
+    done
+  done
+  # the tables from the verbatim output are the tables from the records
+  python -m lab table "$run_dir" --json >"$BATS_TEST_TMPDIR/stored.json" || (($? == 1))
+  python -m lab table "$run_dir" --from-raw --json >"$BATS_TEST_TMPDIR/raw.json" || (($? == 1))
+  run diff "$BATS_TEST_TMPDIR/stored.json" "$BATS_TEST_TMPDIR/raw.json"
+  assert_success
+}
+
+@test "bench works as an unprivileged user" {
+  ((EUID == 0)) || skip "this is the unprivileged user already"
+  id nobody >/dev/null || skip "no user nobody here"
+  mkdir -p "$LAB_RUNS"
+  chmod -R a+rwX "$BATS_TEST_TMPDIR"
+  chmod a+x "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." || true # bats' own folders may be closed to others
+  run --separate-stderr setpriv --reuid nobody --regid nogroup --clear-groups \
+    env HOME="$BATS_TEST_TMPDIR" LAB_RUNS="$LAB_RUNS" timeout 120 python -m lab bench baseline --sweep "$sweep"
+  [[ $output == *baseline* ]] || fail "$output $stderr"
+  environmental_or_ok
+}
+
+@test "the host's sysctls, interfaces and processes are the same before and after" {
+  state() {
+    sysctl -a 2>/dev/null | grep -vE 'random|nr_|dentry|inode|file-nr|uuid|ns_last_pid|perf|entropy|fs.quota|sched_domain|netdev_rss|aio|conntrack_count'
+    ip -o link | sed 's/<.*//'
+    ip netns list
+  }
+  state >"$BATS_TEST_TMPDIR/before"
+  lab bench baseline --sweep "$sweep"
+  state >"$BATS_TEST_TMPDIR/after"
+  run diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
+  assert_success
+  run pgrep -f "$LAB_RUNS"
+  assert_failure
+}
+
+@test "kill -9 leaves no process, and --resume finishes the run without losing or repeating a sample" {
+  python -m lab bench baseline --sweep "$sweep" --blocks 3 --seed 1 >/dev/null 2>&1 &
+  lab_pid=$!
+  until_samples 2
+  inside=$(pgrep -P "$lab_pid")
+  kill -9 "$lab_pid"
+  for ((tries = 0; tries < 50; tries++)); do
+    pgrep -f "lab bench.*$sweep" >/dev/null || ps -p "$inside" >/dev/null || break
+    sleep 0.1
+  done
+  run pgrep -f "lab bench.*$sweep"
+  assert_failure
+  run ps -o pid=,stat=,args= -p "$inside"
+  assert_output ""
+  run_id=$(basename "$LAB_RUNS"/*)
+  (cd "$LAB_RUNS/$run_id/samples" && find . -name sample.json -exec sha256sum {} +) >"$BATS_TEST_TMPDIR/kept"
+  [[ -s $BATS_TEST_TMPDIR/kept ]]
+  lab bench --resume "$run_id"
+  environmental_or_ok
+  (cd "$LAB_RUNS/$run_id/samples" && sha256sum -c "$BATS_TEST_TMPDIR/kept")
+  run bash -c "$(declare -f recorded); recorded block arm attempt generation | sort | uniq -d"
+  assert_output ""
+}
+
+@test "Ctrl-C ends within two seconds, keeps everything and says how to resume" {
+  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  until_samples 1
+  began=$(date +%s%N)
+  kill -INT "$lab_pid"
+  status=0
+  wait "$lab_pid" || status=$?
+  took_ms=$((($(date +%s%N) - began) / 1000000))
+  assert_equal "$status" 1
+  ((took_ms < 2000)) || fail "took $took_ms ms"
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_output --partial "just bench --resume"
+}
+
+@test "a reader of stderr that has gone stops nothing" {
+  run bash -c "set -o pipefail; '$python' -m lab bench baseline --sweep '$sweep' 2>&1 >'$BATS_TEST_TMPDIR/out' | head -n 1"
+  environmental_or_ok
+  run cat "$BATS_TEST_TMPDIR/out"
+  assert_line --regexp '^baseline'
+}
+
+@test "a generator that prints garbage makes invalid samples and exit 1" {
+  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo lorem ipsum'
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  run recorded reason
+  assert_line generator-output
+}
+
+@test "a generator that crashes makes invalid samples and exit 1" {
+  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; kill -SEGV $$'
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  run recorded reason
+  assert_line generator-failed
+}
+
+@test "a generator that hangs is killed, and the run goes on" { # takes the 15 s that any generator has
+  wrk=$(command -v wrk)
+  # the first call is the first sample's warm-up, the second is its measurement
+  stub wrk "[[ \$1 == -v ]] && exec '$wrk' -v
+    echo called >>'$BATS_TEST_TMPDIR/calls'
+    ((\$(wc -l <'$BATS_TEST_TMPDIR/calls') != 2)) || exec sleep 631.7
+    exec '$wrk' \"\$@\""
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  one_of_three_is generator-hung
+  run pgrep -f "sleep 631.7"
+  assert_failure
+}
+
+@test "a generator that prints markup makes invalid samples and no traceback" {
+  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  [[ $output$stderr != *Traceback* ]] || fail "$stderr"
+  run recorded reason
+  assert_line generator-output
+}
+
+@test "a generator that never stops printing makes invalid samples and fills nothing" {
+  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  run recorded verdict
+  assert_line invalid
+  refute_line valid
+  run find "$LAB_RUNS" -size +20M
+  assert_output ""
+}
+
+# killed_under_load master|worker: a run in which that process of the proxy's nginx is killed during a sample.
+killed_under_load() {
+  sed -i 's/duration_s = 1/duration_s = 3\nwarmup_s = 0/' "$sweep"
+  python -m lab bench baseline --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  master=$(command_of "$lab_pid" '^nginx: master process nginx -c /tmp/nginx/nginx.conf')
+  victim=$master
+  [[ $1 == master ]] || victim=$(command_of "$master" '^nginx: worker process')
+  command_of "$lab_pid" '^wrk -t|/wrk -t' >/dev/null
+  kill -9 "$victim"
+  status=0
+  wait "$lab_pid" || status=$?
+  assert_equal "$status" 1
+  one_of_three_is proxy-died
+  run cat "$BATS_TEST_TMPDIR/err"
+  refute_output --partial Traceback
+}
+@test "a proxy killed during a sample makes it invalid, and the run goes on" { killed_under_load master; }
+@test "a proxy's worker killed during a sample makes it invalid, and the run goes on" { killed_under_load worker; }
+
+@test "a damaged sample is named at --resume, and nothing is measured" {
+  python -m lab bench baseline --sweep "$sweep" >/dev/null 2>&1 || (($? == 1))
+  record=$(find "$LAB_RUNS" -name sample.json | sort | head -n 1)
+  truncate --size 100 "$record"
+  find "$LAB_RUNS" -type f -exec sha256sum {} + >"$BATS_TEST_TMPDIR/before"
+  lab bench --resume "$(basename "$LAB_RUNS"/*)"
+  assert_equal "$status" 2
+  [[ $stderr == *"$record: damaged"* ]] || fail "$stderr"
+  [[ $stderr == *"measures it again"* ]] || fail "$stderr"
+  run sha256sum --check --quiet "$BATS_TEST_TMPDIR/before"
+  assert_success
+}
+
+@test "a run that another lab is measuring is not resumed, and the other lab unharmed" {
+  python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  until_samples 1
+  run_dir=$(echo "$LAB_RUNS"/*)
+  sha256sum "$run_dir"/run.json "$run_dir"/samples/*/* >"$BATS_TEST_TMPDIR/before"
+  lab bench --resume "$(basename "$run_dir")"
+  assert_equal "$status" 2
+  [[ $stderr == *"another lab"* ]] || fail "$stderr"
+  run sha256sum --check --quiet "$BATS_TEST_TMPDIR/before"
+  assert_success
+  until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
+  kill -INT "$lab_pid"
+  status=0
+  wait "$lab_pid" || status=$?
+  assert_equal "$status" 1
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_output --partial "just bench --resume"
+}
+
+@test "a disk that fills up stops the run with a remedy and keeps what was recorded" {
+  ((EUID == 0)) || skip "needs root to mount a small file system"
+  mkdir -p "$LAB_RUNS"
+  mount -t tmpfs -o size=60m lab-tiny "$LAB_RUNS"
+  python -m lab bench baseline --sweep "$sweep" --blocks 5 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  until_samples 1
+  dd if=/dev/zero of="$LAB_RUNS/filler" bs=1M status=none || echo "full, as meant"
+  status=0
+  wait "$lab_pid" || status=$?
+  rm "$LAB_RUNS/filler"
+  kept=$(recorded verdict | wc -l)
+  umount "$LAB_RUNS"
+  assert_equal "$status" 1
+  ((kept >= 1))
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_output --partial "No space left"
+  assert_output --partial "--resume"
+}
+
+@test "unknown variant" { refused 2 "did you mean 'baseline'?" bench baselin; }
+@test "unknown knob" { refused 2 "did you mean 'somaxconn-128'?" bench baseline+somaxconn-12; }
+@test "empty variant" { refused 2 "variant" bench ""; }
+@test "variant that is a path" { refused 2 "variant" bench ../base/nginx; }
+@test "no variant" { refused 2 "just list" bench; }
+@test "unknown sweep" { refused 2 "did you mean 'quick'?" bench baseline --sweep quik; }
+@test "empty sweep" { refused 2 "unknown sweep ''" bench baseline --sweep ""; }
+@test "unknown target" { refused 2 "did you mean 'local'?" bench baseline --target lokal; }
+@test "unknown option" { refused 2 "--help" bench baseline --blokcs 3; }
+@test "unknown verb" { refused 2 "--help" bnech; }
+@test "zero blocks" { refused 2 "--blocks: expected 1 to 1000, got 0" bench baseline --blocks 0; }
+@test "negative blocks" { refused 2 "--blocks" bench baseline --blocks=-3; }
+@test "absurd blocks" { refused 2 "--blocks" bench baseline --blocks 1000000; }
+@test "blocks that are no number" { refused 2 'got "many"' bench baseline --blocks many; }
+@test "fractional blocks" { refused 2 "--blocks" bench baseline --blocks 2.5; }
+@test "negative seed" { refused 2 "--seed" bench baseline --seed=-1; }
+@test "resuming an unknown run" { refused 2 "unknown run" bench --resume nothing; }
+@test "resuming with other variants" { refused 2 "leave them out" bench nginx --resume nothing; }
+@test "table of an unknown run" { refused 2 "unknown run" table nothing; }
+@test "showing an unknown variant" { refused 2 "did you mean" show keepalvie; }
+@test "runs folder that is a file" {
+  touch "$LAB_RUNS"
+  refused 2 "$LAB_RUNS" bench baseline --sweep "$sweep"
+}
+@test "runs folder on a full disk" {
+  ((EUID == 0)) || skip "needs root to mount a small file system"
+  mkdir -p "$LAB_RUNS"
+  mount -t tmpfs -o size=1m lab-tiny "$LAB_RUNS"
+  refused 2 "free" bench baseline --sweep "$sweep"
+  umount "$LAB_RUNS"
+}
+@test "runs folder that is read-only" {
+  mkdir -m 555 "$LAB_RUNS"
+  as=()
+  if ((EUID == 0)); then # root may write anywhere
+    as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    chmod a+rX "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." "$BATS_TEST_TMPDIR" "$sweep"
+    "${as[@]}" test -r "$sweep" -a -r lab/__main__.py || skip "nobody may not read the checkout or $BATS_TEST_TMPDIR"
+  fi
+  run --separate-stderr "${as[@]}" env HOME="$BATS_TEST_TMPDIR" timeout 120 python -m lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 2
+  [[ $stderr == *"$LAB_RUNS: cannot be written: Permission denied"* ]] || fail "$stderr"
+}
+@test "run folder without run.json" {
+  mkdir -p "$LAB_RUNS/broken"
+  refused 2 "has no run.json" bench --resume broken
+}
+@test "run.json that is no JSON" {
+  mkdir -p "$LAB_RUNS/broken"
+  echo '{"id": ' >"$LAB_RUNS/broken/run.json"
+  refused 2 "damaged" bench --resume broken
+}
+@test "unreadable sweep file" {
+  mkdir "$BATS_TEST_TMPDIR/folder.toml"
+  refused 2 "cannot be read" bench baseline --sweep "$BATS_TEST_TMPDIR/folder.toml"
+}
+@test "unknown generator in a sweep" {
+  sed -i 's/"wrk"/"wrkk"/' "$sweep"
+  refused 2 "did you mean 'wrk'?" bench baseline --sweep "$sweep"
+}
+@test "a rate for a closed-loop generator" {
+  echo 'rate_rps = 100' >>"$sweep"
+  refused 2 "wrk" bench baseline --sweep "$sweep"
+}
+@test "more threads than connections" {
+  echo 'threads = 8' >>"$sweep"
+  refused 2 "threads" bench baseline --sweep "$sweep"
+}
+@test "TLS that the base does not serve" {
+  echo 'tls = "passthrough"' >>"$sweep"
+  refused 2 "passthrough" bench baseline --sweep "$sweep"
+}
+@test "more routes than the base has" {
+  echo 'routes = 100' >>"$sweep"
+  refused 2 "routes" bench baseline --sweep "$sweep"
+}
+
+# without NAME ARG...: the lab with PATH made of everything but NAME.
+without() {
+  local missing=$1 folder="$BATS_TEST_TMPDIR/path"
+  shift
+  mkdir -p "$folder"
+  IFS=: read -ra parts <<<"$PATH"
+  for part in "${parts[@]}"; do
+    for file in "$part"/*; do
+      [[ -x $file && ${file##*/} != "$missing" && ! -e $folder/${file##*/} ]] && ln -s "$file" "$folder/${file##*/}"
+    done
+  done
+  PATH=$folder refused 2 "$missing" "$@"
+}
+@test "no kustomize" { without kustomize bench baseline --sweep "$sweep"; }
+@test "no nginx" { without nginx bench baseline --sweep "$sweep"; }
+@test "no wrk" { without wrk bench baseline --sweep "$sweep"; }
+@test "no unshare" { without unshare bench baseline --sweep "$sweep"; }
+@test "no ip" { without ip bench baseline --sweep "$sweep"; }

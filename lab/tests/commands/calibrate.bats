@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# `just calibrate`: the plan, a real measurement of two generators, its table again, and every kind of bad input.
+# bats file_tags=measures
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+}
+
+@test "calibrate refuses unknown generators and scenarios, and numbers that make no sense" {
+  refused "did you mean 'wrk'?" calibrate --generator wrkk
+  refused "unknown scenario 'paus'" calibrate --scenario paus
+  refused "expected 4 to 600, got 3" calibrate --duration 3
+  refused "expected 1 to 100, got 0" calibrate --repeats 0
+  refused "unknown calibration 'none'" calibrate --show none
+  refused "leave the other options out" calibrate --show none --repeats 2
+  refused "leave one out" calibrate --json --markdown
+}
+
+@test "calibrate --plan names every generator, installed or not, every scenario and the minutes, and leaves nothing" {
+  lab calibrate --plan --repeats 2
+  assert_success
+  for name in wrk wrk2 k6 oha hey; do
+    [[ $stderr =~ (generator|left\ out)\ +$name ]] || fail "no $name in: $stderr"
+  done
+  for name in floor fixed bimodal pause close rate-ceiling ceiling; do
+    [[ $stderr =~ scenario\ +$name:\ the\ server ]] || fail "no $name in: $stderr"
+  done
+  [[ $stderr =~ plan\ +[0-9]+\ measurements,\ 2\ of\ each ]] || fail "$stderr"
+  [[ $stderr =~ duration\ +about\ [0-9]+\ min ]] || fail "$stderr"
+  nothing_recorded
+}
+
+@test "calibrate says which generator is missing when none of those asked for is there" {
+  # a PATH with everything but wrk2
+  type -P wrk2 >/dev/null && skip "wrk2 is installed here"
+  refused "no generator is installed" calibrate --generator wrk2
+  [[ $stderr == *"put a wrk2 on PATH"* ]] || fail "$stderr"
+}
+
+@test "calibrate measures what wrk and k6 make of a pause, keeps it, and prints it again" {
+  lab calibrate --generator wrk --generator k6 --scenario pause --scenario fixed --duration 4 --repeats 1 --seed 1
+  assert_success
+  [[ $stderr == *"4/4"* ]] || fail "$stderr"
+  shown=$output
+  assert_line --regexp '^wrk\*? +[0-9.]+ +1[0-9]\.[0-9]+ +0 +hidden$'
+  assert_line --regexp '^k6\*? +[0-9.]+ +1[0-9]\.[0-9]+ +[1-9][0-9,]* +hidden$'
+  assert_line --regexp '^wrk\*? +fixed +1[0-9]\.[0-9] '
+  assert_line --regexp 'server on CPU .*generators on CPU'
+  assert_line --partial 'the kernel stamped every arrival'
+
+  id=$(basename "$LAB_RUNS"/*-calibration-*)
+  [[ -s $LAB_RUNS/$id/measurements/r01-wrk-pause/raw.zst && -s $LAB_RUNS/$id/measurements/r01-wrk-pause/hist.parquet ]]
+  lab calibrate --show "$id"
+  assert_success
+  assert_equal "$output" "$shown"
+  lab calibrate --show "$LAB_RUNS/$id" --markdown
+  assert_line --regexp '^\| wrk(\\\*)? \| [0-9.]+ \| 1[0-9.]+ \| 0 \| hidden \|$'
+  lab calibrate --show "$id" --json
+  assert_success
+  run python -c 'import json, sys; d = json.load(sys.stdin); print(d["complete"], len(d["record"]["measurements"]), sorted(r["known"]["name"] for r in d["rows"]))' <<<"$output"
+  assert_output "True 4 ['k6', 'wrk']"
+
+  # it is no run
+  lab table "$id"
+  assert_equal "$status" 2
+}
+
+@test "calibrate keeps what was measured on Ctrl-C and says how to see it" {
+  python -m lab calibrate --generator wrk --scenario fixed --duration 4 --repeats 20 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
+  lab_pid=$!
+  local deadline=$((SECONDS + 60))
+  until grep -q '^1/20' "$BATS_TEST_TMPDIR/err"; do
+    ((SECONDS < deadline)) || fail "nothing measured in a minute: $(cat "$BATS_TEST_TMPDIR/err")"
+    sleep 0.05
+  done
+  kill -INT "$lab_pid"
+  status=0
+  wait "$lab_pid" || status=$?
+  assert_equal "$status" 1
+  id=$(basename "$LAB_RUNS"/*-calibration-*)
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_line --regexp "^ *just calibrate --show $id$"
+  lab calibrate --show "$id"
+  assert_equal "$status" 1
+  assert_line --regexp 'interrupted: [1-9][0-9]* of 20 measurements'
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env bats
+# `just capacity`: the answer from a committed run, its check, Markdown and JSON, and bad input.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  COLUMNS=120
+}
+
+capacity() {
+  lab capacity "$@"
+}
+
+@test "the answer is a number of proxies, what to apply, and what was taken for granted" {
+  capacity --rate 1M --run data/reference/quick-keepalive
+  assert_success
+  assert_line --regexp '^run [0-9]+ proxies of 4 cores: [0-9]+ \[[0-9]+, [0-9]+\] serve 1,000,000 req/s at 70 % CPU'
+  assert_line --regexp '^    replicaCount: [0-9]+$'
+  assert_line '      worker-processes: "4"'
+  assert_line --partial 'µs of proxy CPU per request ['
+  assert_line --partial 'held-out points'
+  assert_line --partial 'directive-equivalent, not the controller'
+  assert_line --partial 'LINEAR IN CORES'
+}
+
+@test "without a run of yours a committed one answers" {
+  capacity --rate 250k
+  assert_success
+  assert_line --partial ' serve 250,000 req/s '
+  assert_line '      worker-processes: "4"'
+  refute_output --partial 'oc -n openshift'
+}
+
+@test "twice the rate needs twice the cores" {
+  capacity --rate 1M --json --run data/reference/quick-keepalive
+  assert_success
+  one=$output
+  capacity --rate 2M --json --run data/reference/quick-keepalive
+  assert_success
+  run python -c 'import json, sys; a, b = (json.loads(t)["cores"] for t in sys.argv[1:]); print(round(b / a, 9))' "$one" "$output"
+  assert_output 2.0
+}
+
+@test "by another machine's scalability law large proxies serve less, and it says whose law" {
+  capacity --rate 1M --cores 32 --scaling published:qinng --run data/reference/quick-keepalive
+  assert_success
+  assert_line --partial 'growth with cores by the scalability law of published by qinng'
+  refute_output --partial 'LINEAR'
+}
+
+@test "the check holds ceilings against what other loads predict" {
+  capacity --check --run data/reference/quick-keepalive
+  assert_success
+  assert_line --regexp '^baseline-again ceiling +from baseline .* inside$'
+  capacity --check --run data/reference/quick-keepalive --json
+  run python -c 'import json, sys; print(len(json.load(sys.stdin)["checks"]) > 0)' <<<"$output"
+  assert_output True
+}
+
+@test "a load that was only measured again is no check of the model" {
+  capacity --check --run data/reference/quick-keepalive
+  assert_success
+  assert_line --partial 'no load that needs the model was held out'
+  refute_output --partial 'allow for that much'
+}
+
+@test "a check takes no question" {
+  capacity --check --tls edge --run data/reference/quick-keepalive
+  assert_equal "$status" 2
+  [[ $stderr == *'--tls: --check predicts every load of the run'*'leave it out'* ]] || fail "$stderr"
+}
+
+@test "Markdown is a table" {
+  capacity --rate 1M --markdown --run data/reference/quick-keepalive
+  assert_success
+  assert_line --regexp '^\| 4 \| [0-9,]+ \|'
+}
+
+@test "what was not measured is refused with what to measure" {
+  capacity --rate 1M --tls edge --run data/reference/quick-keepalive
+  assert_equal "$status" 2
+  [[ $stderr == *'no price for TLS edge, keep-alive'*'just bench okd-edge'* ]] || fail "$stderr"
+  assert_output ''
+}
+
+@test "a rate that is none is refused with how to write one" {
+  capacity --rate plenty
+  assert_equal "$status" 2
+  [[ $stderr == *'expected a rate, got "plenty"'*'1M, 250k or 12_000'* ]] || fail "$stderr"
+}

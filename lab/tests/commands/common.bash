@@ -1,0 +1,49 @@
+# shellcheck shell=bash
+# What bats files of clusters share; each sources this in its setup.
+
+bats_load_library bats-support
+bats_load_library bats-assert
+root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
+stubs=$BATS_TEST_TMPDIR/stubs calls=$BATS_TEST_TMPDIR/calls checkout=$BATS_TEST_TMPDIR/checkout
+
+# own_checkout PATH…: goes into a copy of these of the project's, whose .cache is the test's own; HOME, KUBECONFIG too, and
+# stubs come first on PATH.
+own_checkout() {
+  mkdir -p "$stubs" "$checkout"
+  touch "$calls"
+  cp -r "${@/#/$root/}" "$checkout"
+  cd "$checkout" || return
+  export HOME=$BATS_TEST_TMPDIR KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig PATH=$stubs:$PATH PYTHONPATH=$checkout
+}
+
+stub() { # NAME BODY: a program that is found first and notes how it was called
+  printf '#!/usr/bin/env bash\necho "%s $*" >>%q\n%s\n' "$1" "$calls" "$2" >"$stubs/$1"
+  chmod +x "$stubs/$1"
+}
+
+# somebody_elses_kubeconfig CURRENT: KUBECONFIG with the contexts `production` and `mine`, the current one CURRENT or none;
+# nobody answers at either.
+somebody_elses_kubeconfig() {
+  cat >"$KUBECONFIG" <<YAML
+apiVersion: v1
+kind: Config
+current-context: "${1-}"
+contexts: [{name: production, context: {cluster: c, user: u}}, {name: mine, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+YAML
+}
+
+tiny_sweep() { # FILE: the least that can be measured, one second of it
+  cat >"$1" <<'TOML'
+title = "Tiny"
+question = "Does it work?"
+blocks = 1
+
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 4
+duration_s = 1
+TOML
+}

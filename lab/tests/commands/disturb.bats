@@ -1,0 +1,85 @@
+#!/usr/bin/env bats
+# `just bench` with a disturbance: a real run whose answer is known beforehand.
+# bats file_tags=measures
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  bats_load_library bats-support
+  bats_load_library bats-assert
+  cd "$BATS_TEST_DIRNAME/../../.." || return
+  export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
+}
+
+# judged: what the samples of a run say; ends with an error where they say something else than what was done.
+judged() {
+  python - "$LAB_RUNS" <<'PYTHON'
+import json, pathlib, sys
+
+import polars
+
+NOISE = {"steal", "other-processes"}  # a shared CI runner's, not ours: then the machine itself may stand still for a moment
+seen: set[bool] = set()
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*/samples/*/sample.json")):
+    sample = json.loads(path.read_text())
+    assert not sample["reason"] or sample["reason"] in NOISE, f"{path}: {sample['reason']}"
+    disturbed = not sample["point"]["control"]
+    kinds = set(polars.read_parquet(path.with_name("events.parquet"))["kind"])
+    assert "Probe" in kinds, f"{path}: {kinds}"
+    assert ({"Begin", "End"} <= kinds) == disturbed, f"{path}: {kinds}"
+    assert sample["outcome"]["failed"] == 0, f"{path}: {sample['outcome']}"
+    late_s, gap_s = 0.5 if sample["reason"] else 0.1, sample["outcome"]["gap_s"]
+    assert (1.9 < gap_s < 2 + late_s) if disturbed else gap_s < late_s, f"{path}: {gap_s} s, {sample['reason']}"
+    assert disturbed or sample["reason"] or gap_s == 0, f"{path}: {gap_s} s"
+    seen.add(disturbed)
+assert seen == {True, False}, seen
+PYTHON
+}
+
+@test "an outage of 2 s is measured as one of 2 s, its control run has none" {
+  cat >"$BATS_TEST_TMPDIR/outage.toml" <<'TOML'
+title = "An outage of 2 s"
+question = "Is it measured as long as it is?"
+blocks = 1
+
+[disturbance]
+kind = "outage"
+at_s = 3
+for_s = 2.0
+
+[[points]]
+name = "outage"
+generator = "k6"
+connections = 600
+rate_rps = 100
+duration_s = 8
+warmup_s = 0
+keepalive = false
+timeout_s = 5
+TOML
+  run --separate-stderr timeout 180 python -m lab bench baseline --sweep "$BATS_TEST_TMPDIR/outage.toml" --blocks 1
+  [[ $output == *baseline* && $stderr != *Traceback* ]] || fail "$output $stderr"
+  ((status <= 1)) || fail "$stderr" # 1 = the machine was noisy; `judged` looks at the reasons
+  run judged
+  assert_success
+  # the tables from the verbatim output are the tables from the records
+  run_dir=$(echo "$LAB_RUNS"/*)
+  python -m lab table "$run_dir" --json >"$BATS_TEST_TMPDIR/stored.json" || (($? == 1))
+  python -m lab table "$run_dir" --from-raw --json >"$BATS_TEST_TMPDIR/raw.json" || (($? == 1))
+  grep -q '"gap_s' "$BATS_TEST_TMPDIR/stored.json"
+  run diff "$BATS_TEST_TMPDIR/stored.json" "$BATS_TEST_TMPDIR/raw.json"
+  assert_success
+}
+
+@test "a variant that a disturbance cannot be done to is refused before anything starts" {
+  run timeout 60 python -m lab bench kill-replicas-2 --sweep outage
+  assert_equal "$status" 2
+  assert_output --partial "one proxy pod stands still, and the variant has 2"
+  run timeout 60 python -m lab bench reload-60s --sweep new-route
+  assert_equal "$status" 2
+  assert_output --partial "within_s is 75 or more"
+  run timeout 60 python -m lab bench okd-replicas-2 --sweep reload-quick
+  assert_equal "$status" 2
+  assert_output --partial "one of 2 backend pods"
+  assert [ ! -e "$LAB_RUNS" ]
+}

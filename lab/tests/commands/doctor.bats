@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# just doctor: one table of every prerequisite, failing only for what the default target needs.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  bats_load_library bats-support
+  bats_load_library bats-assert
+  root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
+  stubs=$BATS_TEST_TMPDIR/stubs
+  mkdir -p "$stubs"
+  export HOME=$BATS_TEST_TMPDIR KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig LAB_RUNS=$BATS_TEST_TMPDIR/runs
+  export PATH=$stubs:$PATH PYTHONPATH=$root
+}
+
+stub() { # NAME BODY: a program that is found first
+  printf '#!/usr/bin/env bash\n%s\n' "$2" >"$stubs/$1"
+  chmod +x "$stubs/$1"
+}
+
+host_state() {
+  ip -o link
+  sysctl net.core.somaxconn net.ipv4.ip_local_port_range net.ipv4.tcp_max_syn_backlog
+  find /run/netns -mindepth 1 2>&1 | sort # its absence is a state too
+}
+
+@test "a tool that the default target needs and that is too old fails, with version and remedy" {
+  stub nginx 'echo "nginx version: nginx/1.10.3" >&2'
+  run python -m lab doctor
+  assert_failure 2
+  assert_line --regexp '^nginx +local +missing +1\.10\.3, at least 1\.19\.10 .*apt-get install nginx'
+  assert_line --regexp '^--target local: not here, for want of .*nginx'
+}
+
+@test "a tool that only another target needs is missing, and its target is named" {
+  stub docker 'echo "Cannot connect to the Docker daemon" >&2; exit 1'
+  run python -m lab doctor
+  assert_line --regexp '^Docker +kind +missing +Cannot connect to the Docker daemon'
+  assert_line --regexp '^--target kind: not here, for want of .*Docker'
+  refute_line --regexp '^--target local: .*Docker'
+}
+
+@test "whatever program the local target runs is in the table" {
+  python=$(command -v python) # a link to it would lose its packages
+  IFS=: read -ra parts <<<"$PATH"
+  for part in "${parts[@]}"; do
+    for file in "$part"/*; do
+      [[ ! -x $file || ${file##*/} == taskset || -e $stubs/${file##*/} ]] || ln -s "$file" "$stubs/${file##*/}"
+    done
+  done
+  PATH=$stubs run "$python" -m lab doctor
+  assert_failure 2
+  assert_line --regexp '^taskset +local +missing +not on PATH .*apt-get install util-linux'
+  assert_line --regexp '^--target local: not here, for want of .*taskset'
+}
+
+@test "a program that hangs is given up on" {
+  stub docker 'exec sleep 60'
+  run timeout 30 python -m lab doctor
+  assert_line --regexp '^Docker +kind +missing +docker: no answer in 10 s'
+}
+
+@test "a machine that forbids user namespaces is told how to allow them" {
+  stub unshare '[[ $1 != --version ]] || { echo "unshare from util-linux 2.38.1"; exit; }
+    echo "unshare: unshare failed: Operation not permitted" >&2; exit 1'
+  run python -m lab doctor
+  assert_failure 2
+  assert_line --regexp '^namespaces +local +missing +unshare: unshare failed: Operation not permitted .*--target kind'
+  assert_line --regexp '^sysctls of a namespace +local +missing +not tried +the above first'
+}
+
+@test "--json gives the same findings to programs" {
+  stub nginx 'echo "nginx version: nginx/1.10.3" >&2'
+  run --separate-stderr python -m lab doctor --json
+  assert_failure 2
+  run python -c 'import json, sys
+for finding in json.loads(sys.argv[1]):
+    if finding["check"] == "nginx":
+        print(finding["status"], finding["needed_by"], finding["found"])' "$output"
+  assert_output "missing ['local'] 1.10.3, at least 1.19.10 (upstream keepalive_time) wanted"
+}
+
+@test "the host is the same before and after" {
+  local before
+  before=$(host_state)
+  run python -m lab doctor
+  assert_equal "$(host_state)" "$before"
+}
+
+@test "an ordinary user can run it" {
+  ((EUID == 0)) || skip "the other tests already are an ordinary user's"
+  local as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+  "${as[@]}" test -r "$root/lab/__main__.py" || skip "$root cannot be read by others"
+  LAB_RUNS=/tmp run "${as[@]}" python -m lab doctor
+  assert_line --regexp '^--target local: (ready|not here)'
+  refute_output --partial Traceback
+}

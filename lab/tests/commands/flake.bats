@@ -1,0 +1,75 @@
+#!/usr/bin/env bats
+# flake.nix, evaluated against a stub nixpkgs that has the attribute names it uses and nothing else.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  bats_load_library bats-support
+  bats_load_library bats-assert
+  root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd)
+  command -v nix-instantiate >/dev/null || skip "nix-instantiate is not on PATH (apt-get install nix-bin)"
+  export NIX_STATE_DIR=$BATS_TEST_TMPDIR/state NIX_STORE_DIR=$BATS_TEST_TMPDIR/store HOME=$BATS_TEST_TMPDIR
+}
+
+outputs() { # EXPRESSION over `out`
+  nix-instantiate --eval --strict --json --expr "
+    let
+      named = builtins.foldl' (all: name: all // { \${name} = name; }) { };
+      lib = {
+        genAttrs = names: f: builtins.listToAttrs (map (name: { inherit name; value = f name; }) names);
+        optionals = condition: list: if condition then list else [ ];
+      };
+      pkgsFor = system: named [
+        \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubeconform\" \"kubectl\" \"kustomize\" \"nginx\"
+        \"nixfmt-tree\" \"oha\" \"pyright\" \"ruff\" \"shellcheck\" \"shfmt\" \"uv\" \"wrk\" \"wrk2\"
+        \"e2fsprogs\" \"iproute2\" \"nftables\" \"procps\" \"socat\" \"sockperf\" \"util-linux\"
+        \"bashInteractive\" \"cacert\" \"coreutils\" \"curl\" \"gawk\" \"gnugrep\" \"gnused\" \"gnutar\" \"iana-etc\"
+        \"microsocks\" \"openssl\"
+      ] // {
+        dockerTools = named [ \"binSh\" \"fakeNss\" ] // { buildLayeredImage = image: image; };
+        stdenv.hostPlatform = { inherit system; isLinux = builtins.match \".*-linux\" system != null; };
+        bats.withLibraries = f: [ \"bats\" ] ++ f (named [ \"bats-assert\" \"bats-support\" ]);
+        python3.withPackages = f: f (named [
+          \"crossplane\" \"cryptography\" \"duckdb\" \"hypothesis\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
+          \"polars\" \"psutil\" \"pydantic\" \"pyroute2\" \"pytest\" \"pyyaml\" \"rich\" \"scipy\"
+          \"types-pyyaml\" \"zstandard\"
+        ]);
+        mkShellNoCC = shell: shell;
+        runCommand = name: attributes: script: { inherit name script; };
+      };
+      out = (import $root/flake.nix).outputs {
+        self = \"/checkout\";
+        nixpkgs = { inherit lib; legacyPackages = lib.genAttrs [ \"x86_64-linux\" \"aarch64-linux\" \"x86_64-darwin\" \"aarch64-darwin\" ] pkgsFor; };
+      };
+    in $1"
+}
+
+@test "the dev shell evaluates on every system it names" {
+  run --separate-stderr outputs 'builtins.attrNames out.devShells'
+  assert_success
+  assert_output '["aarch64-darwin","aarch64-linux","x86_64-darwin","x86_64-linux"]'
+  run --separate-stderr outputs 'map (system: builtins.length system.default.packages > 15) (builtins.attrValues out.devShells)'
+  assert_output '[true,true,true,true]'
+}
+
+@test "wrk2 is in the dev shell of Linux on x86-64 and nowhere else" {
+  run --separate-stderr outputs 'builtins.mapAttrs (name: shells: builtins.elem "wrk2" shells.default.packages) out.devShells'
+  assert_success
+  assert_output '{"aarch64-darwin":false,"aarch64-linux":false,"x86_64-darwin":false,"x86_64-linux":true}'
+}
+
+@test "formatter and checks evaluate" {
+  run --separate-stderr outputs '[ out.formatter.x86_64-linux out.checks.x86_64-linux.lint.name ]'
+  assert_success
+  assert_output '["nixfmt-tree","lint"]'
+}
+
+@test "the generators' image evaluates on Linux, under the Dockerfile's name, with every generator" {
+  run --separate-stderr outputs 'builtins.mapAttrs (name: packages: { inherit (packages.loadgen) name tag; }) out.packages'
+  assert_success
+  assert_output '{"aarch64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"},"x86_64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"}}'
+  run --separate-stderr outputs 'builtins.filter (name: builtins.elem name [ "hey" "k6" "microsocks" "oha" "wrk" "wrk2" ])
+    out.packages.x86_64-linux.loadgen.contents'
+  assert_success
+  assert_output '["hey","k6","microsocks","oha","wrk","wrk2"]'
+}

@@ -1,0 +1,160 @@
+#!/usr/bin/env bats
+# `just gate`: its exit statuses on the committed run, what it writes for CI, and every kind of bad input. It measures nothing.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  verb=gate
+  run_folder=data/reference/quick-keepalive
+}
+
+# slower FOLDER: a copy of the committed run in which every sample of keepalive used 1.5 times the CPU.
+slower() {
+  cp -r "$run_folder" "$1"
+  python - "$1" <<'PY'
+import json, pathlib, sys
+
+for path in pathlib.Path(sys.argv[1]).glob("samples/*/sample.json"):
+    told = json.loads(path.read_text())
+    if told["arm"] == "keepalive" and "proxy" in told["usage"]:
+        told["usage"]["proxy"]["cpu_s"] *= 1.5
+        path.write_text(json.dumps(told))
+PY
+}
+
+@test "gate lets a wide bound through and names what is nearest to it" {
+  lab gate "$run_folder" --max-regression 50% --strict
+  assert_success
+  assert_output --partial "0 regressions, 0 cannot tell"
+  assert_output --partial "nothing to do"
+}
+
+@test "gate cannot tell with a tight bound: 0, or 2 with --strict, and says how many blocks would" {
+  lab gate "$run_folder" --max-regression 1%
+  assert_success
+  assert_output --partial "let through, as --strict was not asked for"
+  assert_output --regexp "measure with --blocks [0-9]+|too noisy to resolve 1 %"
+  lab gate "$run_folder" --max-regression 1% --strict
+  assert_equal "$status" 2
+  assert_output --partial "refused (--strict)"
+}
+
+@test "gate exits 1 with the offending row, and its JUnit and Markdown say so" {
+  slower "$BATS_TEST_TMPDIR/slower"
+  lab gate "$BATS_TEST_TMPDIR/slower" --max-regression 10% --junit "$BATS_TEST_TMPDIR/gate.xml"
+  assert_equal "$status" 1
+  assert_output --regexp "REGRESSION: keepalive against baseline at ceiling: CPU per request: \+5[0-9]\."
+  run grep -c "<failure " "$BATS_TEST_TMPDIR/gate.xml"
+  assert_output 1
+  lab gate "$BATS_TEST_TMPDIR/slower" --max-regression 10% --markdown
+  assert_equal "$status" 1
+  assert_line "### Regression"
+  assert_output --regexp '\| ceiling \| keepalive against baseline \| CPU per request \|.*\*\*REGRESSION\*\*'
+}
+
+@test "gate compares the arms of two runs" {
+  slower "$BATS_TEST_TMPDIR/slower"
+  lab gate "$run_folder:keepalive" "$BATS_TEST_TMPDIR/slower:keepalive" --max-regression 10% --metric cpu_per_request
+  assert_equal "$status" 1
+  assert_output --partial "two runs, unpaired"
+  lab gate "$BATS_TEST_TMPDIR/slower:keepalive" "$run_folder:keepalive" --max-regression 10% --metric cpu_per_request
+  assert_success
+}
+
+# unread ARG...: the command line, and nobody reads what it prints.
+unread() {
+  run --separate-stderr python - "$@" <<'PY'
+import os, subprocess, sys
+
+reader, writer = os.pipe()
+os.close(reader)
+sys.exit(subprocess.run([sys.executable, "-m", "lab", *sys.argv[1:]], stdout=writer).returncode)
+PY
+}
+
+@test "a reader that has gone changes no verdict, and is no fault" {
+  slower "$BATS_TEST_TMPDIR/slower"
+  for form in "" --json --markdown; do
+    unread gate "$run_folder" --max-regression 50% ${form:+"$form"}
+    assert_success
+    assert_equal "$stderr" ""
+    unread gate "$BATS_TEST_TMPDIR/slower" --max-regression 10% ${form:+"$form"}
+    assert_equal "$status" 1
+    assert_equal "$stderr" ""
+  done
+  for form in "" --json; do
+    unread compare "$run_folder" ${form:+"$form"}
+    assert_success
+    assert_equal "$stderr" ""
+  done
+}
+
+@test "gate exits 1 with a candidate that does not work" {
+  cp -r "$run_folder" "$BATS_TEST_TMPDIR/candidate"
+  python - "$BATS_TEST_TMPDIR/candidate" <<'PY'
+import json, pathlib, sys
+
+for path in pathlib.Path(sys.argv[1]).glob("samples/*-keepalive-*/sample.json"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "non-2xx"}))
+PY
+  lab gate "$run_folder" "$BATS_TEST_TMPDIR/candidate" --max-regression 50%
+  assert_equal "$status" 1
+  assert_output --partial "REGRESSION: keepalive at ceiling: CPU per request: no valid block of the candidate: non-2xx 6; the base has 6 blocks"
+}
+
+@test "gate with --strict refuses a run that lacks an arm of the base" {
+  cp -r "$run_folder" "$BATS_TEST_TMPDIR/candidate"
+  python - "$BATS_TEST_TMPDIR/candidate" <<'PY'
+import json, pathlib, shutil, sys
+
+path = pathlib.Path(sys.argv[1]) / "run.json"
+run = json.loads(path.read_text())
+run["arms"] = [arm for arm in run["arms"] if arm["name"] != "keepalive"]
+run["slots"] = [slot for slot in run["slots"] if slot[1] != "keepalive"]
+path.write_text(json.dumps(run))
+for folder in path.parent.glob("samples/*-keepalive-*"):
+    shutil.rmtree(folder)
+PY
+  lab gate "$run_folder" "$BATS_TEST_TMPDIR/candidate" --max-regression 50%
+  assert_success
+  assert_output --regexp "cannot tell: not in .*: arm keepalive"
+  lab gate "$run_folder" "$BATS_TEST_TMPDIR/candidate" --max-regression 50% --strict
+  assert_equal "$status" 2
+  assert_output --partial "refused (--strict)"
+}
+
+@test "gate --json has the verdict and the exit status" {
+  lab gate "$run_folder" --max-regression 1% --strict --json
+  assert_equal "$status" 2
+  run python -c 'import json, sys; told = json.loads(sys.argv[1]); print(told["verdict"], told["exit_status"])' "$output"
+  assert_output "cannot-tell 2"
+}
+
+@test "gate refuses bounds that are none" {
+  refused "no bound given" "$run_folder"
+  refused "did you mean 5%?" "$run_folder" --max-regression 5
+  refused "0% is no bound" "$run_folder" --max-regression 0%
+  refused "100% is no bound" "$run_folder" --max-regression 100%
+  refused "expected a share, got 'much'" "$run_folder" --max-regression much
+  refused "did you mean 'gap_s'?" "$run_folder" --max-more gap=1
+}
+
+@test "gate never passes on nothing" {
+  refused "nothing to gate: the loads are steady" "$run_folder" --max-more failed=0
+  refused "no arm 'keepalve' is compared" "$run_folder" --max-regression 5% --arm keepalve
+  refused "unknown run 'nowhere'" nowhere --max-regression 5%
+  mkdir -p "$LAB_RUNS"
+  refused "has no run.json" "$run_folder" "" --max-regression 50%
+}
+
+@test "an answer that cannot be written is no regression" {
+  [[ -e /dev/full ]] || skip "no /dev/full here"
+  for form in "" --json --markdown; do
+    run --separate-stderr bash -c "python -m lab gate $run_folder --max-regression 50% $form >/dev/full"
+    assert_equal "$status" 2
+    [[ $stderr == *"cannot be written"* ]] || fail "$stderr"
+    [[ $stderr != *defect* ]] || fail "$stderr"
+  done
+}

@@ -1,0 +1,288 @@
+#!/usr/bin/env bats
+# bats file_tags=kind
+# up, bench and down on a real kind cluster of the test's own. Skips where there is no Docker engine, or an image that Docker
+# has not and cannot pull: LAB_IMAGES names others.
+# shellcheck disable=SC2030,SC2031 # `lab` sets status and stderr in the very shell of the test that calls it
+# bats file_tags=measures
+
+bats_require_minimum_version 1.11.0
+
+needed_images() { # what `just up kind` cannot do without, built on or pulled
+  python -c '
+from lab.targets.cluster import images
+chosen = images.load()
+print(*(chosen.named(short) for short in ("kind-node", "debian", *(s for s, only_for in images.of_variants().items() if not only_for))))'
+}
+
+setup_file() {
+  cd "$BATS_TEST_DIRNAME/../../.." || return
+  export LAB_KIND_NAME=${LAB_TEST_KIND_NAME:-ingress-lab-test}
+  [[ -n $(docker info --format '{{.ServerVersion}}' 2>/dev/null) ]] || skip "no Docker engine answers here"
+  local image
+  for image in $(needed_images); do
+    docker image inspect "$image" >/dev/null 2>&1 || timeout 30 docker manifest inspect "$image" >/dev/null 2>&1 ||
+      skip "Docker neither holds $image nor can pull it: LAB_IMAGES=FILE names another"
+  done
+  just down kind # of a test that was killed
+  timeout 420 just up kind
+}
+
+teardown_file() {
+  cd "$BATS_TEST_DIRNAME/../../.." || return
+  local name
+  for name in "$LAB_KIND_NAME" "$LAB_KIND_NAME-2"; do
+    [[ -z $(docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$name" 2>/dev/null) ]] || LAB_KIND_NAME=$name just down kind
+  done
+}
+
+setup() {
+  # shellcheck source=lab/tests/commands/common.bash
+  source "$BATS_TEST_DIRNAME/common.bash"
+  cd "$root" || return
+  export LAB_RUNS=$BATS_TEST_TMPDIR/runs COLUMNS=160 KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig
+  somebody_elses_kubeconfig production # which must never be asked
+  sweep=$BATS_TEST_TMPDIR/tiny.toml
+  tiny_sweep "$sweep"
+}
+
+# A test that fails in the middle leaves neither its lab nor a paused node.
+teardown() {
+  [[ -z ${background-} ]] || ! kill -TERM "$background" 2>/dev/null || timeout 60 tail --pid="$background" -f /dev/null
+  [[ $(docker inspect --format '{{.State.Status}}' "$LAB_KIND_NAME-control-plane" 2>/dev/null) != paused ]] ||
+    docker unpause "$LAB_KIND_NAME-control-plane"
+}
+
+lab() { # ARG…: the command line, with stdout in $output and stderr in $stderr
+  run --separate-stderr timeout "${limit_s:-240}" python -m lab "$@"
+  [[ $stderr != *Traceback* ]] || fail "$stderr"
+}
+
+refused() { # STATUS TEXT ARG…: ends with STATUS, says TEXT, has measured nothing
+  local status_wanted=$1 text=$2
+  shift 2
+  lab "$@"
+  [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
+  assert_equal "$status" "$status_wanted"
+  run --separate-stderr find "$LAB_RUNS" -name sample.json
+  assert_output ""
+}
+
+of_cluster() { # ARG…: kubectl on the test's own cluster
+  kubectl --kubeconfig "$PWD/.cache/kind/$LAB_KIND_NAME.kubeconfig" --context "kind-$LAB_KIND_NAME" --request-timeout 20s "$@"
+}
+
+left_over() { # what the lab's variants left in the cluster: nothing but the generator's place may stay
+  of_cluster get namespaces,clusterroles,clusterrolebindings,ingressclasses -l lab/run --output name
+}
+
+recorded() { # FIELD…: the fields of every sample's record, a line each
+  python - "$LAB_RUNS" "$@" <<'PYTHON'
+import json, pathlib, sys
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*/samples/*/sample.json")):
+    record = json.loads(path.read_text())
+    print(*(record[name] for name in sys.argv[2:]))
+PYTHON
+}
+
+# finished: $status is 0, or 1 only because the machine was noisy (which a shared CI runner may be).
+finished() {
+  ((status == 0)) || { ((status == 1)) && recorded reason | grep -qE '^(steal|other-processes)'; } ||
+    fail "ended with $status, reasons: $(recorded reason | xargs); $output $stderr"
+}
+
+measured() { # ARMS: finished, and every one of these has a sample
+  finished
+  [[ $output == *keepalive* ]] || fail "$output $stderr"
+  run bash -c "$(declare -f recorded); recorded arm | sort -u | xargs"
+  assert_output "$1"
+  run recorded reason
+  refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
+}
+
+changes_s() { # seconds from the end of one variant's last sample to the next one's first, the median first
+  recorded started_at arm | sort | python -c '
+import statistics, sys
+from datetime import datetime
+rows = [line.split() for line in sys.stdin]
+gaps = [(datetime.fromisoformat(b[0]) - datetime.fromisoformat(a[0])).total_seconds() - 1 for a, b in zip(rows, rows[1:]) if a[1] != b[1]]
+print(round(statistics.median(gaps), 1), *gaps, sep="\n")'
+}
+
+until_samples() { # COUNT: wait until that many are recorded, two minutes at most
+  local deadline=$((SECONDS + 120))
+  until (($(find "$LAB_RUNS" -name sample.json 2>/dev/null | wc -l) >= $1)); do
+    ((SECONDS < deadline)) || fail "no $1 samples after two minutes: $(cat "$BATS_TEST_TMPDIR/err")"
+    kill -0 "$background" || fail "the lab has ended: $(cat "$BATS_TEST_TMPDIR/err")"
+    sleep 0.1
+  done
+}
+
+@test "up again keeps the cluster, and makes nothing twice" {
+  local before began=$SECONDS
+  before=$(docker inspect --format '{{.Created}}' "$LAB_KIND_NAME-control-plane")
+  run just up kind
+  assert_success
+  echo "# up again: $((SECONDS - began)) s" >&3
+  assert_output --partial "just bench keepalive --target kind"
+  refute_output --regexp ', (loaded|pulled|built)'
+  assert_equal "$(docker inspect --format '{{.Created}}' "$LAB_KIND_NAME-control-plane")" "$before"
+}
+
+@test "up with other workers says that the cluster is another one, and leaves it alone" {
+  run just up kind --workers 1
+  assert_failure 2
+  assert_line --partial "was made from another configuration"
+  assert_line --partial "just down kind"
+  run of_cluster get nodes --output name
+  assert_output "node/$LAB_KIND_NAME-control-plane"
+}
+
+@test "bench keepalive measures the real controller, reads its knobs back and leaves nothing" {
+  lab bench keepalive --target kind --sweep "$sweep"
+  measured "baseline baseline-again direct keepalive"
+  run changes_s
+  echo "# seconds between one variant and the next (15 are meant to be enough), median first: ${output//$'\n'/ }" >&3
+  run grep -rhoE 'keepalive_requests|somaxconn' "$LAB_RUNS"/*/readback
+  assert_line keepalive_requests
+  run left_over
+  assert_output namespace/ingress-lab-client
+}
+
+@test "a sabotaged knob is noticed by the read-back" {
+  lab sabotage backlog --target kind
+  assert_equal "$status" 0
+  [[ $stderr == *"caught"* ]] || fail "$stderr"
+}
+
+@test "knobs of the pod, the kernel, the controller's snippets and the node read back on the real controller" {
+  lab sabotage --intact --target kind digitalocean digitalocean-node proxy-cache qinng-tuned nginx
+  assert_equal "$status" 0
+  [[ $output == *"5 holds"* ]] || fail "$output"
+}
+
+outcomes() { # ARM POINT METRIC…: a line with these outcomes of every such sample (its last try)
+  python - "$LAB_RUNS" "$@" <<'PYTHON'
+import json, pathlib, sys
+runs, arm, point, *metrics = sys.argv[1:]
+last = {}
+for path in pathlib.Path(runs).glob("*/samples/*/sample.json"):
+    record = json.loads(path.read_text())
+    if record["arm"] == arm and record["point"]["name"] == point:
+        last[record["block"]] = max(last.get(record["block"], record), record, key=lambda one: one["attempt"])
+assert last, f"no sample of {arm} at {point}"
+for record in last.values():
+    assert record["reason"] not in ("event-log", "clocks", "request-log", "disturbance-failed", "bring-up-failed"), record["detail"]
+    print(*(record["outcome"][name] for name in metrics))
+PYTHON
+}
+
+# A machine with other things to do measures each of the four samples three times, and calls them invalid.
+@test "a pod that is deleted is replaced, and the requests tell how long nothing answered" {
+  printf '%s\n' 'title = "Deleted"' 'question = "How long is it missed?"' 'blocks = 1' '[[points]]' 'name = "gone"' 'generator = "k6"' \
+    'connections = 300' 'rate_rps = 50' 'duration_s = 12' 'keepalive = false' 'timeout_s = 4' \
+    'disturbance = {kind = "kill", how = "delete", at_s = 2, recovers_s = 9}' >"$sweep"
+  limit_s=900 lab bench baseline --target kind --sweep "$sweep"
+  ((status < 2)) || fail "$stderr"
+  echo "$stderr" >"$BATS_TEST_TMPDIR/said"
+  run outcomes baseline gone failed gap_s replaced_s restarts
+  ((status == 0)) || fail "$output: $(<"$BATS_TEST_TMPDIR/said")"
+  read -r failed gap replaced restarts <<<"$output"
+  echo "# deleted: $failed failed, $gap s without an answer, replaced after $replaced s" >&3
+  python -c 'import sys; failed, gap, replaced, restarts = map(float, sys.argv[1:]); assert failed > 0 and 0.1 < gap < 10 and gap / 3 < replaced < 10 and not restarts' \
+    "$failed" "$gap" "$replaced" "$restarts"
+  run outcomes baseline control failed restarts
+  assert_success
+  assert_output "0.0 0.0"
+  run left_over
+  assert_output namespace/ingress-lab-client
+}
+
+@test "a second lab on the same cluster is refused, and the first one unharmed" {
+  python -m lab bench baseline --target kind --sweep "$sweep" --blocks 3 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  local first=$!
+  background=$first
+  until_samples 1
+  LAB_RUNS=$BATS_TEST_TMPDIR/second refused 2 "lease" bench baseline --target kind --sweep "$sweep"
+  until_samples $(($(find "$LAB_RUNS" -name sample.json | wc -l) + 1))
+  kill -TERM "$first"
+  local status=0
+  wait "$first" || status=$?
+  assert_equal "$status" 1
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_output --partial "just bench --resume"
+  run left_over
+  assert_output namespace/ingress-lab-client
+}
+
+@test "an API server that goes away ends the run with a message, and --resume finishes it" {
+  python -m lab bench baseline --target kind --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  local lab=$! status=0
+  background=$lab
+  until_samples 1
+  docker pause "$LAB_KIND_NAME-control-plane"
+  timeout 120 tail --pid="$lab" -f /dev/null || fail "still running after two minutes: $(cat "$BATS_TEST_TMPDIR/err")"
+  wait "$lab" || status=$?
+  docker unpause "$LAB_KIND_NAME-control-plane"
+  assert_equal "$status" 1
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_output --partial "context kind-$LAB_KIND_NAME"
+  assert_output --partial "just bench --resume"
+  refute_output --partial Traceback
+  local deadline=$((SECONDS + 90))
+  until lab bench --resume "$(basename "$LAB_RUNS"/*)" && [[ $stderr != *lease* ]]; do # the lost lab's lease runs out
+    ((SECONDS < deadline)) || fail "$stderr"
+    sleep 2
+  done
+  finished
+  run bash -c "$(declare -f recorded); recorded block arm attempt generation | sort | uniq -d"
+  assert_output ""
+}
+
+@test "an image that is nowhere is named with the pod's events, and nothing stays behind" {
+  { grep -v '^nginx:' "${LAB_IMAGES:-/dev/null}" || true; } >"$BATS_TEST_TMPDIR/images.yaml"
+  echo 'nginx: lab/nginx:nowhere' >>"$BATS_TEST_TMPDIR/images.yaml"
+  LAB_IMAGES=$BATS_TEST_TMPDIR/images.yaml lab with --target kind nginx true
+  assert_equal "$status" 1
+  [[ $stderr == *lab/nginx:nowhere* && $stderr == *LAB_IMAGES* ]] || fail "$stderr"
+  run left_over
+  assert_output namespace/ingress-lab-client
+}
+
+@test "a namespace that is somebody else's is refused and left as it is" {
+  of_cluster create namespace ingress-lab
+  lab with --target kind baseline true
+  local said=$stderr ended=$status
+  run of_cluster get all --namespace ingress-lab --output name
+  of_cluster delete namespace ingress-lab --timeout 60s
+  assert_output ""
+  [[ $said == *"ingress-lab"*"lab/run"* ]] || fail "$said"
+  ((ended)) || fail "ended well"
+}
+
+@test "remote takes no context but the one that is named" {
+  refused 2 "known: production" bench keepalive --target remote --sweep "$sweep"
+  refused 2 "no-such-context" bench keepalive --target remote --context no-such-context --sweep "$sweep"
+  refused 2 "--context" bench keepalive --target kind --context production --sweep "$sweep"
+}
+
+@test "a second cluster, used as remote through its kubeconfig, passes the same test and is left empty" {
+  local first=$LAB_KIND_NAME
+  LAB_KIND_NAME=$first-2 timeout 420 just up kind
+  KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig:$PWD/.cache/kind/$first-2.kubeconfig
+  lab bench keepalive --target remote --context "kind-$first-2" --sweep "$sweep"
+  measured "baseline baseline-again direct keepalive"
+  lab down remote --context "kind-$first-2"
+  assert_equal "$status" 0
+  LAB_KIND_NAME=$first-2 run left_over
+  assert_output ""
+  LAB_KIND_NAME=$first-2 just down kind
+}
+
+@test "down leaves no container, network, volume or kubeconfig of it" {
+  run just down kind </dev/null
+  assert_success
+  run docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$LAB_KIND_NAME"
+  assert_output ""
+  [[ -n $(docker ps --all --quiet --filter network=kind) ]] || assert_equal "$(docker network ls --quiet --filter name=^kind$)" ""
+  assert [ ! -e ".cache/kind/$LAB_KIND_NAME.kubeconfig" ]
+}

@@ -1,0 +1,62 @@
+#!/usr/bin/env bats
+# `just ledger`: the table, one study's, Markdown and JSON, and bad input.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  COLUMNS=120
+}
+
+ledger() {
+  lab ledger "$@"
+}
+
+@test "every claim is judged, here and by its own data" {
+  ledger
+  assert_success
+  assert_line --regexp '^102 claims: '
+  assert_line --regexp '^ND-11 '
+  refute_output --partial 'not judged yet'
+  assert_line --regexp "^by the publications' own data: [0-9]+ borne out, "
+  assert_line --partial 'its own data: not borne out: '
+}
+
+@test "one study's claims alone, with both rules of each and of each kind" {
+  ledger nds --rules
+  assert_success
+  assert_line --regexp '^12 claims: '
+  assert_line --partial 'rule: reproduced if'
+  assert_line --partial 'rule of its own data: borne out if'
+  assert_line --regexp '^how a claim of kind .figure. is judged: here, '
+  refute_output --partial 'OK-30'
+}
+
+@test "Markdown is what README shows" {
+  ledger --markdown
+  assert_success
+  while read -r line; do
+    grep -qxF -- "$line" README.md || fail "not in README.md: $line"
+  done <<<"$output"
+}
+
+@test "JSON has every claim with both judgements" {
+  ledger --json
+  assert_success
+  run python -c 'import json, sys; print(sum(bool(claim["answer"] and claim["own"]["answer"]) for claim in json.load(sys.stdin)["claims"]))' <<<"$output"
+  assert_output 102
+}
+
+@test "without a committed run nothing is decided" {
+  LAB_REFERENCE=$BATS_TEST_TMPDIR ledger
+  assert_success
+  refute_output --partial 'reproduced'
+  assert_output --partial 'no run of it in data/reference yet: just bench kill-nds'
+}
+
+@test "an unknown study is refused with the nearest" {
+  ledger ndss
+  assert_equal "$status" 2
+  [[ $stderr == *"unknown study 'ndss'"*"did you mean 'nds'"* ]] || fail "$stderr"
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env bats
+# Every overlay, one test each: it builds, holds against Kubernetes' schemas without a network, and differs from
+# its baseline by exactly its knobs. A folder in manifests/overlays is all that a further test takes.
+
+bats_require_minimum_version 1.11.0
+
+root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd)
+
+setup() {
+  bats_load_library bats-support
+  bats_load_library bats-assert
+  cd "$root" || return
+}
+
+# offline CMD...: without a network where the kernel lets us, so that a download is a failure and not a delay.
+offline() {
+  if unshare -rn true 2>/dev/null; then
+    unshare -rn "$@"
+  else
+    https_proxy=http://127.0.0.1:9 http_proxy=http://127.0.0.1:9 "$@"
+  fi
+}
+
+# All overlays at once, since most of what they take they have in common; each test then looks for its own.
+setup_file() {
+  cd "$root" || return
+  local names=(manifests/overlays/*/)
+  names=("${names[@]%/}")
+  offline scripts/validate >"$BATS_FILE_TMPDIR/validated" 2>&1 || true # which one failed, the tests say
+  python -m lab.tests.support.overlay_knobs "${names[@]##*/}" >"$BATS_FILE_TMPDIR/knobs"
+}
+
+holds() { # OVERLAY
+  run grep -m 20 "^$1: " "$BATS_FILE_TMPDIR/validated"
+  assert_output --regexp "^$1: Summary: .* Valid: [1-9][0-9]*, Invalid: 0, Errors: 0, Skipped: 0$"
+  run grep "^$1"$'\t' "$BATS_FILE_TMPDIR/knobs"
+  assert_output "$1"$'\tok'
+}
+
+for folder in "$root"/manifests/overlays/*/; do
+  name=$(basename "$folder")
+  bats_test_function --description "overlay $name builds, validates and differs by exactly its knobs" -- holds "$name"
+done
+
+@test "a field that Kubernetes does not know fails validation, and the others are still reported" {
+  cp -r scripts lab manifests "$BATS_TEST_TMPDIR"
+  ln -s "$root/.cache" "$BATS_TEST_TMPDIR/.cache"
+  cd "$BATS_TEST_TMPDIR" || return
+  sed -i 's/periodSeconds: 1$/periodSecond: 1/' manifests/base/nginx/deployment.yaml
+  run scripts/validate nginx direct
+  assert_equal "$status" 1
+  assert_output --partial "additional properties 'periodSecond' not allowed"
+  assert_line --regexp '^direct: .* Valid: 4, Invalid: 0'
+}
+
+@test "a kind without a schema fails validation, and passes with one in manifests/schemas" {
+  cp -r scripts lab manifests "$BATS_TEST_TMPDIR"
+  ln -s "$root/.cache" "$BATS_TEST_TMPDIR/.cache"
+  cd "$BATS_TEST_TMPDIR" || return
+  printf 'apiVersion: example.test/v1\nkind: Widget\nmetadata:\n  name: w\nspec:\n  size: 1\n' >manifests/base/direct/widget.yaml
+  printf '  - widget.yaml\n' >>manifests/base/direct/kustomization.yaml
+  run offline scripts/validate direct
+  assert_equal "$status" 1
+  assert_output --partial 'could not find schema for Widget'
+  mkdir -p manifests/schemas # git keeps no empty folder
+  printf '{"type": "object", "properties": {"spec": {"properties": {"size": {"type": "%s"}}}}}' integer \
+    >manifests/schemas/widget-example-v1.json
+  run offline scripts/validate direct
+  assert_success
+  sed -i 's/integer/string/' manifests/schemas/widget-example-v1.json
+  run offline scripts/validate direct
+  assert_equal "$status" 1
+  assert_output --partial '/spec/size'
+}
+
+@test "validate names an unknown overlay and missing tools before it starts" {
+  run scripts/validate direct keepalvie
+  assert_equal "$status" 2
+  assert_output --partial "unknown overlay 'keepalvie'"
+  refute_output --partial Summary
+  PATH=/usr/bin:/bin run scripts/validate
+  assert_equal "$status" 2
+  assert_output --partial 'not found on PATH'
+  assert_output --partial 'scripts/shell scripts/validate'
+}
+
+@test "validate --help is its header" {
+  run scripts/validate --help
+  assert_success
+  assert_line --index 0 --partial 'Validates overlays'
+  refute_output --partial pipefail
+}

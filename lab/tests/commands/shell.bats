@@ -1,0 +1,226 @@
+#!/usr/bin/env bats
+# scripts/shell: what it promises to a user, on a checkout whose tools are there and on one that has nothing.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  bats_load_library bats-support
+  bats_load_library bats-assert
+  root=$(cd "$BATS_TEST_DIRNAME/../../.." && pwd -P)
+  bare=$BATS_TEST_TMPDIR/bare # a checkout without tools
+  stubs=$BATS_TEST_TMPDIR/stubs
+  mkdir -p "$bare" "$stubs"
+  export HOME=$BATS_TEST_TMPDIR LAB_TOOLS=debian
+}
+
+bare_checkout() {
+  cp -r "$root"/{scripts,flake.nix,flake.lock,pyproject.toml,uv.lock} "$bare"
+}
+
+stub() { # NAME BODY: a program that is found first
+  printf '#!/usr/bin/env bash\n%s\n' "$2" >"$stubs/$1"
+  chmod +x "$stubs/$1"
+}
+
+needs_tools() {
+  [[ -e $root/.cache/ready ]] || skip "these tools did not come from scripts/setup-debian"
+}
+
+in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
+  root=$bare bash -euc 'source "$root/scripts/tools/env.bash"'"; $1"
+}
+
+@test "--help prints the header and nothing else" {
+  run --separate-stderr "$root/scripts/shell" --help
+  assert_success
+  assert_line --index 0 "The lab's tools on any machine: runs CMD with them, in the directory you are in."
+  refute_output --partial 'set -euo'
+}
+
+@test "an unknown option is refused with the way to the help" {
+  run "$root/scripts/shell" --frobnicate true
+  assert_failure 2
+  assert_output --partial "--frobnicate: unknown option; see scripts/shell --help"
+}
+
+@test "--with anything but oha is refused" {
+  run "$root/scripts/shell" --with wrk3 true
+  assert_failure 2
+  assert_output --partial "--with wrk3: unknown; only oha is built on request"
+}
+
+@test "a command that does not exist is refused" {
+  needs_tools
+  run "$root/scripts/shell" no-such-command
+  assert_failure 2
+  assert_output "scripts/shell: no-such-command: no such command here"
+}
+
+@test "the command gets its arguments as they were, in the directory it was called from" {
+  needs_tools
+  cd "$BATS_TEST_TMPDIR"
+  run "$root/scripts/shell" bash -c 'pwd; printf "<%s>\n" "$@"; exit 7' _ 'a b' '' '*' --help
+  assert_failure 7
+  assert_output "$BATS_TEST_TMPDIR
+<a b>
+<>
+<*>
+<--help>"
+}
+
+@test "the second start takes less than a second" {
+  needs_tools
+  local began=${EPOCHREALTIME/./}
+  run --separate-stderr "$root/scripts/shell" true
+  assert_success
+  assert_equal "$stderr" ""
+  local took=$((${EPOCHREALTIME/./} - began))
+  ((took < 1000000)) || fail "took $took µs"
+}
+
+@test "the tools are those that are pinned" {
+  needs_tools
+  local tool
+  for tool in k6 kind kustomize kubeconform shfmt; do
+    local flag=version
+    [[ $tool != kubeconform && $tool != shfmt ]] || flag=--version
+    [[ $tool != kubeconform ]] || flag=-v
+    local module
+    module=$(sed -n 's/^tool //p' "$root/scripts/tools/$tool/go.mod")
+    run "$root/scripts/shell" "$tool" "$flag"
+    assert_success
+    local version
+    version=$(awk -v module="${module%/cmd/*}" '$1 == module { print $2 } $1 == "require" && $2 == module { print $3 }' "$root/scripts/tools/$tool/go.mod")
+    [[ -n $version ]] || fail "no version of $module in go.mod"
+    assert_output --partial "$version"
+  done
+  run "$root/scripts/shell" bats --version
+  assert_output "Bats 1.13.0"
+}
+
+@test "a checkout of somebody else's works when its tools are there" {
+  needs_tools
+  ((EUID == 0)) || skip "needs root, to become somebody else"
+  setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$root/scripts" || skip "$root cannot be read by others"
+  run setpriv --reuid=65534 --regid=65534 --clear-groups "$root/scripts/shell" python -c 'import lab; print("fine")'
+  assert_success
+  assert_output fine
+}
+
+@test "missing packages are named when neither root nor sudo can install them" {
+  bare_checkout
+  local program
+  for program in bash cat cut dirname env flock git grep head id mkdir mv ps readlink rm sed setpriv sha256sum sort tail tr uname ip; do
+    ln -s "$(command -v "$program")" "$stubs/$program"
+  done
+  local as=()
+  if ((EUID == 0)); then
+    chmod -R a+rwX "$BATS_TEST_TMPDIR"
+    chmod a+x "$BATS_RUN_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
+    as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    "${as[@]}" test -x "$bare/scripts" || skip "$bare cannot be read by others"
+  fi
+  run env PATH="$stubs" "$(command -v setpriv)" "${as[@]:1}" "$bare/scripts/shell" true
+  assert_failure 2
+  assert_output --partial "these Debian packages are needed and missing:"
+  assert_output --regexp "apt-get install --no-install-recommends .*hey.* wrk"
+}
+
+@test "macOS is told what to do" {
+  bare_checkout
+  stub uname 'echo Darwin'
+  PATH=$stubs:$PATH run "$bare/scripts/shell" true
+  assert_failure 2
+  assert_output --partial "Darwin"
+  assert_output --partial "install nix"
+  assert_output --partial "--target kind"
+}
+
+@test "a broken download says which step failed, why, and what to do" {
+  bare_checkout
+  PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_FIND_LINKS='' PIP_RETRIES=0 PIP_TIMEOUT=1 run "$bare/scripts/shell" true
+  assert_failure 2
+  assert_output --partial "✗ the Python installer"
+  assert_output --partial "127.0.0.1"
+  assert_output --partial "$bare/.cache/log/uv.log"
+  assert_output --partial "check PIP_INDEX_URL"
+  [[ ! -e $bare/.cache/ready ]]
+}
+
+@test "a cache that cannot be written to is a message" {
+  bare_checkout
+  touch "$bare/.cache" # a file where the folder must be stops root too
+  run "$bare/scripts/shell" true
+  assert_failure 2
+  assert_output --partial "$bare/.cache: cannot be written by"
+}
+
+@test "a second first start waits for the first and then uses what it made" {
+  bare_checkout
+  mkdir "$bare/.cache"
+  in_env 'exec 9>"$cache/lock"; flock 9; echo held >"$cache/held"; read -r <"$cache/go"; fingerprint >"$cache/ready"' &
+  mkfifo "$bare/.cache/go"
+  local deadline=$((SECONDS + 10))
+  until [[ -e $bare/.cache/held || $SECONDS -gt $deadline ]]; do :; done
+  "$bare/scripts/shell" echo went on >"$BATS_TEST_TMPDIR/output" 2>&1 &
+  local second=$!
+  until grep -q waiting "$BATS_TEST_TMPDIR/output" || ((SECONDS > deadline)); do :; done
+  echo go >"$bare/.cache/go"
+  wait "$second"
+  run cat "$BATS_TEST_TMPDIR/output"
+  assert_line "another scripts/shell is setting up this checkout; waiting for it"
+  assert_line "went on"
+}
+
+@test "a checkout that was moved, or whose pins changed, is set up again" {
+  bare_checkout
+  mkdir "$bare/.cache"
+  in_env 'fingerprint >"$cache/ready"; ready'
+  echo >>"$bare/scripts/tools/k6/go.mod"
+  run in_env ready
+  assert_failure
+  in_env 'fingerprint >"$cache/ready"; ready'
+  mv "$bare" "$bare.moved"
+  bare=$bare.moved run in_env ready
+  assert_failure
+}
+
+@test "an index of one's own for pip is uv's too, unless uv has one" {
+  bare_checkout
+  local code='source "$root/scripts/tools/steps.bash"; registry_settings; echo "$UV_DEFAULT_INDEX"'
+  PIP_INDEX_URL=http://mirror.test/simple run in_env "unset UV_DEFAULT_INDEX UV_INDEX_URL; $code"
+  assert_output http://mirror.test/simple
+  PIP_INDEX_URL=http://mirror.test/simple UV_DEFAULT_INDEX=http://uv.test/simple run in_env "$code"
+  assert_output http://uv.test/simple
+}
+
+@test "where nix works, it brings the tools and gets the command" {
+  bare_checkout
+  stub nix 'printf "nix <%s>\n" "$@"'
+  LAB_TOOLS='' PATH=$stubs:$PATH run --separate-stderr "$bare/scripts/shell" just bench 'a b'
+  assert_success
+  assert_line "nix <nix-command flakes>"
+  assert_line "nix <$bare>"
+  assert_line "nix <a b>"
+}
+
+@test "where nix cannot bring the flake's tools, Debian's way is taken, and nix is not tried again" {
+  bare_checkout
+  stub nix 'echo "nix: tried" >&2; exit 1'
+  export LAB_TOOLS='' PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_FIND_LINKS='' PIP_RETRIES=0 PIP_TIMEOUT=1
+  PATH=$stubs:$PATH run "$bare/scripts/shell" true
+  assert_failure 2
+  assert_line "nix: tried"
+  assert_line --partial "nix is here but cannot bring the flake's tools"
+  PATH=$stubs:$PATH run "$bare/scripts/shell" true
+  refute_line "nix: tried"
+}
+
+@test "LAB_TOOLS=nix takes nothing else" {
+  bare_checkout
+  stub nix 'exit 1'
+  LAB_TOOLS=nix PATH=$stubs:$PATH run "$bare/scripts/shell" true
+  assert_failure 2
+  assert_output --partial "LAB_TOOLS=nix forbids anything else"
+  refute_output --partial "setting up"
+}

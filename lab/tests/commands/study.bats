@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# `just study`: its plans, a short real run with its tables, and every kind of bad input.
+# bats file_tags=measures
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+}
+
+# scratch: a checkout of one's own with a study `mine` whose load takes a second.
+scratch() {
+  cp -r justfile lab manifests "$BATS_TEST_TMPDIR"
+  mkdir -p "$BATS_TEST_TMPDIR/data"
+  cp -r data/published "$BATS_TEST_TMPDIR/data"
+  cd "$BATS_TEST_TMPDIR" || return
+  cat >lab/sweeps/tiny.toml <<'TOML'
+title = "Tiny"
+question = "Does it work?"
+blocks = 1
+
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 4
+duration_s = 1
+TOML
+  cat >lab/studies/mine.toml <<'TOML'
+title = "A study of my own"
+source = "nobody"
+question = "How much does it serve?"
+variants = ["baseline", "qinng-workers-32"]
+sweep = "tiny"
+quick = {sweep = "tiny", blocks = 1}
+
+[[tables]]
+title = "Requests per second"
+published = "qinng_setups.csv"
+value = "requests_per_s"
+unit = "req/s"
+rows = ["setup"]
+columns = []
+metrics.rate = {}
+variants.baseline = {setup = "ingress-nginx_default"}
+variants.qinng-workers-32 = {setup = "ingress-nginx_tuned"}
+variants.direct = {setup = "direct_pod_ip"}
+TOML
+}
+
+@test "study without a key lists the studies" {
+  refused "no study named" study
+  [[ $stderr == *okd* && $stderr == *qinng* ]] || fail "$stderr"
+}
+
+@test "study refuses an unknown key with the nearest" {
+  refused "did you mean 'okd'?" study okdd
+}
+
+@test "study refuses a study file with an unknown key" {
+  scratch
+  echo 'qestion = "?"' >x.toml
+  cat lab/studies/mine.toml >>x.toml
+  mv x.toml lab/studies/mine.toml
+  refused "lab/studies/mine.toml: qestion: unknown key: did you mean 'question'?" study mine
+}
+
+@test "study okd --quick --plan prints twelve arms and what it takes: half an hour at most" {
+  lab study okd --quick --plan
+  assert_success
+  [[ $stderr == *"12 arms at 2 points, about "* ]] || fail "$stderr"
+  [[ $stderr == *"once: direct"* ]] || fail "$stderr"
+  [[ $stderr =~ "6 blocks" ]] || fail "$stderr"
+  minutes=$(sed -n 's/.*12 arms at 2 points, about \([0-9]*\) min.*/\1/p' <<<"$stderr")
+  ((minutes <= 30)) || fail "$stderr"
+  [[ -z $(find "$LAB_RUNS" -name run.json) ]]
+}
+
+@test "study --plan names what is not measurable here with the reason" {
+  lab study qinng --quick --plan
+  assert_success
+  [[ $stderr == *"qinng: not measurable here: cores: asks for 32 workers"* || $(nproc) -gt 33 ]] || fail "$stderr"
+}
+
+@test "study measures and prints its table in the published shape, again from the records, and as JSON" {
+  scratch
+  lab study mine --seed 1
+  [[ $status -le 1 ]] || fail "$stderr"
+  assert_output --partial "Requests per second"
+  assert_output --regexp 'ingress-nginx_default .*69,171'
+  assert_output --regexp 'direct_pod_ip .*340,748'
+  assert_output --regexp 'nginx_proxy +–.* +336,769'
+  assert_output --partial "published numbers are of other machines"
+  if (($(nproc) < 33)); then
+    assert_output --regexp 'ingress-nginx_tuned +–.* 153,473'
+    assert_output --partial "not measurable: cores"
+  fi
+  shown=$output
+  id=$(basename "$LAB_RUNS"/*mine-study*)
+  lab table "$id"
+  assert_equal "$output" "$shown"
+  lab table "$id" --markdown
+  assert_output --partial "| ingress-nginx_default |"
+  lab table "$id" --json
+  run python -c 'import json, sys; print(json.loads(sys.argv[1])["study"]["key"])' "$output"
+  assert_output mine
+}
+
+@test "list names every study" {
+  lab list
+  assert_success
+  for path in lab/studies/*.toml; do
+    assert_line --regexp "^ *$(basename "$path" .toml)( |$)"
+  done
+}

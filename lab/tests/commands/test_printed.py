@@ -1,0 +1,129 @@
+"""What a verb that measures prints: its loads in words beforehand, and the same facts in every form afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+from rich.console import Console
+
+from lab.__main__ import Talk, main
+from lab.commands.measuring import print_plan, print_result, resume_command
+from lab.experiments.bench import Prepared, Request, prepare
+from lab.measure.roundtrip import sentence
+from lab.model.run import RoundTrip
+from lab.records.reparse import from_raw
+from lab.records.store import RunStore
+from lab.tests.support.fakes import FakeTarget
+
+SWEEP = """
+title = "Tiny"
+question = "Does it work?"
+blocks = 6
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 40
+duration_s = 1
+keepalive = false
+tls = "edge"
+routes = 4
+resumption = true
+accept_encoding = "gzip"
+link_mbit = 10
+[[points]]
+name = "plain"
+generator = "wrk"
+connections = 4
+duration_s = 1
+"""
+FOUND = RoundTrip(tool="sockperf", version="3.7", count=1000, p50_s=5e-6, p90_s=6e-6, p99_s=9e-6, max_s=1e-4)
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    path = tmp_path / "tiny.toml"
+    path.write_text(SWEEP)
+    return prepare(Request(("baseline",), str(path), seed=1), FakeTarget(), ())
+
+
+@pytest.fixture
+def unread() -> Iterator[TextIO]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = os.fdopen(writer, "w", buffering=1)
+    yield stream
+    os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
+    stream.close()
+
+
+def printed(run: object, form: str | None, capsys: pytest.CaptureFixture[str]) -> str:
+    options = argparse.Namespace(json=form == "json", markdown=form == "markdown")
+    assert print_result(options, run) == 1, "nothing was measured"  # type: ignore[arg-type]
+    return capsys.readouterr().out
+
+
+def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prepared) -> None:
+    out = io.StringIO()
+    print_plan(Console(file=out, width=60), prepared, 0)
+    lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
+    told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
+    assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
+    assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
+
+
+def test_the_plan_says_what_is_done_and_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    out = io.StringIO()
+    print_plan(Console(file=out, width=60), prepare(Request(("baseline",), "kill-quick", seed=1), FakeTarget(), ()), 0)
+    lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
+    assert "; kill after 5 s (" in lines["delete:"] and "role proxy, how delete" in lines["delete:"]
+    assert lines["control:"].endswith("; nothing is done (control)") and "kill" not in lines["control:"]
+
+
+@pytest.mark.parametrize("form", [None, "markdown", "json"])
+def test_the_bare_networks_round_trip_is_in_every_form(
+    prepared: Prepared, form: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunStore.create(prepared.record, {})
+    before = printed(run, form, capsys)
+    assert json.loads(before)["roundtrip"] is None if form == "json" else "bare network" not in before
+    run.write_roundtrip(FOUND)
+    for each in (run, from_raw(run)):
+        text = printed(each, form, capsys)
+        told = json.loads(text)["roundtrip"] == FOUND.model_dump() if form == "json" else sentence(FOUND) in text
+        assert told
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
+def test_an_incomplete_run_is_exit_1_whether_its_table_was_read_or_not(
+    form: tuple[str, ...], prepared: Prepared, unread: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunStore.create(prepared.record, {})
+    monkeypatch.setattr(sys, "stdout", unread)
+    assert main(["table", run.record.id, *form]) == 1
+
+
+def test_who_talks_to_nobody_goes_on(unread: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `bench 2>&1 | head` does: the run is measured to its end."""
+    monkeypatch.setattr(sys, "stderr", unread)
+    talk = Talk(stderr=True)
+    for line in ("block 1", "block 2"):
+        talk.print(line)
+    assert talk.quiet
+
+
+def test_what_goes_on_with_a_run_names_it_as_it_was_named() -> None:
+    """A folder elsewhere is not found by its run's name, and may need quotes."""
+    named = argparse.Namespace(context="prod", resume="/mnt/old runs/RUN")
+    assert resume_command(named, "bench", "RUN") == "just bench --resume '/mnt/old runs/RUN' --context prod"
+    assert resume_command(argparse.Namespace(context=None), "bench", "RUN") == "just bench --resume RUN"

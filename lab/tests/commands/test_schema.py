@@ -1,0 +1,139 @@
+"""The documented schemas: as the code has them, and as what is recorded and printed keeps them."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import jsonschema
+import polars as pl
+import pytest
+
+from lab.analysis.summary import summarise
+from lab.commands import schema
+from lab.measure import validity
+from lab.model import bottleneck as limits
+from lab.model.samples import Reason
+from lab.model.variants.knobs import Check
+from lab.records.store import RunStore
+from lab.records.tables import USAGE_SCHEMA
+from lab.report.tables import steady as tables
+from lab.stats.histogram import Histogram
+from lab.targets.cluster.facts import pods_record
+from lab.targets.readback import Reading
+from lab.tests.support.factories import made_invalid, make_plan, make_run, make_sample
+
+
+def accepts(name: str, data: Any) -> None:
+    """The stored schema holds for the data as JSON has it."""
+    stored = json.loads((schema.FOLDER / f"{name}.json").read_text())
+    jsonschema.Draft202012Validator(stored).validate(json.loads(json.dumps(data, allow_nan=False)))
+
+
+def test_the_stored_schemas_are_those_of_the_code() -> None:
+    """`just schema` writes them; a file that nothing makes is one too many."""
+    assert schema.stale() == []
+    assert {path.stem for path in schema.FOLDER.iterdir()} == set(schema.schemas())
+
+
+@pytest.mark.parametrize("name", [name for name in schema.schemas() if name not in ("histogram", "usage")])
+def test_each_is_a_schema(name: str) -> None:
+    """Those of tables (parquet) are lists of columns; all others are JSON Schema."""
+    jsonschema.Draft202012Validator.check_schema(schema.schemas()[name])
+
+
+def test_every_reason_is_in_the_schema_with_its_meaning() -> None:
+    """A reason is a value and one sentence."""
+    for reason in Reason:
+        accepts("reasons", reason.value)
+        assert Reason(reason.value) is reason
+        assert reason.meaning.endswith(".") and reason.meaning.count(". ") == 0
+    with pytest.raises(jsonschema.ValidationError):
+        accepts("reasons", "bad-luck")
+    assert schema.schemas()["reasons"]["environmental"] == [
+        "clock-step",
+        "steal",
+        "other-processes",
+        "event-log",
+        "clocks",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit"),
+    [
+        (Reason.STEAL, validity.MAX_STEAL),
+        (Reason.OTHER_PROCESSES, validity.MAX_OTHERS_CORES),
+        (Reason.RATE_NOT_ACHIEVED, validity.MIN_ACHIEVED),
+        (Reason.GENERATOR_SATURATED, limits.BUSY),
+    ],
+)
+def test_a_meaning_names_the_limit_that_is_applied(reason: Reason, limit: float) -> None:
+    """The numbers in the words are those of lab/validity.py."""
+    assert f"{limit * 100:g} %" in reason.meaning
+
+
+def test_samples_keep_their_schema() -> None:
+    """Valid and invalid ones."""
+    sample = make_sample()
+    for made in (sample, made_invalid(sample, Reason.STEAL)):
+        accepts("sample", made.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        Check(kind="nginx", name="gzip", context="http", value="on"),
+        Check(kind="sysctl", name="net.core.somaxconn", value="128"),
+        Check(kind="backlog", port=80, value="128"),
+        Check(kind="limit", name="Max open files", process="nginx", value="1024", role="backend"),
+        Check(kind="processes", process="nginx: worker", value="2"),
+    ],
+)
+def test_readings_keep_their_schema(check: Check) -> None:
+    """Every kind of check, set and not set; a key too many is refused."""
+    readings = [Reading(check, check.value, ok=True), Reading(check, "absent", ok=False, detail="it is not there")]
+    accepts("readback", [reading.as_json() for reading in readings])
+    with pytest.raises(jsonschema.ValidationError):
+        accepts("readback", [readings[0].as_json() | {"found": "1"}])
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+def test_results_keep_their_schema(blocks: int) -> None:
+    """With and without intervals, with invalid samples and rows without any valid one."""
+
+    def change(slot: Any, sample: Any) -> Any:
+        lost = slot.arm.name == "backlog" or slot.block == 1
+        return made_invalid(sample, Reason.STEAL, errors={"timeout": 3}) if lost else sample
+
+    run = make_plan((("keepalive", "baseline"), ("backlog", "baseline")), blocks=blocks)
+    samples, histograms = make_run(run, effects={"keepalive": 0.8}, change=change)
+    primary = {"keepalive": "p99", "backlog": "rate"}
+    result = tables.as_json(summarise(run, samples, lambda sample: histograms.get(sample.id), primary))
+    accepts("result", result)
+    accepts("result", tables.as_json(summarise(run, [], lambda _: None, primary)))
+    with pytest.raises(jsonschema.ValidationError):
+        accepts("result", {**result, "more": 1})
+
+
+def test_recorded_tables_have_the_documented_columns(tmp_path: Path) -> None:
+    """hist.parquet and usage.parquet as the store writes them."""
+    (tmp_path / "samples").mkdir()
+    store, sample = RunStore(tmp_path, cast("Any", None)), make_sample()
+    both = {"latency": Histogram.of_values([1e-3, 2e-3]), "service": Histogram.of_values([1e-3])}
+    store.write_sample(sample, "", both, pl.DataFrame(schema=USAGE_SCHEMA))
+    for name, file in (("histogram", "hist.parquet"), ("usage", "usage.parquet")):
+        stored = json.loads((schema.FOLDER / f"{name}.json").read_text())
+        columns = pl.read_parquet(tmp_path / "samples" / sample.id / file).schema
+        assert {column: str(kind) for column, kind in columns.items()} == stored["columns"]
+
+
+def test_what_came_up_on_a_cluster_keeps_its_schema() -> None:
+    """A pod that is not there yet has neither node nor digest."""
+    spec = {"containers": [{"name": "proxy", "image": "nginx:1"}]}
+    began = {"metadata": {"name": "proxy-1", "labels": {"lab/role": "proxy"}}, "spec": spec}
+    status = {
+        "containerStatuses": [{"name": "proxy", "restartCount": 1, "imageID": "nginx@sha256:0"}],
+        "qosClass": "Burstable",
+    }
+    running = began | {"spec": spec | {"nodeName": "n"}, "status": status}
+    accepts("deployed", pods_record([began, running]))

@@ -1,0 +1,488 @@
+"""Kinds of disturbances on a fake stage: what they do, in which order and when, and which variants they refuse."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.disturbances import Disturbance, OverError, Stage, _holding, kinds, parsed
+from lab.disturbances._changing import HOST, endpoints, route, service
+from lab.disturbances.churn import Churn
+from lab.model.events import FIRST_PORT, EventLog
+from lab.model.variants.variants import load_variant
+from lab.records.tables import events_frame
+from lab.targets.base import Endpoint, HowToEnd, Response, Role
+from lab.tests.support.fakes import PAGE, FakeSystem
+
+Manifests = Sequence[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class FakeStage(Stage):
+    """Time passes by waiting only. `ends_s`: when the load does."""
+
+    at_s: float = 0.0
+    ends_s: float = 1e9
+
+    @property
+    def now_s(self) -> float:
+        return self.at_s
+
+    def wait(self, seconds: float) -> None:
+        self.at_s += max(0.0, seconds)
+        if self.at_s > self.ends_s:
+            self.at_s = self.ends_s
+            raise OverError
+
+
+@dataclass
+class Acting(FakeSystem):
+    """Remembers when what was done to it; `refusals`: so many evictions are refused at first."""
+
+    stage: FakeStage | None = None
+    refusals: int = 0
+    slow_s: float = 0.0
+    backends: list[str] = field(default_factory=lambda: ["backend-0"])
+    log: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+
+    started_s: float = 1e9
+    """When what crashed has been started again; at `ready_s` at the latest."""
+    ready_s: float = 1e9
+    """When it is ready."""
+    others: int = 0
+    """Ready proxy pods beside it, to which nothing happens."""
+
+    def restarts(self) -> Mapping[str, int]:
+        assert self.stage is not None
+        return {"proxy-0/proxy": int(self.stage.at_s >= min(self.started_s, self.ready_s))}
+
+    def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        assert self.stage is not None
+        return [{}] * (self.others + int(self.stage.at_s >= self.ready_s))
+
+    def note(self, what: str) -> None:
+        assert self.stage is not None
+        self.log.append((round(self.stage.at_s, 3), what))
+
+    def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        self.note(f"{how} {role}")
+        self.refusals -= 1
+        return self.refusals < 0
+
+    def scale(self, role: Role, replicas: int) -> None:
+        self.note(f"scale {role} {replicas}")
+        self.backends = [f"backend-{number}" for number in range(replicas)]
+
+    def roll(self, role: Role) -> None:
+        self.note(f"roll {role}")
+
+    def freeze(self, role: Role, frozen: bool) -> None:
+        self.note(f"{'freeze' if frozen else 'thaw'} {role}")
+
+    def squeeze(self, role: Role, cpu: str | None) -> None:
+        self.note(f"squeeze {role} {cpu}")
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        assert self.stage is not None
+        for obj in objects:
+            self.note(f"apply {obj['kind']}")
+        self.stage.at_s += self.slow_s
+
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        answering = self.backends.pop(0)  # they take turns
+        self.backends.append(answering)
+        known = endpoint.host == HOST or self.stage is None
+        return Response(200, PAGE, {"x-lab-backend": answering} | ({"x-lab-answer": "b 9000 -"} if known else {}))
+
+
+@dataclass(slots=True)
+class Saying(FakeStage):
+    """What it says stands among what is done to the system."""
+
+    def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - as Stage has it
+        assert isinstance(self.system, Acting)
+        self.system.note(kind)
+
+
+@pytest.fixture(scope="module")
+def baseline() -> Manifests:
+    return load_variant("baseline").manifests
+
+
+@pytest.fixture(scope="module")
+def okd() -> Manifests:
+    return load_variant("okd").manifests
+
+
+@pytest.fixture(scope="module")
+def shards() -> Manifests:
+    """Two routers of one pod each, each by a Deployment of its own."""
+    return load_variant("okd+shards-2").manifests
+
+
+def stage_of(manifests: Manifests, tmp_path: Path, ends_s: float = 1e9, **system: Any) -> tuple[FakeStage, Acting]:
+    acting = Acting(**system)
+    stage = FakeStage(acting, EventLog(), manifests, tmp_path, lambda name: name, ends_s=ends_s)
+    acting.stage = stage
+    return stage, acting
+
+
+def performed(disturbance: Disturbance, stage: FakeStage) -> list[tuple[str, str]]:
+    """As the engine does it; (kind, detail) of what it said."""
+    stage.wait_until(disturbance.at_s)
+    disturbance.disturb(stage)
+    return [(row["kind"], row["detail"]) for row in events_frame(stage.log.events).iter_rows(named=True)]
+
+
+def of(**keys: Any) -> Disturbance:
+    found = parsed(keys)
+    assert isinstance(found, Disturbance)
+    return found
+
+
+# -- every kind ---------------------------------------------------------------------------------------------
+
+NEEDED: Mapping[str, Mapping[str, Any]] = {
+    "churn": {"what": "routes", "per_s": 1, "for_s": 10},
+    "starve": {"cpu": "20m", "for_s": 10},
+    "startup": {"within_s": 10},
+    "backends": {"what": "roll"},
+}
+
+
+@pytest.mark.parametrize("name", ["kill", "outage", *NEEDED])
+def test_a_kind_is_found_by_its_file_and_done_before_it_has_ceased_to_matter(
+    name: str, baseline: Manifests, tmp_path: Path
+) -> None:
+    """The engine takes a disturbance that goes on after the load for one that was not done in time."""
+    disturbance = of(kind=name, **NEEDED.get(name, {}))
+    assert kinds()[name] is type(disturbance)
+    disturbance.vet(baseline)
+    stage, _ = stage_of(baseline, tmp_path, ends_s=disturbance.at_s + disturbance.lasts_s)
+    said = performed(disturbance, stage)
+    assert said[0][0] == "Begin"
+    assert "End" in [kind for kind, _ in said]
+
+
+@pytest.mark.parametrize("keys", [
+    {"kind": "outage"}, {"kind": "starve", "cpu": "20m", "for_s": 10}, {"kind": "startup", "cpu": "20m", "within_s": 10},
+    {"kind": "backends", "what": "freeze", "for_s": 3}, {"kind": "backends", "what": "roll"}, {"kind": "kill"},
+])  # fmt: skip
+def test_begin_is_said_before_it_acts_and_end_once_that_is_undone(
+    keys: Mapping[str, Any], baseline: Manifests, tmp_path: Path
+) -> None:
+    """`during` has all that it did in it, and of the recovery no more than the time that a kind acts."""
+    disturbance = of(**keys)
+    system = Acting(ready_s=8.0)
+    stage = system.stage = Saying(system, EventLog(), baseline, tmp_path, lambda name: name)
+    performed(disturbance, stage)
+    assert system.log[0] == (disturbance.at_s, "Begin")
+    ended_s, last = system.log[-1]
+    assert last == "End"
+    assert ended_s <= disturbance.at_s + disturbance.acts_s
+    assert disturbance.acts_s < disturbance.lasts_s
+
+
+@pytest.mark.parametrize("name", ["kill", "churn", "starve", "startup", "outage"])
+def test_a_variant_without_a_proxy_cannot_be_disturbed_in_it(name: str) -> None:
+    direct = load_variant("direct").manifests
+    with pytest.raises(NotMeasurableError):
+        of(kind=name, **NEEDED.get(name, {})).vet(direct)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"kind": "kil"}, "did you mean 'kill'"),
+        ({"kind": ["kill"]}, "disturbance.kind: unknown kind"),
+        ({"kind": {"name": "kill"}}, "disturbance.kind: unknown kind"),
+        ({"kind": "kill", "how": "drop"}, "disturbance.how"),
+        ({"kind": "kill", "rol": "proxy"}, "did you mean 'role'"),
+        ({"kind": "kill", "how": "crash", "pods": "all"}, "disturbance.pods: a crashed pod stays the first"),
+        ({"kind": "starve", "cpu": "20 m", "for_s": 5}, "disturbance.cpu"),
+        ({"kind": "starve", "cpu": "0m", "for_s": 5}, "disturbance.cpu"),
+        ({"kind": "starve", "cpu": "20m"}, "disturbance.for_s"),
+        ({"kind": "churn", "what": "endpoints", "per_s": 20, "for_s": 60}, "1200 changes of endpoints, there are 999"),
+        ({"kind": "churn", "what": "pods", "per_s": 1, "for_s": 60}, "disturbance.what"),
+        ({"kind": "backends", "what": "freeze"}, "disturbance.for_s: it belongs to freeze and slow"),
+        ({"kind": "backends", "what": "roll", "for_s": 5}, "disturbance.for_s: it belongs to freeze and slow"),
+        ({"kind": "backends", "what": "freeze", "for_s": 5, "cpu": "1"}, "disturbance.cpu: it belongs to slow"),
+    ],
+)
+def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says.replace(".", r"\.")):
+        parsed(keys)
+
+
+# -- kill ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_deleted_once(baseline: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(baseline, tmp_path)
+    said = performed(of(kind="kill", recovers_s=20), stage)
+    assert system.log == [(5.0, "delete proxy")]
+    assert said == [("Begin", "delete one"), ("End", "")]
+    assert stage.at_s == 25.0
+
+
+def test_a_refused_eviction_is_tried_again_every_5_s_as_kubectl_drain_does(baseline: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(baseline, tmp_path, refusals=2)
+    performed(of(kind="kill", how="evict", recovers_s=28), stage)
+    assert system.log == [(5.0, "evict proxy"), (10.0, "evict proxy"), (15.0, "evict proxy")]
+
+
+def test_a_drain_gives_up_and_that_is_an_outcome(baseline: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(baseline, tmp_path, refusals=99)
+    said = performed(of(kind="kill", how="evict", pods="all", recovers_s=12), stage)
+    assert [at_s for at_s, _ in system.log] == [5.0, 10.0, 15.0]
+    assert said[-1][0] == "End"
+    assert stage.at_s == 17.0
+
+
+def test_a_drain_evicts_as_many_as_there_are(tmp_path: Path) -> None:
+    stage, system = stage_of(load_variant("kill-replicas-2").manifests, tmp_path)
+    performed(of(kind="kill", how="evict", pods="all"), stage)
+    assert system.log == [(5.0, "evict proxy")] * 2
+
+
+def test_all_pods_are_those_of_every_deployment(shards: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(shards, tmp_path)
+    performed(of(kind="kill", how="evict", pods="all"), stage)
+    assert system.log == [(5.0, "evict proxy")] * 2
+
+
+# -- outage -------------------------------------------------------------------------------------------------
+
+
+def test_a_proxy_of_several_pods_has_no_outage_when_one_stands_still(shards: Manifests) -> None:
+    for manifests in (load_variant("kill-replicas-2").manifests, shards):
+        with pytest.raises(NotMeasurableError, match="one proxy pod stands still, and the variant has 2"):
+            of(kind="outage").vet(manifests)
+
+
+# -- starve, startup ----------------------------------------------------------------------------------------
+
+
+def test_a_proxy_is_starved_for_exactly_its_time(baseline: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(baseline, tmp_path)
+    performed(of(kind="starve", cpu="20m", for_s=30), stage)
+    assert system.log == [(5.0, "squeeze proxy 20m"), (35.0, "squeeze proxy None")]
+
+
+def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, tmp_path: Path) -> None:
+    for keys, undone in (
+        ({"kind": "starve", "cpu": "20m", "for_s": 30}, "squeeze proxy None"),
+        ({"kind": "startup", "cpu": "100m", "within_s": 30}, "squeeze proxy None"),
+        ({"kind": "backends", "what": "freeze", "for_s": 30}, "thaw backend"),
+        ({"kind": "backends", "what": "slow", "cpu": "10m", "for_s": 30}, "squeeze backend None"),
+    ):
+        stage, system = stage_of(baseline, tmp_path, ends_s=9)
+        with pytest.raises(OverError):
+            performed(of(**keys), stage)
+        assert system.log[-1] == (9.0, undone)
+
+
+def test_a_router_starts_with_little_cpu_from_its_first_instruction(okd: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(okd, tmp_path)
+    system.ready_s = 24.0
+    performed(of(kind="startup", cpu="100m", within_s=60), stage)
+    assert system.log == [(5.0, "squeeze proxy 100m"), (5.0, "crash proxy"), (24.0, "squeeze proxy None")]
+    assert stage.at_s == 65.0
+    stage, system = stage_of(okd, tmp_path)
+    performed(of(kind="startup", within_s=60), stage)
+    assert system.log == [(5.0, "crash proxy")]
+
+
+def test_a_router_that_does_not_start_in_time_has_its_cpu_back_then(okd: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(okd, tmp_path)
+    performed(of(kind="startup", cpu="100m", within_s=20), stage)
+    assert system.log[-1] == (25.0, "squeeze proxy None")
+
+
+def test_a_router_that_starts_again_beside_another_is_waited_for(shards: Manifests, tmp_path: Path) -> None:
+    """The other has been ready all the time, and started again is not ready yet."""
+    stage, system = stage_of(shards, tmp_path, started_s=10.0, ready_s=24.0, others=1)
+    performed(of(kind="startup", cpu="100m", within_s=60), stage)
+    assert system.log[-1] == (24.0, "squeeze proxy None")
+
+
+# -- backends -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "done"),
+    [
+        ({"what": "add"}, [(5.0, "scale backend 2")]),
+        ({"what": "fail"}, [(5.0, "crash backend")]),
+        ({"what": "freeze", "for_s": 4}, [(5.0, "freeze backend"), (9.0, "thaw backend")]),
+        (
+            {"what": "slow", "for_s": 4, "cpu": "10m"},
+            [(5.0, "squeeze backend 10m"), (9.0, "squeeze backend None")],
+        ),
+        ({"what": "roll"}, [(5.0, "roll backend")]),
+    ],
+)
+def test_what_happens_to_the_backends_happens_once(
+    keys: Mapping[str, Any], done: list[tuple[float, str]], baseline: Manifests, tmp_path: Path
+) -> None:
+    stage, system = stage_of(baseline, tmp_path)
+    disturbance = of(kind="backends", **keys)
+    disturbance.prepare(stage)
+    performed(disturbance, stage)
+    assert system.log == done
+
+
+def test_a_pod_that_is_removed_had_its_part_in_answering_before(baseline: Manifests, tmp_path: Path) -> None:
+    """In control runs it is there, too: they differ by its removal only."""
+    stage, system = stage_of(baseline, tmp_path)
+    disturbance = of(kind="backends", what="remove")
+    disturbance.prepare(stage)
+    assert [what for _, what in system.log] == ["scale backend 2"]
+    performed(disturbance, stage)
+    assert system.log[1:] == [(5.0, "scale backend 1")]
+
+
+def test_a_pod_can_be_removed_where_there_is_no_proxy(tmp_path: Path) -> None:
+    """Nothing reloads there."""
+    stage, system = stage_of(load_variant("direct").manifests, tmp_path)
+    disturbance = of(kind="backends", what="remove")
+    disturbance.vet(stage.manifests)
+    disturbance.prepare(stage)
+    assert [what for _, what in system.log] == ["scale backend 2"]
+
+
+# -- churn --------------------------------------------------------------------------------------------------
+
+
+def test_changes_come_at_their_rate_and_are_numbered(baseline: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(baseline, tmp_path)
+    disturbance = of(kind="churn", what="endpoints", per_s=2, for_s=2, settles_s=3)
+    said = performed(disturbance, stage)
+    assert system.log == [(at_s, "apply EndpointSlice") for at_s in (5.0, 5.5, 6.0, 6.5)]
+    assert [kind for kind, _ in said] == ["Begin", *["Change"] * 4, "End"]
+    changes = [row for row in events_frame(stage.log.events).iter_rows(named=True) if row["kind"] == "Change"]
+    assert [row["object"] for row in changes] == ["1", "2", "3", "4"]
+    assert all(re.fullmatch(r"endpoints accepted after \d\.\d{4} s", row["detail"]) for row in changes)
+    assert stage.at_s == 7.0
+
+
+def test_a_change_is_as_old_as_its_request(baseline: Manifests, tmp_path: Path) -> None:
+    """A system that answers late has it all the same: what was asked in the meantime may show it."""
+    stage, system = stage_of(baseline, tmp_path)
+    applied: list[float] = []
+
+    def apply(_objects: Manifests) -> None:
+        applied.append(time.time())
+        time.sleep(0.05)
+
+    system.apply = apply  # type: ignore[method-assign]
+    performed(of(kind="churn", what="routes", per_s=1, for_s=1, settles_s=3), stage)
+    (change,) = [row for row in events_frame(stage.log.events).iter_rows(named=True) if row["kind"] == "Change"]
+    assert change["at_s"] <= applied[0]
+    assert 0.05 <= float(change["detail"].split()[-2]) < 1
+
+
+def test_six_changes_are_a_tenth_per_second_for_a_minute() -> None:
+    found = of(kind="churn", what="routes", per_s=0.1, for_s=60)
+    assert isinstance(found, Churn)
+    assert found.count == 6
+
+
+def test_a_system_that_is_too_slow_for_the_changes_is_no_churn(baseline: Manifests, tmp_path: Path) -> None:
+    stage, _ = stage_of(baseline, tmp_path, slow_s=0.4)
+    with pytest.raises(MeasuringError, match=r"change \d+ was accepted .* after it was due"):
+        performed(of(kind="churn", what="routes", per_s=10, for_s=10), stage)
+
+
+def test_what_changes_is_there_before_the_load_and_answers(okd: Manifests, tmp_path: Path) -> None:
+    stage, system = stage_of(okd, tmp_path)
+    disturbance = of(kind="churn", what="routes", per_s=1, for_s=2)
+    assert (disturbance.host, disturbance.fixtures) == (HOST, ("answers",))
+    disturbance.prepare(stage)
+    assert [what for _, what in system.log] == ["apply Service", "apply EndpointSlice", "apply Route"]
+
+
+def test_a_variant_that_reloads_more_seldom_than_the_load_waits_is_refused(okd: Manifests) -> None:
+    quick = of(kind="churn", what="routes", per_s=1, for_s=10, settles_s=19)
+    quick.vet(okd)
+    quick.vet(load_variant("reload-15s").manifests)
+    with pytest.raises(UsageError, match=r"a change may wait 120 s .*\n.*reload-long"):
+        quick.vet(load_variant("reload-120s").manifests)
+
+
+def test_routes_that_need_tls_of_the_backend_are_not_churned() -> None:
+    for variant in ("okd-passthrough", "okd-reencrypt"):
+        with pytest.raises(NotMeasurableError, match="TLS to the backend"):
+            of(kind="churn", what="routes", per_s=1, for_s=10).vet(load_variant(variant).manifests)
+
+
+def test_a_change_of_a_route_is_a_header_of_its_requests(okd: Manifests) -> None:
+    first = next(obj for obj in okd if obj["kind"] == "Route")
+    made = route(okd, 7)
+    assert made["metadata"]["labels"] == first["metadata"]["labels"], "by them the router finds it"
+    assert (made["spec"]["host"], made["spec"]["to"]["name"]) == (HOST, "changing")
+    (action,) = made["spec"]["httpHeaders"]["actions"]["request"]
+    assert action == {"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": "/7"}}}
+    assert "httpHeaders" not in route(okd, 0)["spec"]
+    assert "httpHeaders" not in first["spec"], "the variant's own stays as it is"
+
+
+def test_a_change_of_an_ingress_is_an_annotation_beside_a_rewrite(baseline: Manifests) -> None:
+    """Alone it does nothing: the controller writes the header only where it rewrites."""
+    made = route(baseline, 7)
+    prefix = "nginx.ingress.kubernetes.io"
+    assert made["metadata"]["annotations"] == {f"{prefix}/rewrite-target": "$uri", f"{prefix}/x-forwarded-prefix": "/7"}
+    assert made["spec"]["ingressClassName"] == "ingress-lab"
+    assert made["spec"]["rules"][0]["host"] == HOST
+
+
+def test_a_change_of_endpoints_is_another_port_of_the_same_pod(okd: Manifests) -> None:
+    made = endpoints(okd, "192.0.2.7", 7)
+    assert made["endpoints"][0]["addresses"] == ["192.0.2.7"]
+    assert made["ports"][0]["port"] == FIRST_PORT + 7
+    assert made["metadata"]["labels"]["kubernetes.io/service-name"] == service(okd)["metadata"]["name"]
+    assert "selector" not in service(okd)["spec"]
+
+
+# -- long-lived connections ---------------------------------------------------------------------------------
+
+
+def test_connections_are_held_from_before_the_load_until_after_it(
+    baseline: Manifests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In control runs, too, which do no more than prepare: what cuts them is then what was done."""
+
+    @contextmanager
+    def held(stage: FakeStage, websockets: int, downloads: int) -> Iterator[None]:
+        system.note(f"held {websockets} {downloads}")
+        yield
+        system.note("let go")
+
+    monkeypatch.setattr(_holding, "held", held)
+    stage, system = stage_of(baseline, tmp_path)
+    disturbance = of(kind="kill", recovers_s=10, websockets=3, downloads=2)
+    assert disturbance.fixtures == ("answers",)
+    disturbance.prepare(stage)
+    performed(disturbance, stage)
+    stage.beside.close()
+    assert system.log == [(0.0, "held 3 2"), (5.0, "delete proxy"), (15.0, "let go")]
+
+
+@pytest.mark.parametrize("name", ["kill", "churn", "long-lived"])
+def test_websockets_need_a_backend_of_one_pod(name: str, okd: Manifests) -> None:
+    """Downloads are served by every pod."""
+    several, keys = load_variant("okd-replicas-2").manifests, NEEDED.get(name, {})
+    with pytest.raises(UsageError, match=r"disturbance\.websockets: .* one of 2 backend pods"):
+        of(kind=name, websockets=5, **keys).vet(several)
+    of(kind=name, downloads=5, **keys).vet(several)
+    of(kind=name, websockets=5, **keys).vet(okd)

@@ -1,0 +1,201 @@
+"""The server with known behaviour does what it is told, and its record is what a client saw."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.experiments.calibration.known_behaviour import SECOND, Behaviour, Planner
+from lab.experiments.calibration.known_server import ANSWER
+from lab.experiments.calibration.truth import RecordError, ServerRecord, read
+from lab.model.facts import ROOT
+
+BEGIN = 1_000 * SECOND
+REQUEST = b"GET /1kB.bin HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+def plans(behaviour: Behaviour, arrivals_s: list[float]) -> list[float]:
+    """When answers to requests that arrive at these moments are to be written; seconds after the first arrival."""
+    planner = Planner(behaviour)
+    return [(planner.planned_ns(BEGIN + round(at * SECOND)) - BEGIN) / SECOND for at in arrivals_s]
+
+
+def test_an_answer_is_due_the_delay_after_its_request() -> None:
+    assert plans(Behaviour(), [0, 1]) == [0, 1]
+    assert plans(Behaviour(delay_s=0.01), [0, 0.002, 5]) == [0.01, 0.012, 5.01]
+
+
+def test_exactly_one_of_every_twenty_is_slow_and_not_every_twentieth() -> None:
+    """A fixed place would lock into the turns of a closed loop's connections."""
+    found = plans(Behaviour(delay_s=0.001, slow_s=0.1, slow_every=20), [0.0] * 400)
+    slow = [place for place, at in enumerate(found) if at == 0.1]
+    assert [place // 20 for place in slow] == list(range(20))
+    assert len({place % 20 for place in slow}) > 5
+    assert {at for at in found if at != 0.1} == {0.001}
+
+
+def test_what_falls_into_the_pause_waits_for_its_end() -> None:
+    how = Behaviour(delay_s=0.01, pause_s=1.0, pause_at_s=5.0)
+    assert plans(how, [0, 4.98, 4.995, 5.5, 5.985, 5.995, 7]) == [0.01, 4.99, 6, 6, 6, 6.005, 7.01]
+
+
+def test_a_rate_ceiling_sets_answers_apart_in_the_order_of_arrival() -> None:
+    assert plans(Behaviour(at_most_rps=100), [0, 0, 0, 1]) == [0, 0.01, 0.02, 1]
+
+
+def test_its_arguments_say_its_behaviour() -> None:
+    """As the server reads them; a name without a unit."""
+    told = Behaviour(delay_s=0.01, slow_every=20, at_most_rps=500).arguments()
+    assert "--delay=0.01" in told and "--slow-every=20" in told and "--at-most=500" in told
+
+
+@contextmanager
+def served(folder: Path, behaviour: Behaviour) -> Iterator[tuple[int, list[ServerRecord]]]:
+    """(port, where its record is once this has ended)."""
+    argv = [
+        sys.executable,
+        "-S",
+        "-m",
+        "lab.experiments.calibration.known_server",
+        f"--record={folder / 'r'}",
+        *behaviour.arguments(),
+    ]
+    server = subprocess.Popen(argv, env={"PYTHONPATH": str(ROOT)}, cwd="/")
+    found: list[ServerRecord] = []
+    try:
+        deadline = time.monotonic() + 20
+        while not (folder / "r.ready").exists():
+            assert server.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        yield int((folder / "r.ready").read_text()), found
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+        found.append(read((folder / "r").read_bytes()))
+    finally:
+        server.kill()
+        server.wait()
+
+
+def ask(client: socket.socket) -> bytes:
+    client.sendall(REQUEST)
+    return received(client)
+
+
+def received(client: socket.socket) -> bytes:
+    """One answer, or less where the server closed."""
+    found = b""
+    while len(found) < len(ANSWER) and (part := client.recv(65536)):
+        found += part
+    return found
+
+
+def test_its_record_lies_within_what_a_client_measures(tmp_path: Path) -> None:
+    """Arrival and answer are between the client's sending and receiving, and the delay is kept, never cut short."""
+    seen: list[tuple[int, int]] = []
+    with (
+        served(tmp_path, Behaviour(delay_s=0.02)) as (port, found),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        for _ in range(20):
+            sent = time.time_ns()
+            assert ask(client) == ANSWER
+            seen.append((sent, time.time_ns()))
+    (record,) = found
+    assert record.answered == 20 and record.connections == 1 and record.unstamped == 0
+    for (sent, back), (_, arrived, planned, written) in zip(seen, record.rows.tolist(), strict=True):
+        assert sent <= arrived < planned <= written <= back
+        assert planned - arrived == 20_000_000
+    assert record.service().total == 20 and record.span_s >= 0.4
+
+
+def test_requests_that_wait_for_the_server_itself_arrived_when_the_kernel_says(tmp_path: Path) -> None:
+    """A stopped server reads them late; its record has the whole wait."""
+    with (
+        served(tmp_path, Behaviour()) as (port, found),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        assert ask(client) == ANSWER
+        (server,) = [pid for pid in _children() if b"known_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        _signal(server, signal.SIGSTOP)
+        client.sendall(REQUEST)
+        time.sleep(0.3)
+        _signal(server, signal.SIGCONT)
+        assert received(client) == ANSWER
+    service_s = [(row[3] - row[1]) / SECOND for row in found[0].rows.tolist()]
+    assert 0.29 < service_s[1] < 5
+
+
+def _children() -> list[int]:
+    return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    os.kill(pid, number)
+
+
+def test_it_closes_after_so_many_answers_without_a_word(tmp_path: Path) -> None:
+    """The last answer is whole and does not announce it."""
+    with (
+        served(tmp_path, Behaviour(close_after=3)) as (port, found),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        answers = [ask(client) for _ in range(3)]
+        assert answers == [ANSWER] * 3 and b"close" not in ANSWER.lower()
+        assert client.recv(1) == b""
+    assert (found[0].answered, found[0].closed) == (3, 1)
+
+
+def test_a_client_that_leaves_before_its_answer_is_counted(tmp_path: Path) -> None:
+    with served(tmp_path, Behaviour(delay_s=0.2)) as (port, found):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(REQUEST)
+            time.sleep(0.05)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert ask(client) == ANSWER
+    assert (found[0].answered, found[0].broken) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "a line of JSON"),
+        (b"{}\n", "a line of JSON"),
+        (b'{"columns": ["a"]}\n', "expected the columns"),
+    ],
+)
+def test_what_is_no_record_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(RecordError, match=said):
+        read(content)
+
+
+def test_a_record_that_was_cut_is_refused(tmp_path: Path) -> None:
+    with (
+        served(tmp_path, Behaviour()) as (port, _),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        ask(client)
+    whole = (tmp_path / "r").read_bytes()
+    assert read(whole).answered == 1
+    with pytest.raises(RecordError, match="expected 1 rows"):
+        read(whole[:-8])
+
+
+def test_a_window_leaves_out_the_first_requests_and_keeps_the_counts(tmp_path: Path) -> None:
+    """As a generator leaves out its calibration."""
+    with (
+        served(tmp_path, Behaviour()) as (port, found),
+        socket.create_connection(("127.0.0.1", port)) as client,
+    ):
+        ask(client)
+        time.sleep(0.3)
+        ask(client)
+    later = found[0].after(0.2)
+    assert (later.answered, later.connections) == (1, 1)
+    assert found[0].after(0).answered == 2

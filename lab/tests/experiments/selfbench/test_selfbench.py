@@ -1,0 +1,853 @@
+"""`selfbench`: that it measures, that its accounts add up, and that what is not equal fails. Nothing here asserts a time."""
+
+import errno
+import io
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import numpy as np
+import psutil
+import pytest
+from rich.console import Console
+
+from lab.__main__ import main
+from lab.analysis.noise import aa_arms
+from lab.base.errors import MeasuringError, UsageError
+from lab.commands import readme, selfbench
+from lab.experiments.selfbench import (
+    bring_up,
+    busy,
+    clusters,
+    injected,
+    neighbour,
+    overhead,
+    pairs,
+    promise,
+    reducing,
+    report,
+    start_up,
+)
+from lab.experiments.selfbench.process import SHIM, Timed, timed
+from lab.experiments.selfbench.reducing import Reduction
+from lab.experiments.selfbench.rows import FORMATS, Format, RowFile, write_rows
+from lab.model.plan import plan
+from lab.model.samples import Reason
+from lab.model.sweeps import load_sweep
+from lab.records.store import run_names
+from lab.stats import paired as stats
+from lab.tests.support import fakes
+from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
+from lab.tests.support.made_runs import MadeStore, made, made_record
+
+# -- a whole run, and pairs ----------------------------------------------------------------------------
+
+
+def test_an_account_of_a_run_adds_up() -> None:
+    """Wall time is bring-ups (once each), planned measuring and warm-up of every attempt, and the lab's own."""
+    point = make_point(duration_s=10.0, warmup_s=0.5)
+    first = make_sample(point=point, bring_up_s=2.0)
+    second = make_sample(point=point, bring_up_s=2.0, order=2)
+    again = made_invalid(make_sample(point=point, arm="baseline-again", bring_up_s=3.0), Reason.STEAL)
+    never = made_invalid(make_sample(point=point, arm="x", bring_up_s=None), Reason.BRING_UP_FAILED, requests=None)
+    found = overhead.account([first, second, again, never], 40.0)
+    assert (found.samples, found.valid) == (3, 2)
+    assert (found.bring_up_s, found.measuring_s, found.warm_up_s) == (5.0, 30.0, 3.0)
+    assert found.own_s == pytest.approx(2.0) and found.own_share == pytest.approx(2 / 30)
+    rows = overhead.rows_of(found, [0.1, 0.2, 0.3]).rows
+    assert [round(row.lab, 3) for row in rows] == [0.667, 6.667, 11.667]
+    assert rows[2].ratio == pytest.approx((11 + 2 / 3) / 11.2)
+
+
+def test_a_run_that_measured_nothing_is_a_fault() -> None:
+    failed = made_invalid(make_sample(), Reason.BRING_UP_FAILED, requests=None, detail="no nginx")
+    with pytest.raises(MeasuringError, match="no sample was measured: no nginx"):
+        overhead.account([failed], 3.0)
+
+
+def test_the_sweep_is_one_that_the_lab_reads(tmp_path: Path) -> None:
+    """wrk and k6, for as long as asked."""
+    _, sweep = load_sweep(str(overhead.write_sweep(tmp_path, 2.5)))
+    assert [(point.generator, point.duration_s) for point in sweep.expanded()] == [("wrk", 2.5), ("k6", 2.5)]
+
+
+def bench_of(generator: fakes.FakeGenerator, blocks: int = 2) -> pairs.Bench:
+    loads = [fakes.point().model_copy(update={"warmup_s": 1.0})]
+    made_bench = fakes.bench(blocks, points=loads, generator=generator)
+    assert isinstance(made_bench.target, fakes.FakeTarget)
+    return pairs.Bench(made_bench.target, made_bench.target.system, made_bench.store, dict(made_bench.chosen))
+
+
+SLOW = 'import time; time.sleep(0.2); print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 1024000, "errors": {}}\')'
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_pair_is_the_same_load_both_ways() -> None:
+    """Warm-up and load in both; both walls hold both; the lab's sample is stored."""
+    parts = bench_of(fakes.FakeGenerator(SLOW))
+    found = list(pairs.pairs(parts, random.Random(1)))
+    assert len(found) == 2 and all(pair.lab.rate_rps == pair.by_hand.rate_rps == 1000 for pair in found)
+    assert all(min(pair.lab.wall_s, pair.by_hand.wall_s) >= 0.4 and pair.planned_s == 2.0 for pair in found)
+    assert len(parts.store.samples()) == 2
+    rows = pairs.rows_of(found).rows
+    assert [row.what for row in rows] == ["ceiling: wall time", "ceiling: reported rate", "ceiling: reported p50"]
+    assert rows[1].ratio == 1 and rows[1].ratio_low is None and rows[1].n == 2
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("script", ["print('nothing of the kind')", "import sys; sys.exit(3)"])
+def test_a_generator_that_says_nothing_is_a_fault(script: str) -> None:
+    """By the lab or by hand, whoever is first."""
+    with pytest.raises(MeasuringError, match="selfbench"):
+        list(pairs.pairs(bench_of(fakes.FakeGenerator(script)), random.Random(1)))
+
+
+@pytest.mark.usefixtures("runs")
+def test_orders_are_drawn_by_lot() -> None:
+    """Neither way is always the one that finds the system warm."""
+    order: list[str] = []
+
+    class Seen(fakes.FakeSystem):
+        def popen(self, argv: Any, *rest: Any, **more: Any) -> Any:
+            order.append("hand" if argv[0] == "bash" else "lab")
+            return super().popen(argv, *rest, **more)
+
+    parts = replace(bench_of(fakes.FakeGenerator(), blocks=8), system=Seen())
+    list(pairs.pairs(parts, random.Random(3)))
+    firsts = {tuple(order[at : at + 3]) for at in range(0, len(order), 3)}  # the lab's warm-up is one of its own
+    assert firsts == {("hand", "lab", "lab"), ("lab", "lab", "hand")}
+
+
+# -- bring-ups -----------------------------------------------------------------------------------------
+
+
+def test_a_bring_up_without_its_pair_stands_alone() -> None:
+    alone = bring_up.rows_of("kind", [bring_up.Start(lab_s=2.0, by_hand_s=None)]).rows[0]
+    assert alone.ratio is None and alone.lab == 2.0
+    pair = bring_up.rows_of("local", [bring_up.Start(lab_s=2.0, by_hand_s=0.5)]).rows[0]
+    assert pair.ratio == pytest.approx(4.0)
+    cluster = clusters.rows_of("kind", [bring_up.Start(lab_s=3.0, by_hand_s=None)], [0.5, 1.0]).rows[0]
+    assert cluster.ratio == pytest.approx(4.0) and cluster.ratio_low is None and cluster.what == "kind"
+
+
+def test_bring_ups_are_counted_and_ended() -> None:
+    target = fakes.FakeTarget()
+    found = bring_up.measure(target, fakes.variant(), 3, by_hand=False)
+    assert len(found) == 3 and target.ups == ["baseline"] * 3
+
+
+def test_nginx_by_hand_writes_into_its_own_folder() -> None:
+    config = "pid /tmp/nginx/nginx.pid;\naccess_log /var/log/nginx/access.log;\n"
+    assert bring_up.own_folder(config, Path("/x")) == "pid /x/nginx.pid;\naccess_log /x/access.log;\n"
+
+
+def test_without_docker_kind_is_left_out_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "docker" in clusters.missing().lower()
+
+
+@pytest.fixture
+def one_fails(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Local and kind come up, unless they are named in the list; as remote any context does."""
+    failing: list[str] = []
+
+    def told(*_: object) -> list[object]:
+        if "local" in failing:
+            raise MeasuringError("selfbench: bring-up", "no nginx")
+        return [{"lab_s": 2.0, "by_hand_s": 0.5}]
+
+    def measured(target: str, *_: object) -> list[bring_up.Start]:
+        if target in failing:
+            raise MeasuringError(target, "no answer")
+        return [bring_up.Start(lab_s=3.0, by_hand_s=None)]
+
+    class Named(str):
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(selfbench, "_told", told)
+    monkeypatch.setattr(clusters, "measure", measured)
+    monkeypatch.setattr(clusters, "missing", lambda: "")
+    monkeypatch.setattr("lab.targets.chosen", lambda name, context: Named(name))
+    monkeypatch.setattr("lab.targets.cluster.connection.Connection", lambda context: None)
+    return failing
+
+
+@pytest.mark.parametrize(
+    ("failing", "context", "rows", "faults", "notes"),
+    [
+        ([], None, ["local", "kind"], [], ["remote: not measured"]),
+        ([], "mine", ["local", "kind", "remote"], [], []),
+        (["local"], "mine", ["kind", "remote"], ["bring-up: local: selfbench"], []),
+        (["kind"], "mine", ["local", "remote"], ["bring-up: kind: kind"], []),
+        (["remote"], "mine", ["local", "kind"], ["bring-up: remote: remote"], []),
+    ],
+)
+def test_every_target_has_a_row_a_note_or_a_fault(
+    failing: list[str],
+    context: str | None,
+    rows: list[str],
+    faults: list[str],
+    notes: list[str],
+    one_fails: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """None is left out without a word, and none takes the others with it."""
+    one_fails += failing
+    asked = ["selfbench", "bring-up", "--json", *(["--context", context] if context else [])]
+    assert main(asked) == (1 if failing else 0)
+    found = report.Report.model_validate_json(capsys.readouterr().out)
+    assert [row.what for row in found.rows] == rows
+    for told, begins in ((found.faults, faults), (found.notes, notes)):
+        assert all(each.startswith(begin) for each, begin in zip(told, begins, strict=True))
+    assert found.facts["cpus"] and found.measured_at
+
+
+def test_an_unknown_context_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = {"name": "u", "user": {"token": "t"}}
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}
+    known = {"name": "bench", "context": {"cluster": "c", "user": "u"}}
+    config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "users": [user], "contexts": [known]}
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setattr(selfbench, "_part", lambda *_: pytest.fail("it began"))
+    assert main(["selfbench", "bring-up", "--context", "benhc"]) == 2
+    assert "did you mean 'bench'" in " ".join(capsys.readouterr().err.split())
+
+
+# -- request rows --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_way_reduces_the_same_file_to_the_same(kind: Format, tmp_path: Path) -> None:
+    """For real, each in a process of its own, with its peak memory."""
+    made_rows = write_rows(kind, tmp_path / "rows", 3000)
+    first, *others = (reducing.reduced(way, made_rows) for way in ("streamed", "whole", "polars"))
+    assert [reducing.difference(first, other) for other in others] == ["", ""]
+    assert first.told["requests"] == 3000 and sum(first.told["begun"]) == 3000
+    assert all(one.peak_bytes and one.peak_bytes > 10e6 for one in (first, *others)) or sys.platform != "linux"
+
+
+TOLD: Mapping[str, Any] = {
+    "requests": 10,
+    "answered": 9,
+    "not_2xx": 1,
+    "begun": [5, 5],
+    "buckets": {"7": 9},
+    "quantiles_s": {"0.5": 0.001, "0.999": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, ""),
+        ({"quantiles_s": {"0.5": 0.0010004, "0.999": 0.2}}, ""),
+        ({"requests": 11}, "requests differ: 10 and 11"),
+        ({"answered": 8}, "answered differ"),
+        ({"not_2xx": 2}, "not_2xx differ"),
+        ({"begun": [5, 4, 1]}, "begun differ: 2 steps and 3 steps"),
+        ({"buckets": {"8": 9}}, "the counts per bucket differ"),
+        ({"quantiles_s": {"0.5": 0.00101, "0.999": None}}, "p50 differs"),
+    ],
+)
+def test_what_differs_is_named(changed: Mapping[str, Any], says: str) -> None:
+    said = reducing.difference(Reduction(TOLD, 1.0, 1), Reduction({**TOLD, **changed}, 1.0, 1))
+    assert said.startswith(says) and bool(said) == bool(says)
+
+
+@pytest.mark.parametrize("wrong", ["streamed", "whole", "polars", "duckdb"])
+def test_unequal_results_fail_whoever_is_wrong(
+    wrong: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then there is no row of that file, and the exit status is 1."""
+
+    def run(way: str, made_rows: RowFile) -> Reduction:
+        return Reduction({**TOLD, "answered": 9 + (way == wrong)}, 1.0, 10**7)
+
+    monkeypatch.setattr(reducing, "reduced", run)
+    assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 1
+    found = report.Report.model_validate_json(capsys.readouterr().out)
+    assert not found.complete and not found.rows and len(found.faults) == 2 and "answered differ" in found.faults[0]
+
+
+def test_a_way_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(way: str, made_rows: RowFile) -> Reduction:
+        if way == "polars":
+            raise ValueError("exit status 9: out of memory")
+        return Reduction(TOLD, 1.0, 10**7)
+
+    monkeypatch.setattr(reducing, "reduced", run)
+    assert main(["selfbench", "analysis", "--rows", "1e3"]) == 1
+    assert "failed: k6's log, 1,000: polars: exit status 9" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("failing", "rows"),
+    [
+        (["polars"], ["streamed, against duckdb"]),
+        (["polars", "duckdb"], ["streamed"]),
+        (["streamed"], []),
+    ],
+)
+def test_a_way_that_fails_takes_nobodys_rows_with_it(failing: list[str], rows: list[str], tmp_path: Path) -> None:
+    """Plain polars is the first that runs out of memory: where that matters the lab's own result stands."""
+
+    def run(way: str, made_rows: RowFile) -> Reduction:
+        if way in failing:
+            raise ValueError("exit status -9")
+        return Reduction(TOLD, 1.0, 10**7)
+
+    for seed in range(5):  # whoever is first
+        large = RowFile("k6", tmp_path / "rows", 2_000_000)
+        found = reducing.one_file(large, ["polars", "duckdb"], run, random.Random(seed))
+        name = "k6's log, 2,000,000: "
+        assert [row.what for row in found.rows] == [
+            f"{name}{row}{what}" for what in ("", ": peak memory") for row in rows
+        ]
+        assert sorted(found.faults) == sorted(f"{name}{way}: exit status -9" for way in failing)
+
+
+def test_room_is_looked_for_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For the largest file, where it will lie."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**9))
+    monkeypatch.setattr(selfbench, "_part", lambda *_: pytest.fail("it began"))
+    assert main(["selfbench", "--rows", "1e8"]) == 2
+    assert "or set TMPDIR to a folder with more" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_file_that_has_no_room_any_more_leaves_the_rows_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(kind: Format, path: Path, rows: int) -> RowFile:
+        if rows > 1000:
+            path.write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_rows(kind, path, rows)
+
+    monkeypatch.setattr(reducing, "write_rows", full)
+    found = reducing.reducing([1000, 2000], run=lambda way, _: Reduction(TOLD, 1.0, None))
+    assert len(found.faults) == 2 and found.faults[0].startswith("k6's log, 2,000: ")
+    assert "No space left" in found.faults[0] and {row.what.split(":")[0] for row in found.rows} == {
+        "k6's log, 1,000",
+        "oha's rows, 1,000",
+    }
+
+
+def test_equal_results_are_rows_with_ratios(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows per second and peak memory of both formats, each way of the lab against each by hand; six pairs have an interval."""
+    seconds = {"streamed": 2.0, "whole": 4.0, "polars": 1.0, "duckdb": 1.0}
+    noise = iter(np.linspace(1.0, 1.1, 1000).tolist())
+    monkeypatch.setattr(reducing, "reduced", lambda way, _: Reduction(TOLD, seconds[way] * next(noise), 10**7))
+    assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(report.Report.model_json_schema()).validate(told)
+    row = next(row for row in told["rows"] if row["what"] == "k6's log, 1,000: streamed, against polars")
+    assert (
+        row["ratio"] == pytest.approx(0.5, rel=0.1)
+        and row["ratio_low"] < row["ratio"] < row["ratio_high"]
+        and row["n"] == 6
+    )
+    memory = next(row for row in told["rows"] if row["what"].endswith("whole, against polars: peak memory"))
+    assert memory["ratio"] == 1
+
+
+def test_duckdb_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reducing.importlib.util, "find_spec", lambda _name: None)
+    found = reducing.reducing([1000], run=lambda way, _: Reduction(TOLD, 1.0, None))
+    assert (
+        found.complete and found.notes == (reducing.NO_DUCKDB,) and not any("duckdb" in row.what for row in found.rows)
+    )
+
+
+def test_a_peak_is_the_childs_own_and_not_its_parents() -> None:
+    """rusage would say at least the memory of the process that started it."""
+    ballast = np.ones(40_000_000)  # 320 MB of ours
+    argv = [sys.executable, "-c", SHIM, "json.tool"]
+    small = timed(argv, None, 60.0).peak_bytes
+    if small is None:
+        pytest.skip("this kernel does not tell a process' peak memory")
+    assert small < ballast.nbytes / 4
+
+
+def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And three times as much, since samples are measured again; what hangs is ended all the same."""
+    given: list[float] = []
+
+    def fake(argv: Sequence[str], env: Mapping[str, str] | None, deadline_s: float) -> Timed:
+        given.append(deadline_s)
+        return Timed(1.0, "", "", 2, None)
+
+    for module in (overhead, reducing, injected):
+        monkeypatch.setattr(module, "timed", fake)
+    monkeypatch.setattr("lab.experiments.selfbench.process.timed", fake)
+    with pytest.raises(MeasuringError):
+        overhead.whole_run(60.0, 30)
+    with pytest.raises(ValueError, match="exit status 2"):
+        reducing.reduced("streamed", RowFile("k6", tmp_path, 10**9))
+    with pytest.raises(MeasuringError):
+        injected.measure(tmp_path, ["extra-work-a"], 1000, 1)
+    with pytest.raises(MeasuringError):
+        selfbench._told("pairs", [], tmp_path, 9000.0)  # pyright: ignore[reportPrivateUsage]
+    planned_s = [2 * (2 * 30 + 1) * 61.5, 6100.0, 3 * 1000 * injected.SAMPLE_S, 9000.0]
+    assert all(3 * least_s < limit_s < math.inf for least_s, limit_s in zip(planned_s, given, strict=True))
+
+
+# -- the report, start-up ------------------------------------------------------------------------------
+
+
+def test_a_table_has_every_row_under_its_part() -> None:
+    """Values with units, ratios with intervals from six pairs on; notes, then faults."""
+    rows = (
+        report.compared("samples", "wall", "s", [2.0] * 6, [1.0, 1.1, 0.9, 1.0, 1.05, 0.95], "a note"),
+        report.compared("samples", "few", "req/s", [2.0], [4.0]),
+        report.alone("bring-up", "kind", "s", [1.5, 2.5, 9.0]),
+    )
+    found = report.Report(rows=rows, notes=("no duckdb",)).plus(report.Report(faults=("start-up: broke",)))
+    out = io.StringIO()
+    console = Console(file=out, soft_wrap=True, highlight=False)
+    for line in report.lines(found):
+        console.print(line)
+    text = out.getvalue()
+    wall, few, kind = (
+        next(line for line in text.splitlines() if line.startswith(f"{what} ")) for what in ("wall", "few", "kind")
+    )
+    assert (
+        wall.split()[:6] == ["wall", "2.00", "s", "1.00", "s", "2.00"]
+        and "[1.86, 2.16]" in wall
+        and wall.endswith("6  a note")
+    )
+    assert few.split() == ["few", "2", "req/s", "4", "req/s", "0.500", "1"] and kind.split() == [
+        "kind",
+        "2.50",
+        "s",
+        "–",
+        "–",
+        "3",
+    ]
+    order = [
+        text.index(part)
+        for part in ("samples", "wall", "few", "bring-up", "kind", "no duckdb", "failed: start-up: broke")
+    ]
+    assert order == sorted(order) and not found.complete
+    assert report.Report.model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_readmes_table_is_the_committed_one_or_says_that_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder without run.json among the reference runs, which is none of them."""
+    monkeypatch.setattr(readme, "REFERENCE", tmp_path)
+    assert readme.parts()["selfbench"]().startswith("Not measured yet: `just selfbench`")
+    (tmp_path / "selfbench").mkdir()
+    row = report.compared("samples", "rate-500: wall time", "s", [2.0] * 6, [1.0] * 6)
+    told = report.Report(rows=(row,), measured_at="2026-11-22T12:00:00Z", facts={"cpus": "2", "cpu": "Xeon"})
+    path = tmp_path / "selfbench" / "selfbench.json"
+    path.write_text(told.model_dump_json())
+    shown = readme.parts()["selfbench"]()
+    assert "\nrate-500: wall time  2.00 s   1.00 s" in shown and "Measured on 2026-11-22: 2 CPUs, Xeon." in shown
+    assert run_names(tmp_path) == []
+    path.write_text("{")
+    with pytest.raises(UsageError, match=r"selfbench.json: damaged"):
+        readme.parts()["selfbench"]()
+
+
+def test_start_up_is_of_real_processes() -> None:
+    """`lab list` cold and warm, and a committed run's table; a verb that does not exist is a fault."""
+    found = start_up.start_up(repeats=1)
+    assert [row.what for row in found.rows][:2] == ["lab list, nothing compiled", "lab list"]
+    assert any(row.what.startswith("lab table ") for row in found.rows)
+    assert all(row.lab > (row.by_hand or math.inf) for row in found.rows), "a bare interpreter is the least"
+    with pytest.raises(MeasuringError, match="exit status 2"):
+        start_up._started(["-m", "lab", "no-such-verb"])  # pyright: ignore[reportPrivateUsage]
+
+
+# -- a noisy neighbour ---------------------------------------------------------------------------------
+
+
+def busy_children() -> list[psutil.Process]:
+    """Those of ours that are the neighbour's, and what starts it."""
+    found: list[psutil.Process] = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it may end while we look
+            found += [child] if busy.BUSY in child.cmdline() and child.name() != "taskset" else []
+    return found
+
+
+def test_a_neighbour_is_busy_about_half_of_the_time_and_gone_afterwards() -> None:
+    """It runs on its CPU only, and ends with the block however long its spell."""
+    cpu = min(psutil.Process().cpu_affinity() or [0])
+    seen: list[list[int]] = []
+    with busy.Neighbour(cpu, random.Random(1), spell_s=0.5) as beside:
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            for child in busy_children():
+                with suppress(psutil.Error):
+                    seen.append(child.cpu_affinity() or [])
+            time.sleep(0.05)
+    assert 0.5 < beside.busy_s < 2.2 and [cpu] in seen
+    assert busy_children() == []
+
+
+def named(run: MadeStore, name: str) -> MadeStore:
+    run.record = run.record.model_copy(update={"id": name})
+    return run
+
+
+def stopped(run: MadeStore, after: int) -> MadeStore:
+    """It ended in the middle, after so many blocks."""
+    run.take(one for one in run.samples() if one.block <= after)
+    return run
+
+
+def null_run(effect: float, invalid: bool = False) -> MadeStore:
+    """An A/A run with a null arm that is truly `effect` times as slow."""
+    arms = aa_arms("baseline", 1, None)
+    planned = plan(arms, [make_point("ceiling", rate_rps=None)], 6, 1)
+    samples, histograms = make_run(planned, noise=0.01)
+    slower = {one.id: one for one in make_run(planned, {"baseline": effect}, 0.01, seed=2)[0]}
+    chosen = [slower[one.id] if one.arm.endswith("-null-1") else one for one in samples]
+    if invalid:
+        lost = {("baseline", 1), ("baseline-null-1", 2)}
+        chosen = [made_invalid(one, Reason.OTHER_PROCESSES) if (one.arm, one.block) in lost else one for one in chosen]
+    record = made_record("aa-1", planned)
+    variants = {
+        name: one.model_copy(update={"primary_metric": "cpu_per_request"}) for name, one in record.variants.items()
+    }
+    return MadeStore(record.model_copy(update={"variants": variants}), chosen, histograms)
+
+
+def test_an_aa_run_is_judged_as_its_table_judges_it() -> None:
+    """A null arm that is the same claims nothing, one that is 30 % slower is claimed; invalid samples are counted by reason."""
+    same = neighbour.judged(null_run(1.0), 1, 0, 100.0, 50.0)
+    other = neighbour.judged(null_run(1.3), 2, 1, 100.0, 50.0)
+    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": "6/6"} and same.floors
+    assert other.claimed == ("baseline-null-1 cpu_per_request at ceiling",) and other.as_primary >= 1
+    few = neighbour.judged(null_run(1.0, invalid=True), 3, 0, 100.0, 50.0)
+    assert few.invalid == {"other-processes": 2} and few.valid_blocks == {"ceiling": "4/6"} and not few.floors
+    assert "CPU 1 busy 50%" in neighbour.line(other) and "claimed: baseline-null-1 cpu_per_request" in neighbour.line(
+        other
+    )
+    assert "only that the noise was noticed" in neighbour.verdict([few])[1]
+    assert neighbour.verdict([same, other, few])[0] and not neighbour.verdict([other] * 3)[0]
+    for runs, most in ((5, 2), (20, 2), (40, 4)):  # two in twenty, and as many of fewer
+        held, above = (neighbour.verdict([other] * n + [same] * (runs - n)) for n in (most, most + 1))
+        assert held[0] and not above[0]
+        assert all(f"at most {most} in {max(runs, 20)} may be" in text for _, text in (held, above))
+
+
+def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line per run as soon as it is over; going on leaves those out."""
+    measured: list[int] = []
+
+    def one(folder: Path, sweep: Path, number: int, cpu: int, beside: busy.Neighbour) -> neighbour.Neighboured:
+        if number == 3 and len(measured) == 2:
+            raise MeasuringError("selfbench", "interrupted")
+        measured.append(number)
+        assert ('"rate-500"' in sweep.read_text(), '"ceiling"' in sweep.read_text()) == (
+            number % 2 == 1,
+            number % 2 == 0,
+        )
+        return neighbour.judged(null_run(1.0), number, cpu, 10.0, 5.0)
+
+    monkeypatch.setattr(neighbour, "_one", one)
+    with pytest.raises(MeasuringError):
+        list(neighbour.measured(tmp_path, 4, seed=1))
+    assert [found.number for found in neighbour.finished(tmp_path)] == [1, 2]
+    measured.append(0)
+    list(neighbour.measured(tmp_path, 4, seed=1))
+    assert measured == [1, 2, 0, 3, 4] and "4 of them done" in neighbour.plan_text(4, len(neighbour.finished(tmp_path)))
+    (tmp_path / neighbour.DONE).write_text("{")
+    with pytest.raises(UsageError, match="--into"):
+        neighbour.finished(tmp_path)
+
+
+def found_to_be(monkeypatch: pytest.MonkeyPatch, module: Any, runs: Sequence[MadeStore], status: int = 0) -> None:
+    """What the lab measured, one run for each time that it is started."""
+    names, stores = list[str](), {run.record.id: run for run in runs}
+
+    def timed(*_: object) -> Timed:
+        names.append(runs[len(names)].record.id)
+        return Timed(100.0, "", "disk full", status, None)
+
+    monkeypatch.setattr(module, "timed", timed)
+    monkeypatch.setattr(module, "run_names", lambda _: list(names))
+    monkeypatch.setattr(module.RunStore, "open", lambda path: stores[Path(path).name])
+
+
+class Beside(busy.Neighbour):
+    """Says that it was busy for so long."""
+
+    def __init__(self, busy_s: float) -> None:
+        self.busy_s = busy_s
+
+    def __enter__(self) -> busy.Neighbour:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_without_a_neighbour_nothing_was_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy core that could not be had ends it, and its run is measured again: 0 claims beside nobody are no 0 claims."""
+    runs = [named(null_run(1.0), f"aa-{number}") for number in range(3)]
+    found_to_be(monkeypatch, neighbour, runs)
+    shares = iter([50.0, 3.0, 50.0])
+
+    def beside(cpu: int, lots: random.Random) -> Beside:
+        return Beside(next(shares))
+
+    with pytest.raises(MeasuringError, match=r"A/A run 2: had no neighbour: CPU \d+ was kept busy for 3% of its time"):
+        list(neighbour.measured(tmp_path, 2, 1, beside))
+    assert [one.number for one in neighbour.finished(tmp_path)] == [1]
+    assert [one.run for one in neighbour.measured(tmp_path, 2, 1, beside)] == ["aa-2"]
+
+
+def test_a_stopped_run_beside_a_neighbour_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit status 1 is of cells without a valid sample, and of a full disk."""
+    first, second = named(null_run(1.0), "aa-1"), named(null_run(1.0), "aa-2")
+    found_to_be(monkeypatch, neighbour, [stopped(first, 2), second], status=1)
+    with pytest.raises(MeasuringError, match="(?s)aa-1: stopped with 12 of its 18 cells to go: .*disk full.*goes on"):
+        list(neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0)))
+    assert neighbour.finished(tmp_path) == []
+    assert [one.run for one in neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0))] == ["aa-2"]
+
+
+def test_a_crash_while_a_run_is_written_down_leaves_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is ever cut."""
+    found_to_be(monkeypatch, neighbour, [named(null_run(1.0), f"aa-{number}") for number in range(2)])
+    list(neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0)))
+
+    def crash(path: Path, content: bytes) -> None:
+        path.write_bytes(content[: len(content) // 2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lab.base.files.write_synced", crash)
+    with pytest.raises(KeyboardInterrupt):
+        list(neighbour.measured(tmp_path, 2, 1, lambda *_: Beside(50.0)))
+    assert [one.number for one in neighbour.finished(tmp_path)] == [1]
+
+
+# -- injected effects ----------------------------------------------------------------------------------
+
+EXTRA = [("extra-work-a", "baseline"), ("extra-work-b", "baseline")]
+
+
+def long_run(effects: Mapping[str, float], blocks: int = 40, **how: Any) -> MadeStore:
+    planned = make_plan(EXTRA, [make_point("ceiling", rate_rps=None)], blocks=blocks)
+    run = made("long", effects, planned, noise=0.02, **how)
+    variants = {
+        name: one.model_copy(update={"primary_metric": "cpu_per_request"}) for name, one in run.record.variants.items()
+    }
+    run.record = run.record.model_copy(update={"variants": variants})
+    return run
+
+
+def test_tens_of_a_run_are_runs_of_their_own() -> None:
+    """What is there is claimed in every ten, what is not in none; the promise says so."""
+    large, none = injected.read(long_run({"extra-work-a": 1.2}))
+    assert (large.variant, large.claimed, large.tens) == ("extra-work-a", 4, 4)
+    assert large.effect == pytest.approx(0.2, abs=0.02) and large.promised == pytest.approx(0.99, abs=0.01)
+    assert none.claimed == 0 and none.tens == 4 and none.promised is not None and none.promised < 0.3
+    assert "claimed in 4 of 4 tens, promised 99%" in injected.line(large)
+    held, text = injected.verdict([large, none])
+    assert held and "4 of 8 tens" in text and "--resolve" in text and "fewer" not in text
+    missed = large.model_copy(update={"claimed": 1})
+    held, text = injected.verdict([missed, none])
+    assert not held and "fewer than promised: extra-work-a:" in text
+
+
+def test_the_truth_is_what_a_line_costs_and_not_what_was_measured() -> None:
+    """80 lines double the cost, so four add a twentieth: a lab that sees a hundredth of it is wrong, whatever that was promised."""
+    for measured, agrees in ((1.05, True), (1.01, False)):
+        run = long_run({"extra-work-a": 2.0, "extra-work-b": measured})
+        knobs = {"extra-work-a": ("extra-work-80",), "extra-work-b": ("extra-work-4",)}
+        variants = {
+            name: one.model_copy(update={"knobs": knobs.get(name, ())}) for name, one in run.record.variants.items()
+        }
+        run.record = run.record.model_copy(update={"variants": variants})
+        most, few = injected.read(run)
+        assert most.true is None and most.agrees and most.promised == pytest.approx(0.99, abs=0.01)
+        assert few.true == pytest.approx(0.05, abs=0.002) and few.agrees is agrees
+        assert few.promised is not None and few.promised > 0.5
+        held, text = injected.verdict([most, few])
+        assert ("measured otherwise than a line's cost has it: extra-work-b" in text) is not agrees
+        assert held or not agrees
+        assert "truly +4.9 %" in injected.line(few)
+
+
+def test_half_of_what_was_promised_is_too_few_however_it_is_spread() -> None:
+    """Two of four are bad luck once, not six times; and one in six that is short by a little is bad luck, too."""
+    large, _ = injected.read(long_run({"extra-work-a": 1.2}))
+
+    def judged(*claimed: int) -> tuple[bool, str]:
+        return injected.verdict(
+            [
+                large.model_copy(update={"variant": f"v{n}", "claimed": one, "promised": 0.9})
+                for n, one in enumerate(claimed)
+            ]
+        )
+
+    held, text = judged(2, 2, 2, 2, 2, 2)
+    assert not held and text.startswith(
+        "12 of 24 tens claimed their effect, 21.6 were promised; fewer than promised: in all"
+    )
+    assert judged(2, 4, 4, 4, 4, 4)[0] and not judged(0, 4, 4, 4, 4, 4)[0]
+
+
+def test_a_kept_promise_is_seldom_called_broken() -> None:
+    """At most one time in twenty, simulated: variants as many as there are, each in four tens."""
+    rng, times = np.random.default_rng(1), 1000
+    large, _ = injected.read(long_run({"extra-work-a": 1.2}))
+    promised = [0.95, 0.9, 0.8, 0.6, 0.3, 0.9]
+    broken = 0
+    for _ in range(times):
+        found = [
+            large.model_copy(update={"variant": str(n), "claimed": int(rng.binomial(4, share)), "promised": share})
+            for n, share in enumerate(promised)
+        ]
+        broken += not injected.verdict(found)[0]
+    assert broken <= 0.05 * times
+
+
+def test_a_run_that_stopped_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone on with by the same command."""
+    run = stopped(long_run({"extra-work-a": 1.2}), 12)
+    found_to_be(monkeypatch, injected, [run], status=1)
+    with pytest.raises(
+        MeasuringError, match=r"(?s)long: stopped with \d+ of its \d+ cells to go: .*disk full.*goes on"
+    ):
+        injected.measure(tmp_path, ["extra-work-a"], 40, 1)
+    found_to_be(monkeypatch, injected, [long_run({"extra-work-a": 1.2})], status=1)
+    assert injected.measure(tmp_path, ["extra-work-a"], 40, 1).record.id == "long"
+
+
+def test_a_promise_does_not_hold_where_nothing_is_known_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an A/A pair nothing was promised, and without a judged ten nothing was kept: said, and exit 1."""
+    run = long_run({"extra-work-a": 1.2}, change=lambda slot, one: None if slot.arm.role == "again" else one)
+    found = injected.read(run)
+    assert [one.promised for one in found] == [None] * 2
+    large, none = injected.read(long_run({"extra-work-a": 1.2}))
+    for nothing in ([], found, [large.model_copy(update={"claimed": 0, "tens": 0})]):
+        held, text = injected.verdict(nothing)
+        assert not held and text.startswith("nothing is known of what `--resolve` promises")
+    held, text = injected.verdict([large, none.model_copy(update={"promised": None})])
+    assert held and text.startswith("4 of 4 tens") and "nothing is known of extra-work-b" in text
+    monkeypatch.setattr(injected, "measure", lambda *_: run)
+    arguments = ["selfbench", "--effects", "40", "--into", str(tmp_path), "--json"]
+    assert main(arguments) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["kept"] is False and told["verdict"].startswith("nothing is known")
+    monkeypatch.setattr(injected, "measure", lambda *_: long_run({"extra-work-a": 1.2}))
+    assert main(arguments) == 0
+
+
+def test_a_ten_has_its_own_blocks_and_no_others() -> None:
+    run = long_run({})
+    third = injected.part(run.record, run.samples(), run.histogram, 21)
+    row = next(row for row in third.rows if row.arm.name == "extra-work-a")
+    assert set(row.values["cpu_per_request"]) == set(range(21, 31)) and row.planned_blocks == 10
+
+
+def test_a_short_run_is_refused_and_odd_blocks_are_left_out() -> None:
+    with pytest.raises(MeasuringError, match="ten are needed"):
+        injected.read(long_run({}, blocks=9))
+    assert {one.tens for one in injected.read(long_run({}, blocks=25))} == {2}
+
+
+@pytest.mark.parametrize("wanted", [0.5, 0.9])
+def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
+    """The inverse of `stats.resolvable`, and more with the effect."""
+    needed = stats.resolvable(0.03, 10, wanted)
+    assert needed is not None
+    assert promise.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
+    assert promise.power(2 * needed, 0.03, 10) > wanted > promise.power(0.0, 0.03, 10)
+
+
+@pytest.mark.parametrize(("claimed", "kept"), [(4, True), (2, True), (1, False)])
+def test_fewer_claims_than_promised_are_told_from_bad_luck(claimed: int, kept: bool) -> None:
+    """Of four: P(X ≤ 2) = 5.2 %, P(X ≤ 1) = 0.4 %."""
+    assert promise.kept(claimed, [0.9] * 4, 0.05) is kept
+
+
+def test_the_number_of_successes_is_that_of_trials_with_different_chances() -> None:
+    """Poisson's binomial distribution by hand: of 0.5 and 0.2 none succeeds with 0.4, one with 0.5."""
+    for claimed, chance in ((0, 0.4), (1, 0.9), (2, 1.0)):
+        assert promise.kept(claimed, [0.5, 0.2], chance - 1e-9)
+        assert not promise.kept(claimed, [0.5, 0.2], chance + 1e-9)
+
+
+def test_the_variants_of_known_work_are_found() -> None:
+    assert all(name.startswith("extra-work-") for name in injected.variants())
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sampels"], "did you mean 'samples'?"),
+        (["--duration", "0.5"], "expected 1 to 600 seconds"),
+        (["--rows", "1.5e0"], "expected a whole number from 1e3 to 1e9"),
+        (["--rows", "many"], 'got "many"'),
+        (["--neighbour", "2", "--effects", "20"], "ask for one of them"),
+        (["--neighbour", "2", "samples"], "no parts"),
+        (["samples", "--into", "x"], "only --neighbour and --effects"),
+        (["samples", "--rows", "1e6"], "only the part `analysis`"),
+        (["samples", "--context", "x"], "only the part `bring-up`"),
+        (["--effects", "--context", "x"], "only the part `bring-up`"),
+        (["--effects", "9"], "expected 10 to 1000"),
+        (["--pairs", "0"], "expected 1 to 1000"),
+    ],
+)
+def test_wrong_usage_starts_nothing(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selfbench", *arguments]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("arguments", [[], ["samples"], ["--neighbour"], ["--neighbour", "3"], ["--effects"]])
+def test_a_plan_says_how_long_and_starts_nothing(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    assert main(["selfbench", "--plan", *arguments]) == 0
+    told = capsys.readouterr()
+    assert not told.out and (" min" in told.err or " h " in told.err) and not (tmp_path / "runs").exists()
+
+
+def test_a_part_that_fails_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 1, with what could be measured."""
+
+    def broken(duration_s: float, blocks: int) -> overhead.Whole:
+        raise MeasuringError("selfbench: lab bench", "exit status 2: no nginx")
+
+    monkeypatch.setattr(overhead, "whole_run", broken)
+    row = report.alone("start-up", "lab list", "s", [1.0])
+    monkeypatch.setattr(start_up, "start_up", lambda: report.Report(rows=(row,)))
+    assert main(["selfbench", "samples", "start-up", "--json"]) == 1
+    found = report.Report.model_validate_json(capsys.readouterr().out)
+    assert found.rows == (row,) and found.faults[0].startswith("samples: selfbench: lab bench: exit status 2: no nginx")

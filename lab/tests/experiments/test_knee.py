@@ -1,0 +1,772 @@
+"""A search as a run: its samples, its bring-ups, what is kept when it is interrupted, who was the limit, and loads placed at the knee."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from lab.analysis import rerun
+from lab.analysis.knee.report import KneeReport, report_of
+from lab.analysis.knee.trials import limiter_of, tried
+from lab.base.errors import LabError, MeasuringError, UsageError
+from lab.experiments import bench
+from lab.experiments import knee as seeking
+from lab.experiments.at_knee import Place, placed
+from lab.experiments.resolve import Resolve
+from lab.generators import Load, Result
+from lab.measure.steady import Chosen
+from lab.model import sweeps
+from lab.model.plan import Arm
+from lab.model.run import KneeSearch, RunRecord, VariantRecord, now
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point, load_sweep
+from lab.records.store import KNEE, RunStore
+from lab.report.tables.knee import as_markdown, print_report, sentence
+from lab.stats import knee_search as knee
+from lab.stats.histogram import Histogram
+from lab.targets.common import sampler
+from lab.tests.measure.test_loop import Pinned, Working
+from lab.tests.support.factories import made_invalid, make_point, make_sample
+from lab.tests.support.fakes import FakeGenerator, FakeTarget, Silent, point, variant
+
+QUIET = {0: sampler.CpuTimes(1.0, 0.0, 10.0)}
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without steal and without other people's processes, and a scratch folder for runs."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(sampler, "other_processes_s", float)
+    monkeypatch.setattr(sampler, "cpu_times", lambda: QUIET)
+
+
+@dataclass
+class Paced(FakeGenerator):
+    """A load on a system that answers so many requests per second, and slowly from `slow_rps` on."""
+
+    binary: str = "true"
+    capacity_rps: float = 1000.0
+    slow_rps: float = 1e9
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        rate = load.rate_rps or 0.0
+        requests = round(min(rate, self.capacity_rps) * load.duration_s)
+        took_s = 0.2 if rate >= self.slow_rps else 0.001
+        return Result(requests, load.duration_s, Histogram.of_values(np.full(requests, took_s)), load.duration_s)
+
+
+SEARCH = KneeSearch(p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
+
+
+def seeker(
+    generator: FakeGenerator | None = None,
+    target: FakeTarget | None = None,
+    observer: Silent | None = None,
+    names: tuple[str, ...] = ("baseline",),
+    search: KneeSearch = SEARCH,
+) -> seeking.Seeker:
+    """A new search in LAB_RUNS, with its first trial planned."""
+    used = target or FakeTarget()
+    first = point(seeking.point_name(search.start_rps), float(search.start_rps))
+    arms = tuple(Arm(name, name, "baseline", None) for name in names)
+    record = RunRecord(
+        id=f"search-{next(NUMBER):03d}",
+        created_at=now(),
+        command=("lab", "knee"),
+        target=used.name,
+        sweep="knee",
+        seed=0,
+        blocks=1,
+        arms=arms,
+        points=(first,),
+        slots=((1, arms[0].name, first.name),),
+        variants={
+            name: VariantRecord(
+                name=name,
+                title=name,
+                baseline=None,
+                knobs=(),
+                own_knobs=(),
+                primary_metric=None,
+                hypothesis_sweep=None,
+                manifests_sha256="",
+            )
+            for name in names
+        },
+        generators={first.name: {"name": "fake", "version": "1", "stand_in_for": None}},
+        facts={"fake": "yes", "boot_id": "1"},
+        git_commit=None,
+        knee=search,
+    )
+    made = generator or Paced()
+    chosen = Chosen(made, made.binary, "1", None)
+    variants = {name: variant(name) for name in names}
+    return seeking.Seeker(used, variants, chosen, RunStore.create(record, {}), observer or Silent())
+
+
+NUMBER = itertools.count(1)
+
+
+def reopened(search: seeking.Seeker, **changed: Any) -> seeking.Seeker:
+    """The same run by a lab that was started anew."""
+    store = RunStore.open(search.store.record.id)
+    fresh = seeking.Seeker(search.target, search.variants, search.chosen, store, Silent())
+    return replace(fresh, **changed)
+
+
+def rates(run: RunStore) -> list[float | None]:
+    return [sample.point.rate_rps for sample in run.samples()]
+
+
+def test_the_proxy_of_one_worker_was_the_limit_when_that_was_full() -> None:
+    """However many CPUs it may use."""
+    search = seeker(target=Pinned(system=Working([0.01, 0.99, 0.01, 0.01])))
+    one = variant().model_copy(update={"manifests": ({"kind": "ConfigMap", "data": {"worker-processes": "1"}},)})
+    replace(search, variants={one.name: one}).seek()
+    (knee,) = report_of(RunStore.open(search.store.record.id)).knees
+    assert (knee.limited_by, knee.proxy_core) == ("proxy", pytest.approx(0.99))
+
+
+def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() -> None:
+    """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval."""
+    search = seeker()
+    search.seek()
+    run = RunStore.open(search.store.record.id)
+    samples = run.samples()
+    assert [(s.block, s.arm, s.point.name) for s in samples] == list(run.record.slots)
+    assert [s.block for s in samples] == list(range(1, len(samples) + 1)) and run.record.blocks == len(samples)
+    assert {s.point.name: s.point for s in samples} == {p.name: p for p in run.record.points}
+    assert rates(run)[:6] == [100, 200, 400, 800, 1600, 1600]
+    assert all(s.verdict == ("valid" if (s.point.rate_rps or 0) <= 1010 else "invalid") for s in samples)
+    report = report_of(run)
+    (knee,) = report.knees
+    assert report.complete and knee.rate_rps is not None and knee.fails_rps is not None
+    assert knee.rate_rps <= 1010 < knee.fails_rps <= 1.1 * knee.rate_rps + 1
+    assert (knee.why, knee.limited_by, knee.trials) == ("rate-not-achieved", "unknown", len(samples))
+    assert [rate.rate_rps for rate in knee.rates] == sorted({r for r in rates(run) if r})
+
+
+def test_one_system_serves_ramp_and_bisection_and_every_confirmation_has_its_own() -> None:
+    """Of the four last trials (the failing side once more, three confirmations) each is brought up for."""
+    target = FakeTarget()
+    search = seeker(target=target)
+    search.seek()
+    assert len(target.ups) == 1 + 1 + 3
+    folder = search.store.folder / "readback"
+    assert len(list(folder.iterdir())) == 5
+
+
+def test_a_p99_beyond_its_bound_fails_though_the_sample_is_valid() -> None:
+    search = seeker(Paced(capacity_rps=1e9, slow_rps=700))
+    search.seek()
+    (knee,) = report_of(search.store).knees
+    assert knee.rate_rps is not None and knee.rate_rps < 700 <= (knee.fails_rps or 0)
+    assert knee.limited_by == "p99" and "more than 50.0 ms" in knee.why and not knee.at_least
+
+
+def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
+    search = seeker(names=("baseline", "keepalive"))
+    search.seek()
+    run = RunStore.open(search.store.record.id)
+    assert [knee.variant for knee in report_of(run).knees] == ["baseline", "keepalive"]
+    assert [knee.rate_rps for knee in report_of(run).knees] == [report_of(run).knees[0].rate_rps] * 2
+    arms = [sample.arm for sample in run.samples()]
+    assert arms == sorted(arms)
+    assert [sample.block for sample in run.samples()] == list(range(1, len(arms) + 1))
+
+
+@pytest.mark.parametrize("after", [1, 4, 6, 9, 11])
+def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
+    """Ctrl-C after any trial: the resumed one makes the same trials as one that nobody interrupted, and no other."""
+    whole = seeker()
+    whole.seek()
+
+    def interrupt(count: int) -> None:
+        if count == after:
+            raise KeyboardInterrupt
+
+    search = seeker(observer=Silent(on_measured=interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        search.seek()
+    (knee,) = report_of(RunStore.open(search.store.record.id)).knees
+    assert knee.rate_rps is None and f"just knee --resume {search.store.record.id}" in knee.why
+    again = reopened(search)
+    again.seek()
+    assert rates(again.store) == rates(whole.store)
+    assert report_of(again.store).knees == report_of(whole.store).knees
+
+
+def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
+    """The lab was killed between writing the plan and the sample; and a sample that was moved away later is made again."""
+    search = seeker()
+    search.seek()
+    run = search.store
+    known = run.samples()
+    shutil.rmtree(run.folder / "samples" / known[-1].id)
+    shutil.rmtree(run.folder / "samples" / known[3].id)
+    again = reopened(search)
+    again.seek()
+    assert sorted(s.id for s in again.store.samples()) == sorted(s.id for s in known)
+    assert report_of(again.store).knees[0].rate_rps == report_of(run).knees[0].rate_rps
+
+
+def test_a_finished_search_is_replayed_without_measuring() -> None:
+    search = seeker()
+    search.seek()
+    target = FakeTarget()
+    reopened(search, target=target).seek()
+    assert target.ups == []
+
+
+def test_a_machine_that_is_busy_all_the_time_gets_no_knee_and_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial is measured three times; three of them that cannot be told end it. Resumed when it is quiet, it goes on."""
+    search = seeker()
+    clock = iter(range(0, 10_000, 2))
+    quiet_until = 4
+
+    def others_s() -> float:
+        return float(next(clock)) if len(search.store.samples()) >= quiet_until else 0.0
+
+    monkeypatch.setattr(sampler, "other_processes_s", others_s)
+    search.seek()
+    samples = search.store.samples()
+    assert [sample.reason for sample in samples[4:]] == [Reason.OTHER_PROCESSES] * 9
+    assert [(sample.point.rate_rps, sample.attempt) for sample in samples[4:]] == [
+        (rate, attempt) for rate in (1600, 1440, 1760) for attempt in (1, 2, 3)
+    ]
+    report = report_of(search.store)
+    (knee,) = report.knees
+    assert not report.complete
+    assert (knee.rate_rps, knee.passes_rps, knee.fails_rps) == (None, 800, None)
+    assert knee.why == "above 800: not resolved: other-processes"
+    assert f"just knee --resume {search.store.record.id}" in sentence(report, knee)
+    monkeypatch.setattr(sampler, "other_processes_s", float)
+    search.store.note_resumed({})
+    again = reopened(search)
+    again.seek()
+    (knee,) = report_of(again.store).knees
+    assert knee.rate_rps is not None and knee.rate_rps <= 1010 < (knee.fails_rps or 0)
+
+
+def test_between_two_rates_that_were_told_the_interval_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = seeker()
+    clock = iter(range(0, 10_000, 2))
+    monkeypatch.setattr(
+        sampler, "other_processes_s", lambda: float(next(clock)) if len(search.store.samples()) >= 6 else 0.0
+    )
+    search.seek()
+    assert report_of(search.store).knees[0].why == "between 800 and 1,600 req/s: not resolved: other-processes"
+
+
+def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> None:
+    def fail(count: int) -> None:
+        raise MeasuringError("proxy", "did not come up", "look at its log")
+
+    observer = Silent()
+    search = seeker(target=FakeTarget(on_up=fail), observer=observer)
+    search.seek()
+    (sample,) = search.store.samples()
+    assert sample.reason is Reason.BRING_UP_FAILED and len(observer.failures) == 1
+    (knee,) = report_of(search.store).knees
+    assert knee.rate_rps is None and "did not come up" in knee.why
+
+
+def test_a_system_that_never_passes_is_told_and_who_fails_at_first_ends_it() -> None:
+    search = seeker(Paced(capacity_rps=0.1))
+    search.seek()
+    assert "0 requests answered" in report_of(search.store).knees[0].why
+    search = seeker(Paced(slow_rps=0.5, capacity_rps=1e9))
+    search.seek()
+    (knee,) = report_of(search.store).knees
+    assert knee.why.startswith("not even 1 req/s meets the conditions: ")
+    assert rates(search.store)[:3] == [100, 100, 50]
+
+
+def test_what_is_derived_is_kept_beside_the_run_and_can_be_made_again() -> None:
+    search = seeker()
+    search.seek()
+    run = RunStore.open(search.store.record.id)
+    run.write_knee(report_of(run))
+    path = run.folder / KNEE
+    stored = KneeReport.model_validate_json(path.read_bytes())
+    path.unlink()
+    assert report_of(RunStore.open(run.record.id)) == stored
+
+
+def test_the_plan_grows_only_by_what_fits() -> None:
+    """Another load of the same name, an arm that the run has not, a slot that is there already."""
+    store = seeker().store
+    first = store.record.points[0]
+    made_by = {"name": "fake", "version": "1", "stand_in_for": None}
+    other = first.model_copy(update={"name": "rate-200", "rate_rps": 200.0})
+    for added, slot in (
+        (first.model_copy(update={"connections": 7}), (2, "baseline", first.name)),
+        (other, (2, "nobody", other.name)),
+        (other, (2, "baseline", first.name)),
+        (first, store.record.slots[0]),
+    ):
+        with pytest.raises(ValueError, match="another load|no slot"):
+            store.extend(added, slot, made_by)
+    before = store.record
+    store.extend(other, (2, "baseline", other.name), made_by)
+    reread = RunStore.open(before.id).record
+    assert reread.slots == (*before.slots, (2, "baseline", "rate-200")) and reread.blocks == 2
+    assert reread.plan().slots[1].sample_id(1) == "0002-b02-baseline-rate-200"
+
+
+# -- who was the limit ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "proxy", "generator", "backend", "limit"),
+    [
+        (Reason.RATE_NOT_ACHIEVED, 0.99, 0.70, 0.3, "proxy"),
+        (Reason.RATE_NOT_ACHIEVED, 0.99, 0.90, 0.3, "proxy"),
+        (Reason.RATE_NOT_ACHIEVED, 0.99, 0.99, 0.3, "generator"),
+        (Reason.RATE_NOT_ACHIEVED, 0.94, 0.80, 0.3, "generator"),
+        (Reason.DROPPED, 0.60, 0.97, 0.3, "generator"),
+        (Reason.GENERATOR_SATURATED, 0.60, 0.85, 0.3, "generator"),
+        (Reason.GENERATOR_SATURATED, 0.97, 0.85, 0.3, "generator"),
+        (Reason.GENERATOR_HUNG, None, None, 0.3, "generator"),
+        (Reason.DROPPED, 0.60, 0.40, 0.3, "unknown"),
+        (Reason.DROPPED, None, None, 0.3, "unknown"),
+        (Reason.RATE_NOT_ACHIEVED, 0.60, 0.40, 0.99, "backend"),
+        (None, 0.60, 0.40, 0.3, "p99"),
+        (None, 0.99, 0.40, 0.3, "proxy"),
+        (Reason.ERRORS, 0.98, 0.40, 0.3, "proxy"),
+    ],
+)
+def test_who_was_full_was_the_limit(
+    reason: Reason | None, proxy: float | None, generator: float | None, backend: float, limit: str
+) -> None:
+    """As at a closed loop, and a generator beyond its 80 % is never called the proxy's limit unless the proxy was full."""
+    sample = make_sample(reason=reason, proxy_core=proxy, generator_core=generator, busy={"2": backend, "0": 1.0})
+    assert limiter_of(sample, ["2"]) == limit
+
+
+def test_a_backend_that_shares_the_generators_cpu_is_not_told_from_it() -> None:
+    record = seeker().store.record
+    slot = record.plan().slots[0]
+    sample = make_sample(reason=Reason.DROPPED, proxy_core=0.5, generator_core=0.5, busy={"1": 0.99})
+    for facts, limit in (
+        ({"cpus_backend": "1", "cpus_generator": "1"}, "unknown"),
+        ({"cpus_backend": "1", "cpus_generator": "2-3"}, "backend"),
+        ({}, "unknown"),
+    ):
+        found = tried(slot, sample, None, record.model_copy(update={"facts": facts}), passed_before=True)
+        assert (found.outcome, found.limiter) == ("fail", limit)
+
+
+@pytest.mark.parametrize(
+    ("reason", "passed", "outcome"),
+    [
+        (Reason.STEAL, True, "unclear"),
+        (Reason.OTHER_PROCESSES, False, "unclear"),
+        (Reason.KNOB_NOT_APPLIED, True, "broken"),
+        (Reason.BRING_UP_FAILED, True, "broken"),
+        (Reason.GENERATOR_FAILED, False, "broken"),
+        (Reason.GENERATOR_FAILED, True, "fail"),
+        (Reason.WRONG_BACKEND, False, "broken"),
+        (Reason.WRONG_BACKEND, True, "fail"),
+        (Reason.NON_2XX, False, "fail"),
+        (Reason.DROPPED, False, "fail"),
+        (Reason.PROXY_DIED, True, "fail"),
+        (Reason.LISTEN_OVERFLOW, True, "fail"),
+    ],
+)
+def test_what_a_fault_says_of_a_rate(reason: Reason, passed: bool, outcome: str) -> None:
+    """The machine's doing says nothing; a broken system ends the search; what an overload may do is a failure."""
+    record = seeker().store.record
+    sample = made_invalid(make_sample(), reason)
+    assert tried(record.plan().slots[0], sample, None, record, passed).outcome == outcome
+
+
+def test_a_short_trials_p99_is_judged_by_the_share_of_slow_requests() -> None:
+    """300 requests have no p99 that could be shown: three slow ones are a hundredth, four are more."""
+    record = seeker().store.record
+    slot = record.plan().slots[0]
+    why = ""
+    for slow, outcome in ((0, "pass"), (3, "pass"), (4, "fail")):
+        histogram = Histogram.of_values([0.001] * (300 - slow) + [0.06] * slow)
+        found = tried(slot, make_sample(), histogram, record, passed_before=True)
+        assert found.outcome == outcome, found.why
+        why = found.why
+    assert why == "4 of 300 requests took more than 50.0 ms"
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, change: Callable[[Sample], Sample]) -> KneeReport:
+    """A search whose failing samples are changed before anybody judges them."""
+    search = seeker()
+    keep = RunStore.write_sample
+
+    def write(self: RunStore, sample: Sample, *others: Any) -> None:
+        keep(self, change(sample) if not sample.valid else sample, *others)
+
+    monkeypatch.setattr(RunStore, "write_sample", write)
+    search.seek()
+    return report_of(RunStore.open(search.store.record.id))
+
+
+def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In words, in JSON, and with what to do about it."""
+
+    def saturated(sample: Sample) -> Sample:
+        cores = {"reason": Reason.DROPPED, "proxy_core": 0.6, "generator_core": 0.97, "generator": "k6"}
+        return sample.model_copy(update=cores)
+
+    report = limited(monkeypatch, saturated)
+    (knee,) = report.knees
+    assert (knee.limited_by, knee.at_least) == ("generator", True)
+    text = sentence(report, knee.model_copy(update={"generator": "k6"}))
+    assert "at least" in text and "the generator (k6), not the proxy, was the limit" in text
+    assert "wrk2: " in text and "oha: scripts/shell --with oha" in text and "more CPUs" in text
+    assert "k6: " not in text
+    load = report.load.model_copy(update={"connections": 100})
+    assert f"just bench baseline --sweep at-knee --target fake --knee {report.run}" in sentence(
+        report.model_copy(update={"load": load}), knee
+    )
+
+
+def test_a_knee_of_another_load_is_followed_by_a_sweep_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep at-knee has 100 connections: it would refuse a knee of one."""
+    report = limited(monkeypatch, lambda sample: sample)
+    said = sentence(report, report.knees[0])
+    assert "--sweep YOURS.toml" in said and "connections 1, the sweep's 100" in said
+
+
+def test_the_output_names_knee_limit_conditions_and_rates() -> None:
+    """The table as people read it, on a terminal and as Markdown."""
+    search = seeker()
+    search.seek()
+    report = report_of(search.store)
+    out = io.StringIO()
+    print_report(Console(file=out, width=140), report)
+    for text in (out.getvalue(), as_markdown(report)):
+        assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
+        assert "rate-not-achieved" in text and "1,600" in text and "just bench baseline --sweep" in text
+
+
+def test_of_several_knees_the_advice_names_each_ones_own_rate() -> None:
+    """The run's name would stand for the baseline's knee, or, where it has none, be refused."""
+    search = seeker(Paced(capacity_rps=1e9, slow_rps=700), names=("keepalive", "log-off"))
+    search.seek()
+    report = report_of(search.store)
+    assert len(report.knees) == 2
+    for found in report.knees:
+        named = sentence(report, found).partition("--knee ")[2].split()[0]
+        _, used = placed(at_knee(), named, HERE)
+        assert used is not None and used.rate_rps == found.rate_rps
+
+
+def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its trials are kept, so that a resumed search would know no more."""
+    monkeypatch.setattr(knee, "TRIALS_MOST", 7)
+    search = seeker(target=FakeTarget(name="remote"))
+    search.seek()
+    report = report_of(search.store)
+    text = sentence(report, report.knees[0])
+    assert "7 trials contradict each other" in text and "--resume" not in text
+    assert text.endswith("wider --precision: just knee baseline --target remote --context NAME")
+
+
+def test_a_search_on_a_cluster_of_ones_own_goes_on_at_its_context() -> None:
+    store = seeker(target=FakeTarget(name="remote")).store
+    (unfinished,) = report_of(store).knees
+    assert unfinished.why == f"not finished: go on with `just knee --resume {store.record.id} --context NAME`"
+    report = report_of(store)
+    busy = unfinished.model_copy(update={"why": "above 800: not resolved: other-processes"})
+    assert sentence(report, busy).endswith(f"just knee --resume {store.record.id} --context NAME")
+
+
+# -- preparing --------------------------------------------------------------------------------------------
+
+
+class Only(FakeTarget):
+    """A target on which only these generators are installed."""
+
+    names: frozenset[str] = frozenset({"k6"})
+    kernel: str = "1"
+
+    def facts(self) -> dict[str, str]:
+        return {"kernel": self.kernel}
+
+    def installed(self, generator: Any) -> Any:
+        return super().installed(generator) if generator.name in self.names else None
+
+
+def with_generators(*names: str) -> Only:
+    target = Only()
+    target.names = frozenset(names)
+    return target
+
+
+def test_where_wrk2_is_missing_its_stand_in_makes_short_trials_too() -> None:
+    """What only wrk2 needs does not bind k6; the sample names both."""
+    request = seeking.Request(("baseline",), duration_s=2.0, connections=200)
+    prepared = seeking.prepare(request, with_generators("k6"), ("lab", "knee"))
+    (chosen,) = prepared.chosen.values()
+    assert (chosen.generator.name, chosen.stand_in_for) == ("k6", "wrk2")
+    assert prepared.record.points[0].duration_s == 2.0
+    assert prepared.record.generators["rate-100"]["stand_in_for"] == "wrk2"
+    (chosen,) = seeking.prepare(request, with_generators("k6", "oha"), ()).chosen.values()
+    assert chosen.generator.name == "oha"
+
+
+def test_wrk2_itself_gets_trials_that_outlast_its_calibration() -> None:
+    """Unless told otherwise; told otherwise it refuses, as does a start below a request per second and connection."""
+    wrk2 = with_generators("wrk2", "k6")
+    prepared = seeking.prepare(seeking.Request(("baseline",)), wrk2, ())
+    assert prepared.record.points[0].duration_s >= 30
+    assert prepared.record.knee is not None and prepared.record.knee.least_rps == 100
+    with pytest.raises(UsageError, match="wrk2 needs 30 s or more"):
+        seeking.prepare(seeking.Request(("baseline",), duration_s=10.0), wrk2, ())
+    with pytest.raises(UsageError, match="request per second for every connection"):
+        seeking.prepare(seeking.Request(("baseline",), start_rps=50), wrk2, ())
+
+
+@pytest.mark.parametrize(("connections", "start_rps"), [(50, 100), (100, 100), (200, 200)])
+def test_a_search_begins_where_its_generator_can(connections: int, start_rps: int) -> None:
+    """As `bench --knee` advises a search: with as many connections as its sweep has, and no word of a start."""
+    prepared = seeking.prepare(seeking.Request(("baseline",), connections=connections), with_generators("wrk2"), ())
+    (point,) = prepared.record.points
+    assert (point.name, point.rate_rps) == (f"rate-{start_rps}", start_rps)
+    assert prepared.record.knee is not None and prepared.record.knee.start_rps == start_rps
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"generator": "wrk"}, "closed loops only"),
+        ({"generator": "hey"}, "closed loops only"),
+        ({"generator": "oha"}, "not on PATH"),
+        ({"generator": "wrkk"}, "did you mean 'wrk'?"),
+        ({"variants": ("basline",)}, "did you mean 'baseline'?"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_starts(changed: dict[str, Any], says: str) -> None:
+    target = with_generators()
+    with pytest.raises(LabError) as caught:
+        seeking.prepare(replace(seeking.Request(("baseline",)), **changed), target, ())
+    assert says in str(caught.value) and caught.value.exit_status == 2
+    assert target.ups == []
+
+
+def test_a_search_is_not_resumed_as_a_bench_nor_a_bench_as_a_search() -> None:
+    store = seeker().store
+    with pytest.raises(UsageError, match="just knee --resume"):
+        bench.resume(store.record.id, FakeTarget())
+
+
+def test_a_search_is_not_resumed_under_other_facts() -> None:
+    """Its trials are no pairs: of two places they make no knee. The boot is no place."""
+    target = with_generators("k6")
+    words = ("lab", "knee", "--p99=20ms", "--json", "--", "baseline")
+    made = seeking.prepare(seeking.Request(("baseline",), p99_s=0.02), target, words)
+    record = made.record.model_copy(update={"facts": made.record.facts | {"boot_id": "another"}})
+    RunStore.create(record, {})
+    assert seeking.resume(record.id, target)[1].record == record
+    target.kernel = "2"
+    with pytest.raises(UsageError, match=r"other facts \(kernel\).*\n.*just knee baseline --p99=20ms --target fake"):
+        seeking.resume(record.id, target)
+
+
+# -- loads at the knee ------------------------------------------------------------------------------------
+
+HERE = Place(("baseline",), "fake", {"fake": "yes", "boot_id": "2"})
+
+
+def at_knee(**changed: Any) -> list[Point]:
+    """Points at half and 80 % of the knee, of the load that `seeker` searches."""
+    table = {"name": "knee", "generator": "k6", "connections": 1, "duration_s": 5, "of_knee": [0.5, 0.8]} | changed
+    file = {"title": "t", "question": "q", "blocks": 1, "points": [table]}
+    return sweeps.Sweep.model_validate(file).expanded()
+
+
+def found() -> tuple[RunStore, float]:
+    search = seeker()
+    search.seek()
+    (knee,) = report_of(search.store).knees
+    assert knee.rate_rps is not None
+    return search.store, knee.rate_rps
+
+
+def test_loads_are_placed_at_the_latest_knee_of_the_baseline() -> None:
+    """At whole requests per second; which knee it was is told."""
+    found()
+    run, rate = found()
+    points, used = placed(at_knee(), None, HERE)
+    assert [(p.name, p.rate_rps, p.of_knee) for p in points] == [
+        ("knee-50", round(0.5 * rate), 0.5),
+        ("knee-80", round(0.8 * rate), 0.8),
+    ]
+    assert used is not None and (used.run, used.variant, used.rate_rps) == (run.record.id, "baseline", rate)
+
+
+@pytest.mark.parametrize(
+    ("place", "changed", "says"),
+    [
+        (replace(HERE, target="kind"), {}, "nobody has found the knee of 'baseline' here"),
+        (replace(HERE, facts={"fake": "no"}), {}, "under other facts"),
+        (replace(HERE, manifests={"baseline": "changed"}), {}, "of other manifests of 'baseline'"),
+        (replace(HERE, baselines=("nginx",)), {}, "just knee nginx"),
+        (HERE, {"connections": 50}, "connections 1, the sweep's 50"),
+        (HERE, {"page": "8kB.bin"}, "--page 8kB.bin"),
+        (HERE, {"accept_encoding": "gzip"}, "--accept-encoding gzip"),
+        (HERE, {"keepalive": False}, "--close"),
+        (replace(HERE, baselines=("baseline", "nginx")), {}, "several baselines (baseline, nginx)"),
+    ],
+)
+def test_no_knee_is_taken_for_another(place: Place, changed: dict[str, Any], says: str) -> None:
+    """Of another target, machine, variant or load; the remedy is the search that would find it."""
+    found()
+    with pytest.raises(UsageError) as caught:
+        placed(at_knee(**changed), None, place)
+    assert says in str(caught.value)
+
+
+def test_without_any_search_the_remedy_is_to_make_one() -> None:
+    with pytest.raises(UsageError, match="just knee baseline"):
+        placed(at_knee(connections=100), None, HERE)
+
+
+def test_a_search_that_found_nothing_is_passed_over() -> None:
+    run, rate = found()
+    seeker()  # not begun
+    _, used = placed(at_knee(), None, HERE)
+    assert used is not None and (used.run, used.rate_rps) == (run.record.id, rate)
+
+
+def test_a_knee_can_be_named_by_run_or_by_rate() -> None:
+    """A named run may have been made under other facts, or of other manifests; a rate stands for itself."""
+    run, rate = found()
+    _, used = placed(at_knee(), run.record.id, replace(HERE, facts={"fake": "no"}, manifests={"baseline": "changed"}))
+    assert used is not None and used.rate_rps == rate
+    points, used = placed(at_knee(), "2,001", HERE)
+    assert [p.rate_rps for p in points] == [1000, 1601]
+    assert used is not None and (used.run, used.rate_rps) == (None, 2001)
+
+
+@pytest.mark.parametrize(
+    ("knee", "place", "says"),
+    [
+        ("0", HERE, "1 to 10,000,000"),
+        ("-5", HERE, "1 to 10,000,000"),
+        ("nan", HERE, "1 to 10,000,000"),
+        ("inf", HERE, "1 to 10,000,000"),
+        ("no-such-run", HERE, "unknown run"),
+        ("RUN", replace(HERE, target="kind"), "is of target 'fake'"),
+    ],
+)
+def test_a_knee_that_will_not_do_is_refused(knee: str, place: Place, says: str) -> None:
+    run, _ = found()
+    with pytest.raises(UsageError) as caught:
+        placed(at_knee(), knee.replace("RUN", run.record.id), place)
+    assert says in str(caught.value)
+
+
+def test_other_sweeps_want_no_knee() -> None:
+    steady = [make_point()]
+    assert placed(steady, None, HERE) == (steady, None)
+    with pytest.raises(UsageError, match="no load of this sweep is placed at a knee"):
+        placed(steady, "1000", HERE)
+
+
+def test_the_sweep_at_the_knee_has_its_three_points_and_needs_no_knee_to_be_listed() -> None:
+    _, sweep = load_sweep("at-knee")
+    assert [(p.name, p.of_knee, p.rate_rps) for p in sweep.expanded()] == [
+        ("knee-50", 0.5, None),
+        ("knee-70", 0.7, None),
+        ("knee-80", 0.8, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"of_knee": [0.5], "rate_rps": 100}, "of_knee: so is rate_rps given"),
+        ({"of_knee": [1.0]}, "of_knee"),
+        ({"of_knee": [0]}, "of_knee"),
+        ({"of_knee": []}, "of_knee"),
+        ({"of_knee": "half"}, "of_knee"),
+        ({"of_knee": [0.5, 0.5]}, "two points"),
+        ({"of_knees": [0.5]}, "did you mean 'of_knee'?"),
+        ({"of_knee": 0.5, "disturbance": {"kind": "outage"}}, "a disturbance needs one rate"),
+    ],
+)
+def test_fractions_that_are_none_are_refused(tmp_path: Path, table: dict[str, Any], says: str) -> None:
+    path = tmp_path / "s.toml"
+    toml = "\n".join(f"{key} = {_toml(value)}" for key, value in table.items())
+    path.write_text(
+        f'title = "t"\nquestion = "q"\nblocks = 1\n[[points]]\nname = "a"\ngenerator = "k6"\nconnections = 1\n'
+        f"duration_s = 5\n{toml}\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        load_sweep(str(path))
+    assert says in str(caught.value)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def test_a_bench_at_the_knee_records_plain_rates_and_where_they_come_from() -> None:
+    """Every arm at the same rates; without a knee it is refused and nothing is written."""
+    target = with_generators("k6", "wrk2")
+    request = bench.Request(("keepalive",), "at-knee", blocks=1)
+    with pytest.raises(UsageError, match="just knee baseline"):
+        bench.prepare(request, target, ())
+    prepared = bench.prepare(replace(request, knee="2000"), target, ())
+    assert [p.rate_rps for p in prepared.record.points] == [1000, 1400, 1600]
+    assert prepared.record.at_knee is not None and prepared.record.at_knee.rate_rps == 2000
+    assert RunRecord.model_validate_json(prepared.record.model_dump_json()) == prepared.record
+    loads = {(slot.arm.name, slot.point.rate_rps) for slot in prepared.plan.slots}
+    assert loads == {(arm.name, rate) for arm in prepared.plan.arms for rate in (1000.0, 1400.0, 1600.0)}
+
+
+def test_a_run_at_a_knee_is_repeated_at_its_own() -> None:
+    """Though another was found since; by its rate, as whoever found it may be gone."""
+    target = with_generators("k6", "wrk2")
+    words = ("lab", "bench", "--sweep=at-knee", "--knee=2001.5", "--", "keepalive")
+    made = bench.prepare(bench.Request(("keepalive",), "at-knee", blocks=1, knee="2001.5"), target, words)
+    told = rerun.measure(made.record, "keepalive")
+    assert told == "just bench keepalive --sweep at-knee --knee 2001.5 --target fake"
+    again = bench.prepare(bench.Request(("keepalive",), "at-knee", blocks=1, knee=told.split()[6]), target, ())
+    assert again.record.points == made.record.points
+
+
+def test_a_variant_against_itself_is_placed_at_its_own_knee() -> None:
+    with pytest.raises(UsageError, match="the knee of 'keepalive'"):
+        bench.prepare(bench.Request(("keepalive",), "at-knee", nulls=1), with_generators("k6", "wrk2"), ())
+
+
+def test_what_resolve_wants_at_a_knee_can_be_asked_for() -> None:
+    request = bench.Request(("keepalive",), "at-knee", knee="2000", resolve=Resolve(0.05, "p99"))
+    with pytest.raises(UsageError, match="just aa --sweep at-knee --knee 2000 "):
+        bench.prepare(request, with_generators("k6", "wrk2"), ())
+
+
+def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its manifests have changed since, and with them its knee, maybe."""
+    target = with_generators("k6")
+    search = seeking.prepare(seeking.Request(("baseline",), connections=100), target, ())
+    run = RunStore.create(search.record, {})
+    seeking.Seeker(target, search.variants, Chosen(Paced(), "true", "1", None), run, Silent()).seek()
+    request = bench.Request(("keepalive",), "at-knee", blocks=1)
+    made = bench.prepare(request, target, ())
+    assert made.record.at_knee is not None and made.record.at_knee.run == run.record.id
+    monkeypatch.setattr(bench, "_digest", lambda _variant: "another")
+    with pytest.raises(UsageError, match="of other manifests of 'baseline'"):
+        bench.prepare(request, target, ())

@@ -1,0 +1,215 @@
+"""What cannot be shown here: a row with its reason, never a sample, never a fault of the run."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lab.analysis.summary import changed_facts, summarise_run
+from lab.analysis.verdicts import verdicts
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.commands.measuring import print_plan
+from lab.disturbances.outage import Outage
+from lab.experiments import bench
+from lab.experiments.bench import NothingMeasurableError, Request, prepare
+from lab.model.run import NotMeasured, RunRecord
+from lab.model.sweeps import Point
+from lab.model.variants.variants import Variant
+from lab.records.store import RunStore
+from lab.report.tables import steady as tables
+from lab.targets.base import Endpoint
+from lab.tests.analysis.test_forecast import record
+from lab.tests.support.factories import make_plan, make_run
+from lab.tests.support.fakes import FakeTarget
+
+MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, the proxy has 1 CPU here")
+SWEEP = """
+title = "Tiny"
+question = "Does it work?"
+blocks = 6
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 4
+duration_s = 1
+"""
+
+
+@dataclass
+class SmallTarget(FakeTarget):
+    """Has no cores for the variants named."""
+
+    refuses: Sequence[str] = ()
+
+    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        if variant.name in self.refuses:
+            raise NotMeasurableError("cores", variant.name, "asks for 32 workers", "a machine with more CPUs")
+        return super().check_variant(variant, points)
+
+
+@pytest.fixture(autouse=True)
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    path = tmp_path / "tiny.toml"
+    path.write_text(SWEEP)
+    return str(path)
+
+
+def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.Prepared:
+    return prepare(Request(variants, sweep, seed=1), SmallTarget(refuses=refuses), ())
+
+
+def test_it_is_not_planned_and_recorded_with_its_reason(sweep: str) -> None:
+    made = prepared(sweep, "keepalive", "backlog-128", refuses=["backlog-128"])
+    assert {arm.variant for arm in made.plan.arms} == {"keepalive", "baseline", "direct"}
+    (missing,) = made.record.not_measurable
+    assert (missing.variant, missing.what, missing.why) == ("backlog-128", "cores", "asks for 32 workers")
+
+
+def test_what_stands_on_it_cannot_be_measured_either(sweep: str) -> None:
+    made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
+    assert {arm.variant for arm in made.plan.arms} == {"keepalive", "baseline", "direct"}
+    told = {missing.variant: str(missing) for missing in made.record.not_measurable}
+    assert "its baseline backlog-128 is not measurable here: asks for 32 workers" in told["backlog"]
+
+
+def test_without_the_direct_reference_the_rest_is_measured(sweep: str) -> None:
+    made = prepared(sweep, "baseline", refuses=["direct"])
+    assert [arm.name for arm in made.plan.arms] == ["baseline", "baseline-again"]
+    assert [missing.variant for missing in made.record.not_measurable] == ["direct"]
+
+
+def test_nothing_left_to_measure_is_wrong_usage_that_names_each(sweep: str) -> None:
+    with pytest.raises(NothingMeasurableError) as caught:
+        prepared(sweep, "keepalive", "backlog", refuses=["keepalive", "backlog-128"])
+    assert caught.value.exit_status == 2
+    assert "keepalive: not measurable here: cores" in str(caught.value)
+    assert "backlog: not measurable here: cores: its baseline" in str(caught.value)
+
+
+def test_what_would_help_is_never_lost(sweep: str) -> None:
+    """In the error, in the record, also of what stands on it, in the plan and in the verdict."""
+    with pytest.raises(NothingMeasurableError) as caught:
+        prepared(sweep, "backlog", refuses=["backlog-128"])
+    assert caught.value.remedy == "a machine with more CPUs"
+    made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
+    assert {missing.remedy for missing in made.record.not_measurable} == {"a machine with more CPUs"}
+    out = io.StringIO()
+    print_plan(Console(file=out, width=60), made, 0)
+    assert out.getvalue().count("a machine with more CPUs") == len(made.record.not_measurable)
+    summary = summarise_run(made.record, [], lambda _sample: None)
+    texts = [verdict.text for verdict in verdicts(summary) if verdict.arm == "backlog"]
+    assert texts and all(text.endswith("\n  a machine with more CPUs") for text in texts)
+
+
+def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_beforehand(sweep: str) -> None:
+    """Five routes with TLS behind the proxy want a wrk each, and four connections are too few for them."""
+    names = tuple(f"r{number}.lab.test" for number in range(5))
+
+    @dataclass
+    class Behind(FakeTarget):
+        def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+            end = Endpoint(
+                f"https://{names[0]}", names[0], names, "passthrough" if variant.name == "keepalive" else "edge"
+            )
+            return {point.name: end for point in points}
+
+    with pytest.raises(UsageError, match="wrk cannot make this load on 'keepalive': 4 connections are not a multiple"):
+        prepare(Request(("baseline", "keepalive"), sweep, seed=1), Behind(), ())
+    assert prepare(Request(("baseline",), sweep, seed=1), Behind(), ()).plan.slots
+
+
+def test_a_resumed_run_keeps_its_row(sweep: str) -> None:
+    target = SmallTarget(refuses=["backlog-128"])
+    made = prepare(Request(("keepalive", "backlog-128"), sweep, seed=1), target, ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    again, _ = bench.resume(made.record.id, target)
+    assert again.record.not_measurable == made.record.not_measurable
+
+
+def test_a_resumed_disturbance_is_vetted_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab may have learnt since that it cannot be done; the variant is named, of which there may be several."""
+    target = SmallTarget()
+    request = Request(("baseline",), "outage", seed=1)
+    made = prepare(request, target, ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+
+    def refuse(_self: Outage, _manifests: object) -> None:
+        raise UsageError("disturbance.for_s", "cannot be done", "leave it out")
+
+    monkeypatch.setattr(Outage, "vet", refuse)
+    for again in (lambda: bench.resume(made.record.id, target), lambda: prepare(request, target, ())):
+        with pytest.raises(UsageError, match=r"baseline: disturbance\.for_s: cannot be done"):
+            again()
+
+
+def test_what_changed_is_told_before_what_cannot_be_shown(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = prepare(Request(("keepalive",), sweep, seed=1), SmallTarget(), ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    monkeypatch.setattr(bench, "_digest", lambda _variant: "another")
+    with pytest.raises(UsageError, match="have changed since this run began"):
+        bench.resume(made.record.id, SmallTarget(refuses=["keepalive"]))
+
+
+def test_a_run_that_another_lab_goes_on_with_says_so(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another commit may parse, check or sample otherwise; the same one is no news."""
+    target = SmallTarget()
+    made = prepare(Request(("keepalive",), sweep, seed=1), target, ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    for commit, told in ((made.record.git_commit, False), ("another", True)):
+        monkeypatch.setattr(bench.facts, "git_commit", lambda commit=commit: commit)
+        with bench.opened(*bench.resume(made.record.id, target), target) as run:
+            assert ("git_commit" in run.record.resumed[-1]) == told
+            assert any("git_commit" in note for note in changed_facts(run.record)) == told
+
+
+def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
+    """What is there already would be pooled with what is measured elsewhere."""
+
+    @dataclass
+    class Cluster(FakeTarget):
+        uid: str = "one"
+
+        def facts(self) -> Mapping[str, str]:
+            return {"cluster": self.uid}
+
+    made = prepare(Request(("keepalive",), sweep, seed=1), Cluster(), ())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    with pytest.raises(UsageError, match="another cluster \\(one; this one is two\\)"):
+        bench.resume(made.record.id, Cluster(uid="two"))
+    assert bench.resume(made.record.id, Cluster())[0].record.id == made.record.id
+
+
+def test_a_run_recorded_before_there_were_such_rows_still_opens() -> None:
+    old = json.loads(record("old").model_dump_json())
+    for key in ("not_measurable", "study", "manifests"):
+        del old[key]
+    assert RunRecord.model_validate_json(json.dumps(old)).not_measurable == ()
+
+
+def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the_run() -> None:
+    run = make_plan((("baseline", None),), blocks=6)
+    samples, histograms = make_run(run)
+    variants = {name: replace_name(name) for name in ("baseline", "direct")}
+    told = record("r", run, variants=variants, not_measurable=(MISSING,))
+    summary = summarise_run(told, samples, lambda sample: histograms.get(sample.id))
+    assert summary.complete
+    out = io.StringIO()
+    tables.print_table(Console(file=out, width=60), summary)
+    assert "qinng  not measurable: cores" in out.getvalue()
+    assert "qinng: not measurable here: cores: asks for 32 workers" in out.getvalue()
+    assert "| qinng | not measurable: cores |" in tables.as_markdown(summary)
+    told_json = tables.as_json(summary)
+    assert told_json["not_measurable"] == [MISSING.model_dump()]
+    assert {verdict.kind for verdict in verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
+    assert "not measurable" not in tables.as_markdown(replace(summary, not_measurable=()))
+
+
+def replace_name(name: str) -> object:
+    return record("x").variants["baseline"].model_copy(update={"name": name})

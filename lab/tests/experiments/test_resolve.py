@@ -1,0 +1,289 @@
+"""`--resolve 5%`: as many blocks as an earlier run's noise asks for, or the reason why no number can be promised."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from lab.analysis.forecast import Conditions, past_runs
+from lab.analysis.noise import Noise
+from lab.analysis.summary import summarise_run
+from lab.base.errors import UsageError
+from lab.commands.measuring import print_plan
+from lab.experiments.bench import Prepared, Request, prepare, resume
+from lab.experiments.resolve import Resolve, Subject, choose_blocks, parse
+from lab.model.plan import Slot
+from lab.model.run import AtKnee
+from lab.model.samples import Sample
+from lab.records.store import RunStore
+from lab.records.tables import USAGE_SCHEMA
+from lab.stats import power
+from lab.tests.support.factories import make_run
+from lab.tests.support.fakes import FakeTarget
+
+SWEEP = """
+title = "Tiny"
+question = "?"
+blocks = 6
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 4
+duration_s = 1
+[[points]]
+name = "rate"
+generator = "k6"
+connections = 4
+rate_rps = 2000
+duration_s = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    path = tmp_path / "tiny.toml"
+    path.write_text(SWEEP)
+    return str(path)
+
+
+def measured(made: Prepared, **how: Any) -> RunStore:
+    """A prepared run, finished with made numbers."""
+    run = RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    samples, histograms = make_run(made.plan, **how)
+    for sample in samples:
+        run.write_sample(sample, "", {"latency": histograms[sample.id]}, pl.DataFrame(schema=USAGE_SCHEMA))
+    return run
+
+
+def self_compared(sweep: str, variant: str = "baseline", nulls: int = 1, **how: Any) -> RunStore:
+    """As `just aa` leaves it."""
+    request = Request((variant,), sweep, blocks=10, seed=1, label=f"{variant}-aa", nulls=nulls)
+    return measured(prepare(request, FakeTarget(), ()), **how)
+
+
+def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
+    return prepare(Request(variants or ("log-off",), sweep, seed=1, resolve=parse(wanted)), FakeTarget(), ())
+
+
+def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
+    """Metric and point → noise, of the run that it was planned by."""
+    assert made.record.planned_for is not None
+    pasts = {past.id: past for past in past_runs(Conditions.of(made.record))}
+    past = pasts[made.record.planned_for.from_run]
+    return {(noise.metric, noise.point): noise for noise in past.noises if not noise.why}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("5%", Resolve(0.05)),
+        (" 2.5 %,rate", Resolve(0.025, "rate")),
+        (".5%", Resolve(0.005)),
+        ("100%,p99.9", Resolve(1, "p99.9")),
+    ],
+)
+def test_a_percentage_and_a_metric(text: str, wanted: Resolve) -> None:
+    """And it can be said again, for the process inside the target."""
+    assert parse(text) == wanted
+    assert parse(str(wanted)) == wanted
+
+
+@pytest.mark.parametrize("text", ["5", "0.05", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"])
+def test_what_is_no_percentage_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a percentage"):
+        parse(text)
+
+
+def test_nothing_and_more_than_everything_are_refused() -> None:
+    for text in ("0%", "0.0%", "101%", "1000000%"):
+        with pytest.raises(UsageError, match="more than 0% and at most 100%"):
+            parse(text)
+
+
+def test_an_unknown_metric_has_the_nearest_known_one() -> None:
+    with pytest.raises(UsageError, match="did you mean 'cpu_per_request'?"):
+        parse("5%,cpu_per_reqest")
+
+
+def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str) -> None:
+    """Recorded with its reason before the first sample; the plan's own promise agrees; a resumed run keeps both."""
+    past = self_compared(sweep, nulls=2, noise=0.03)
+    made = resolved(sweep, "5%")
+    planned = made.record.planned_for
+    assert planned is not None and planned.from_run == past.record.id
+    assert (planned.effect, planned.power, planned.metric, planned.asked) == (0.05, 0.9, "cpu_per_request", None)
+    known = noise_in(made)
+    counts = {
+        point: power.blocks_for(
+            known["cpu_per_request", point].sd or 0, known["cpu_per_request", point].pilot_blocks, 0.05
+        )
+        for point in ("ceiling", "rate")
+    }
+    assert made.record.blocks == made.plan.blocks == max(filter(None, counts.values())) > 6
+    assert counts[planned.point] == made.record.blocks
+    assert made.forecast.source == f"from the A/A run {past.record.id}"
+    promised = dict(made.forecast.resolves)
+    assert set(promised) == {"CPU per request at ceiling", "CPU per request at rate"}
+    assert max(promised.values()) <= 0.05 < 1.2 * max(promised.values())
+    RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
+    again, _ = resume(made.record.id, FakeTarget())
+    assert again.record.planned_for == planned and again.plan.blocks == made.plan.blocks
+    assert again.forecast.resolves == made.forecast.resolves
+
+
+def test_the_plan_says_why_so_many(sweep: str) -> None:
+    """Before anything starts, with the run that it relies on."""
+    past = self_compared(sweep)
+    made = resolved(sweep, "7.5%")
+    out = io.StringIO()
+    print_plan(Console(file=out, width=60), made, 0)
+    lines = {line.split()[0]: line for line in out.getvalue().splitlines() if line}
+    assert f" samples in {made.record.blocks} blocks" in lines["plan"]
+    assert "7.5% in CPU per request at " in lines["chosen"] and lines["chosen"].endswith(
+        f"by the noise of {past.record.id}"
+    )
+    assert f"(from the A/A run {past.record.id})" in lines["resolves"]
+    ordinary = io.StringIO()
+    print_plan(Console(file=ordinary), prepare(Request(("log-off",), sweep, seed=1), FakeTarget(), ()), 0)
+    assert "chosen" not in ordinary.getvalue()
+
+
+def test_a_smaller_effect_takes_more_blocks(sweep: str) -> None:
+    self_compared(sweep, nulls=2)
+    assert (
+        resolved(sweep, "3%").plan.blocks > resolved(sweep, "5%").plan.blocks >= resolved(sweep, "50%").plan.blocks == 6
+    )
+
+
+def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
+    """Wherever it is judged: a rate at the closed loop only. So the baseline alone has one too."""
+    self_compared(sweep)
+    for variant in ("log-off", "baseline"):
+        planned = resolved(sweep, "9%,rate", variant).record.planned_for
+        assert planned is not None and (planned.metric, planned.point, planned.asked) == ("rate", "ceiling", "rate")
+    assert "rate at ceiling" in dict(resolved(sweep, "9%,rate").forecast.resolves)
+
+
+def test_without_an_earlier_run_nothing_is_guessed(sweep: str) -> None:
+    with pytest.raises(UsageError, match=f"(?s)'baseline' is here .*just aa --sweep {sweep} --target fake$") as caught:
+        resolved(sweep, "5%")
+    assert caught.value.exit_status == 2
+
+
+def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
+    """Any A/A pair of the baseline will do; the newest has the last word."""
+    self_compared(sweep)
+    request = Request(("log-off",), sweep, seed=1, label="zz")
+    newer = measured(prepare(request, FakeTarget(), ()))
+    newer.folder.rename(newer.folder.with_name("9" + newer.record.id))  # later by its name
+    made = resolved(sweep, "20%")
+    assert made.record.planned_for is not None and made.record.planned_for.from_run == newer.record.id
+    assert made.forecast.source == f"from the A/A pairs of {newer.record.id}"
+
+
+def test_another_baselines_noise_is_not_this_ones(sweep: str) -> None:
+    self_compared(sweep, "keepalive")
+    with pytest.raises(UsageError, match="just aa --sweep"):
+        resolved(sweep, "5%")
+    self_compared(sweep)
+    with pytest.raises(UsageError, match="just aa okd --sweep"):
+        resolved(sweep, "5%,rate", "okd")
+
+
+def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str) -> None:
+    """Its manifests have changed since: it is another system of the same name."""
+    run = self_compared(sweep)
+    conditions = Conditions.of(run.record)
+    then = run.record.variants["baseline"].manifests_sha256
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", then)
+    assert choose_blocks(parse("20%"), [subject], conditions, sweep).past.id == run.record.id
+    with pytest.raises(UsageError, match="the same manifests.*\n.*just aa"):
+        choose_blocks(parse("20%"), [replace(subject, baseline_sha256="changed")], conditions, sweep)
+
+
+def test_at_a_knee_the_pilot_is_asked_for_at_that_knee(sweep: str) -> None:
+    """Else it would be measured at other rates, and be no guide."""
+    conditions = Conditions.of(self_compared(sweep, "keepalive").record)
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", "")
+    at = AtKnee(rate_rps=2000, run=None, variant=None)
+    with pytest.raises(UsageError, match="just aa --sweep at-knee --knee 2000 --target fake$"):
+        choose_blocks(parse("5%"), [subject], conditions, "at-knee", at)
+
+
+def test_where_k6_keeps_its_rows_the_pilot_is_asked_for_with_them(sweep: str) -> None:
+    """Writing them costs CPU: a run without them is no guide."""
+    conditions = Conditions.of(self_compared(sweep, "keepalive").record)
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", "")
+    with pytest.raises(UsageError, match="just aa --sweep mine --k6-out csv --target fake$"):
+        choose_blocks(parse("5%"), [subject], conditions, "mine", k6_out="csv")
+
+
+def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: str) -> None:
+    """As promised: log-off's own would be CPU per request."""
+    self_compared(sweep)
+    run = measured(resolved(sweep, "9%,rate"), effects={"log-off": 1.3})
+    summary = summarise_run(run.record, run.samples(), run.histogram)
+    (row,) = (row for row in summary.rows if (row.arm.name, row.point.name) == ("log-off", "ceiling"))
+    assert [(effect.metric, effect.judgement) for effect in row.shown] == [("rate", "claimed")]
+
+
+def test_too_few_valid_blocks_are_no_guide(sweep: str) -> None:
+    def lost(slot: Slot, sample: Sample) -> Sample | None:
+        return sample if slot.block <= 5 else None
+
+    self_compared(sweep, change=lost)
+    with pytest.raises(UsageError, match="6 valid blocks"):
+        resolved(sweep, "5%")
+
+
+def test_another_machine_is_no_guide(sweep: str) -> None:
+    class Elsewhere(FakeTarget):
+        def facts(self) -> dict[str, str]:
+            return {"fake": "another"}
+
+    self_compared(sweep)
+    with pytest.raises(UsageError, match="just aa"):
+        prepare(Request(("log-off",), sweep, seed=1, resolve=Resolve(0.05)), Elsewhere(), ())
+
+
+def test_more_than_a_thousand_blocks_are_refused_with_what_they_would_resolve(sweep: str) -> None:
+    self_compared(sweep, noise=0.5)
+    with pytest.raises(
+        UsageError, match="not even 1000 blocks resolve 2 % in CPU per request at .*\n.*they resolve"
+    ) as caught:
+        resolved(sweep, "2%")
+    assert caught.value.exit_status == 2
+
+
+def test_a_metric_that_is_not_judged_is_refused_with_the_reason(sweep: str) -> None:
+    def limited(slot: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"limited_by": "generator"}) if sample.point.rate_rps is None else sample
+
+    self_compared(sweep, change=limited)
+    with pytest.raises(UsageError, match="rate was not judged .*at ceiling: generator-limited.*\n.*cpu_per_request"):
+        resolved(sweep, "5%,rate")
+
+
+def test_the_baseline_alone_has_no_primary_metric(sweep: str) -> None:
+    self_compared(sweep)
+    with pytest.raises(UsageError, match="name one: --resolve 5%,cpu_per_request"):
+        resolved(sweep, "5%", "baseline")
+
+
+def test_a_disturbed_sweep_is_refused(sweep: str) -> None:
+    with pytest.raises(UsageError, match="varies in its own unit"):
+        prepare(Request(("baseline",), "kill-quick", resolve=Resolve(0.05)), FakeTarget(), ())
+
+
+def test_a_primary_metric_that_is_counted_is_refused(sweep: str) -> None:
+    """Of a variant whose hypothesis is about another kind of load."""
+    self_compared(sweep)
+    with pytest.raises(UsageError, match="primary metric of kill-grace-30 is cut"):
+        resolved(sweep, "5%", "kill-grace-30")

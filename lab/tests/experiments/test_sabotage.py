@@ -1,0 +1,37 @@
+"""What a sabotage proves: only a refusal, or a read-back that fails. Starts nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
+from lab.experiments.sabotage import Saboteur
+
+
+class Target:
+    """Fails in the way it is told to, before or after something was started."""
+
+    def __init__(self, error: LabError) -> None:
+        self.error = error
+
+    def check_variant(self, variant: Any, points: Any) -> None:
+        if isinstance(self.error, UsageError):
+            raise self.error
+
+    def up(self, variant: Any) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (UsageError("here", "there is no such key"), "caught"),
+        (NotMeasurableError("cores", "here", "too many"), "not measurable"),
+        (MeasuringError("here", "/1kB.bin is not served"), "FAILED"),
+    ],
+)
+def test_a_system_that_does_not_come_up_proves_nothing(error: LabError, outcome: str) -> None:
+    target: Any = Target(error)
+    assert next(Saboteur(target).findings("backlog")).outcome == outcome

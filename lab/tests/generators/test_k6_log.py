@@ -1,0 +1,222 @@
+"""k6's log of requests: real logs against their golden tables, logs with a fault, and the tool itself against a server that fails.
+
+A golden table is `testdata/generators/k6/<case>.requests.csv`, made from the `.err` beside it; `LAB_GOLDEN=write` writes it anew.
+"""
+
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab.generators import Load, OutputError, _k6_log, command, generator, generators
+from lab.generators._pieces import of_bytes
+from lab.generators.k6 import KINDS
+from lab.model.requests import REQUESTS_SCHEMA, good
+
+TESTDATA = Path(__file__).parent / "testdata" / "generators" / "k6"
+K6 = generator("k6")
+LOAD = Load(
+    "http://127.0.0.1:1/", "lab.test", connections=100, duration_s=1, rate_rps=50.0, keepalive=False, logged=True
+)
+LINE = "request {} 1000000 {} {}.250 {}.750 0.400 200 - backend-0 9003 17"
+needs_k6 = pytest.mark.skipif(shutil.which("k6") is None, reason="k6 is not installed")
+
+
+def case(name: str) -> tuple[str, str, Load]:
+    told: dict[str, Any] = json.loads((TESTDATA / f"{name}.json").read_text())
+    return (TESTDATA / f"{name}.out").read_text(), (TESTDATA / f"{name}.err").read_text(), Load(**told["load"])
+
+
+def log(*numbers: int) -> str:
+    """Every 20 ms one, sent a quarter of a millisecond after it was due, of a run that began at 999.995 s."""
+    return "\n".join(LINE.format(n, 1000000 + 20 * n, 5 + 20 * n, 5 + 20 * n) for n in numbers) + "\n"
+
+
+def requests_of(text: str, made: int, rate_rps: float) -> pl.DataFrame:
+    return _k6_log.requests_of(lambda: of_bytes(text.encode()), made, rate_rps)
+
+
+@pytest.mark.parametrize("name", ["logged", "logged-failing"])
+def test_a_real_log_becomes_its_golden_table(name: str) -> None:
+    """Times count from when the first was due; what came and what went wrong is as k6 said."""
+    frame = K6.requests(*case(name))
+    assert dict(frame.schema) == REQUESTS_SCHEMA
+    first_s = frame["due_s"][0]
+    shown = frame.with_columns(
+        *((pl.col(column) - first_s).round(5) for column in ("due_s", "sent_s", "done_s")), pl.col("service_s").round(6)
+    ).write_csv()
+    path = TESTDATA / f"{name}.requests.csv"
+    if os.environ.get("LAB_GOLDEN") == "write":
+        path.write_text(shown)
+    assert shown == (path.read_text() if path.exists() else "")
+
+
+@pytest.mark.parametrize("name", ["logged", "logged-failing"])
+def test_a_log_agrees_with_its_summary(name: str) -> None:
+    """As many of each kind, and nothing is sent before it is due or done before it is sent."""
+    stdout, stderr, load = case(name)
+    frame, result = K6.requests(stdout, stderr, load), K6.parse(stdout, stderr, 0, load)
+    kinds = dict(frame.filter(pl.col("error") != "")["error"].value_counts().iter_rows())
+    assert kinds == {kind: n for kind, n in result.errors.items() if kind != "status"}
+    wrong = frame.filter((pl.col("error") == "") & ~good(frame)).height
+    assert wrong == result.errors.get("status", 0)
+    assert frame.filter((pl.col("sent_s") < pl.col("due_s") - 1e-6) | (pl.col("done_s") < pl.col("sent_s"))).is_empty()
+
+
+def test_answers_say_where_they_come_from() -> None:
+    """By the lab's own header, else by the backend's, else not at all."""
+    assert set(K6.requests(*case("logged"))["answer"]) == {"backend-0 9003 17"}
+    failing = K6.requests(*case("logged-failing"))
+    assert set(failing.filter(pl.col("status") == 200)["answer"]) == {"backend-0"}
+    assert set(failing.filter(pl.col("status") != 200)["answer"]) == {""}
+
+
+def test_times_come_from_the_finer_clock() -> None:
+    """Known answer: a clock that is cut to milliseconds, and a schedule that began 0.25 ms after one."""
+    frame = requests_of(log(0, 1, 2), 3, 50.0)
+    assert frame["due_s"].to_list() == pytest.approx([1000.0, 1000.02, 1000.04], abs=1e-6)
+    assert frame["sent_s"].to_list() == pytest.approx([1000.0, 1000.02, 1000.04], abs=1e-6)
+    late = log(0, 1).replace(" 25.250 25.750", " 28.250 28.750").replace("1000020", "1000023")
+    assert (requests_of(late, 2, 50.0)["sent_s"] - requests_of(late, 2, 50.0)["due_s"])[1] == pytest.approx(0.003)
+
+
+@pytest.mark.parametrize("cut", [1, 100, 2000])
+def test_a_truncated_log_is_refused(cut: int) -> None:
+    stdout, stderr, load = case("logged")
+    with pytest.raises(OutputError, match=r"requests in the log|a line of the log|the last one is cut"):
+        K6.requests(stdout, stderr.rstrip("\n")[:-cut] if cut > 1 else "", load)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (log(0, 2), "expected 3 requests in the log, numbered from 0: number 1 is missing"),
+        (log(0, 1, 1), "expected every request once in the log, one is there twice"),
+        (log(0, 1, 2, 3), "expected 3 requests in the log, numbered from 0: got 4"),
+        ("", "got 0"),
+        (log(0, 1, 10**20), "expected a line of the log of requests"),
+        (log(0, 1, 2).replace("0.400 200 -", "0.400 -", 1), "expected a line of the log of requests, got 'request 0 "),
+    ],
+)
+def test_a_log_with_a_gap_is_refused(text: str, said: str) -> None:
+    """Missing in the middle, twice, more than were made, none, and one half overwritten."""
+    with pytest.raises(OutputError, match=said):
+        requests_of(text, 3, 50.0)
+
+
+def test_lines_of_others_and_their_order_do_not_matter() -> None:
+    """k6 complains into the same stream, and slow answers are told later."""
+    lines = log(0, 1, 2).splitlines()
+    mixed = "\n".join([lines[2], 'GoError: Get "http://x/": EOF', lines[0], lines[1], ""])
+    assert requests_of(mixed, 3, 50.0).equals(requests_of(log(0, 1, 2), 3, 50.0))
+
+
+def test_dropped_requests_leave_those_that_were_sent() -> None:
+    """k6 numbers only those, so nobody knows when they were due: that some were dropped is said by its summary."""
+    stdout, stderr, load = case("logged-dropped")
+    frame, result = K6.requests(stdout, stderr, load), K6.parse(stdout, stderr, 0, load)
+    assert result.dropped
+    assert frame.height == result.requests + sum(n for kind, n in result.errors.items() if kind != "status")
+    assert frame["due_s"].equals(frame["sent_s"])
+
+
+def test_a_logged_load_that_nobody_answered_is_an_outcome() -> None:
+    """An unlogged one is not."""
+    told = {"lab": 1, "duration_ms": 60.0, "made": 3, "dropped": 0, "received_bytes": 0, "latency": None}
+    stdout = json.dumps({**told, "errors": dict.fromkeys(KINDS, 0) | {"connect": 3}}, separators=(",", ":"))
+    refused = log(0, 1, 2).replace("200 - backend-0 9003 17", "0 connect ")
+    result, frame = K6.parse(stdout, refused, 0, LOAD), K6.requests(stdout, refused, LOAD)
+    assert (result.requests, result.latency.total, result.errors) == (0, 0, {"connect": 3})
+    assert result.latency.quantile_s(0.5) is None
+    assert frame["error"].to_list() == ["connect"] * 3
+    with pytest.raises(OutputError, match="no request was answered: 3 made"):
+        K6.parse(stdout, refused, 0, replace(LOAD, logged=False))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rate_rps": None}, "needs a rate"),
+        ({"keepalive": True}, "needs keepalive = false"),
+        ({"generators": 2}, "made by one generator"),
+    ],
+)
+def test_loads_whose_log_would_mislead_are_refused(changes: dict[str, Any], said: str) -> None:
+    assert K6.refusal(LOAD) is None
+    assert said in (K6.refusal(replace(LOAD, **changes)) or "")
+
+
+@pytest.mark.parametrize("name", [name for name, each in generators().items() if not each.logs_requests])
+def test_others_say_that_they_cannot(name: str) -> None:
+    assert "only k6 tells of every request" in (generator(name).refusal(LOAD) or "")
+    with pytest.raises(OutputError, match=f"{name} does not tell"):
+        generator(name).requests("", "", LOAD)
+
+
+OK = b"HTTP/1.1 200 OK\r\nX-Lab-Answer: pod-a 9003 17\r\nContent-Length: 4\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture
+def failing() -> Iterator[str]:
+    """Answers the first connection well, then: 503, a reset, half a body, none in time, none; and again."""
+    closing: list[socket.socket] = []
+
+    def serve(connection: socket.socket, number: int) -> None:
+        with suppress(OSError), connection:
+            connection.recv(4096)
+            match number % 6:
+                case 0:
+                    connection.sendall(OK + b"abcd")
+                case 1:
+                    connection.sendall(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                case 2:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                case 3:
+                    connection.sendall(OK + b"ab")
+                case 4:
+                    time.sleep(1)
+                case _:
+                    pass
+
+    def listen(server: socket.socket) -> None:
+        with suppress(OSError):
+            for number in count():
+                connection, _ = server.accept()
+                closing.append(connection)
+                threading.Thread(target=serve, args=(connection, number), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as server:
+        threading.Thread(target=listen, args=(server,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@needs_k6
+def test_every_failure_is_told_for_what_it_is(failing: str, tmp_path: Path) -> None:
+    """As many of each as the server dealt out: none is sent a second time. On a busy machine connections may overtake one another."""
+    load = replace(LOAD, url=failing, rate_rps=30.0, timeout_s=0.5)
+    for name, text in K6.files(load).items():
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(command(K6, "k6", load), cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True)
+    frame = K6.requests(done.stdout, done.stderr, load)
+    fates = [(200, ""), (503, ""), (0, "read"), (0, "read"), (0, "timeout"), (0, "read")]
+    got = Counter(zip(frame["status"], frame["error"], strict=True))
+    assert got == Counter(fates[number % 6] for number in range(frame.height))
+    assert set(frame.filter(good(frame))["answer"]) == {"pod-a 9003 17"}
+    waited = frame.filter(pl.col("error") == "timeout").select(pl.col("done_s") - pl.col("sent_s")).to_series()
+    assert waited.min() == pytest.approx(0.5, abs=0.1)  # pyright: ignore[reportUnknownMemberType]
+    assert frame["due_s"].diff().drop_nulls().to_list() == pytest.approx([1 / 30] * (frame.height - 1), abs=1e-6)

@@ -1,0 +1,408 @@
+"""`lab.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
+
+import json
+import tracemalloc
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.base.errors import UsageError
+from lab.disturbances.outage import Outage
+from lab.experiments.selfbench import reducing, worker
+from lab.experiments.selfbench.rows import FORMATS, LOAD_S, Format, write_rows
+from lab.generators import Load, OutputError, Result, generator
+from lab.generators._k6_log import requests_of
+from lab.generators._pieces import LONGEST_LINE, Pieces, of_bytes, of_file, whole_lines
+from lab.generators.oha import HEADER
+from lab.generators.streaming import Output, Reduced, reduce_k6_log, reduce_oha_rows
+from lab.measure.steady import load_of, reported
+from lab.model.samples import Sample
+from lab.records.reparse import from_raw
+from lab.records.store import NOWHERE, RunStore
+from lab.records.tables import (
+    EVENTS_SCHEMA,
+    RAW,
+    SMALL_LOG,
+    SMALL_RAW,
+    USAGE_SCHEMA,
+    FrameError,
+    Stream,
+    join_raw,
+    pack_log,
+    pack_raw,
+    pack_small,
+    raw_pieces,
+    read_raw,
+)
+from lab.stats.histogram import Histogram
+from lab.tests.support import disturbed
+from lab.tests.support.committed import as_k6
+from lab.tests.support.factories import make_point, make_sample
+from lab.tests.support.fakes import bench
+
+TESTDATA = Path(__file__).parent / "testdata" / "generators"
+K6_CASES = [path.stem for path in sorted((TESTDATA / "k6").glob("logged*.err"))]
+LINE = "request {} 1000000 {} {:.3f} {:.3f} 0.400 {} {} backend-0 9003 17"
+RATE = 50.0
+
+cuts = st.integers(min_value=1, max_value=400)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> str:
+    """k6's log of up to 40 requests in any order, with other lines between them, late ones and failed ones."""
+    count = draw(st.integers(1, 40))
+    lines: list[str] = []
+    for number in draw(st.permutations(range(count))):
+        sent = 5 + 20 * number + draw(st.integers(0, 900_000)) / 1000
+        done = sent + draw(st.integers(0, 130_000_000)) / 1000
+        kind = draw(st.sampled_from(["-", "-", "-", "timeout", "read"]))
+        status = 0 if kind != "-" else draw(st.sampled_from([200, 204, 404, 503]))
+        lines += draw(st.sampled_from([[], [], ["GoError: dial: i/o timeout"], ["", "é\x85\u2028"]]))
+        lines.append(LINE.format(number, 1_000_000 + int(sent), sent, done, status, kind))
+    return "\n".join(lines) + "\n"
+
+
+def cut_into(text: str, size: int = 2**21) -> Pieces:
+    return partial(of_bytes, text.encode(), size)
+
+
+def in_memory(log: str, made: int) -> tuple[int, int, int, list[int]]:
+    """Requests, answers, wrong statuses and the latency's counts, by the reader of all rows."""
+    frame = requests_of(cut_into(log), made, RATE)
+    answered = (frame["error"] == "").to_numpy()
+    status = frame["status"].to_numpy()[answered]
+    latency = Histogram.of_values((frame["done_s"] - frame["due_s"]).to_numpy()[answered])
+    wrong = int(np.count_nonzero((status < 200) | (status > 299)))
+    return frame.height, int(answered.sum()), wrong, latency.counts.tolist()
+
+
+def numbers(found: Reduced) -> tuple[int, int, int, list[int]]:
+    return found.requests, found.answered, found.not_2xx, found.latency.counts.tolist()
+
+
+@settings(max_examples=60)
+@given(log=logs(), cut=cuts)
+def test_a_log_cut_anywhere_is_the_whole_log(log: str, cut: int) -> None:
+    """However it is cut, what the reader of all rows gives, to the last bucket; which does not depend on the cuts either."""
+    made = log.count("request ")
+    found = reduce_k6_log(cut_into(log, cut), made, RATE)
+    assert numbers(found) == in_memory(log, made)
+    frame = requests_of(cut_into(log, cut), made, RATE)
+    assert frame.equals(requests_of(cut_into(log), made, RATE))
+    assert found.ended_s == pytest.approx((frame["done_s"] - frame["due_s"][0]).to_numpy().max(), abs=1e-6)
+    due = np.arange(made) * 1000 / RATE / 100
+    assert found.begun.tolist() == np.bincount(due.astype(int)).tolist() and found.size_bytes is None
+
+
+@pytest.mark.parametrize("name", K6_CASES)
+@pytest.mark.parametrize("cut", [97, 4096, 2**21])
+def test_a_real_log_is_reduced_to_what_its_reader_says(name: str, cut: int) -> None:
+    """The recorded logs of k6, one of them of a server that fails."""
+    log = (TESTDATA / "k6" / f"{name}.err").read_text()
+    made = sum(line.startswith("request ") for line in log.splitlines())
+    assert numbers(reduce_k6_log(cut_into(log, cut), made, RATE)) == in_memory(log, made)
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.lists(
+        st.tuples(st.floats(0, 100), st.floats(0, 130), st.integers(0, 10**6), st.sampled_from([200, 301, 503])),
+        min_size=1,
+        max_size=40,
+    ),
+    cut=cuts,
+)
+def test_rows_cut_anywhere_are_the_whole_rows(rows: list[tuple[float, float, int, int]], cut: int) -> None:
+    """oha's CSV: however it is cut, what its parser gives."""
+    lines = [
+        f"{start:.9f},0.000006527,0.000050832,0.1,{taken:.9f},{size},{status}" for start, taken, size, status in rows
+    ]
+    text = "\n".join([HEADER, *lines]) + "\n"
+    load = Load("http://h/", "", 1, 0.001, rate_rps=1.0)
+    found, told = reduce_oha_rows(cut_into(text, cut)(), load), generator("oha").parse(text, "", 0, load)
+    assert max(found.ended_s, load.duration_s) == told.duration_s
+    assert found.latency.counts.tolist() == told.latency.counts.tolist()
+    assert (found.requests, found.not_2xx) == (told.requests, told.errors.get("status", 0))
+    assert found.size_bytes == told.size_bytes
+    begun = np.array([float(line.partition(",")[0]) for line in lines]) / 0.1
+    assert found.begun.tolist() == np.bincount(begun.astype(int)).tolist()
+
+
+@given(content=st.binary(max_size=300), cut=cuts)
+def test_whole_lines_lose_nothing(content: bytes, cut: int) -> None:
+    """Together they are the file, and each ends where a line does."""
+    pieces = list(whole_lines(of_bytes(content + b"\n", cut)))
+    assert b"".join(pieces) == content + b"\n" and all(piece.endswith(b"\n") for piece in pieces)
+
+
+LOG = [LINE.format(number, 1_000_000 + 20 * number, 5 + 20 * number, 6 + 20 * number, 200, "-") for number in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "made", "says"),
+    [
+        ([*LOG[:4], *LOG[5:]], None, "number 4 is missing"),
+        (LOG[1:], None, "number 0 is missing"),
+        ([*LOG, LOG[3]], None, "there twice"),
+        ([LOG[3], *LOG], None, "there twice"),
+        (LOG, 10, "expected 10 requests in the log, numbered from 0: got 9"),
+        ([*LOG, "request 9 1000000 1000200 205.0 206.000 0.4 200 - x"], 10, "expected a line of the log of requests"),
+        (
+            [*LOG, "request ９ 1000000 1000200 205.000 206.000 0.400 200 - x"],
+            10,
+            "expected a line of the log of requests",
+        ),
+    ],
+)
+@pytest.mark.parametrize("cut", [50, 2**21])
+def test_a_faulty_log_is_refused(lines: list[str], made: int | None, says: str, cut: int) -> None:
+    """A gap, a number twice, fewer than made, a line that is cut: whatever the chunks."""
+    with pytest.raises(OutputError, match=says):
+        reduce_k6_log(cut_into("\n".join(lines) + "\n", cut), made, RATE)
+
+
+def test_a_log_without_its_end_is_refused() -> None:
+    with pytest.raises(OutputError, match="the last one is cut"):
+        reduce_k6_log(cut_into("\n".join(LOG)), 9, RATE)
+
+
+def test_a_file_without_lines_is_not_held() -> None:
+    """What never ends a line is no log, however long it goes on."""
+    with pytest.raises(OutputError, match="bytes without an end"):
+        list(whole_lines(of_bytes(b"x" * 4 * LONGEST_LINE, 4096)))
+
+
+def test_where_requests_were_dropped_all_counts_from_when_it_was_sent() -> None:
+    """As the reader of all rows does: when the others were due cannot be told."""
+    found = reduce_k6_log(cut_into("\n".join(LOG) + "\n"), 9, RATE, dropped=True)
+    assert found.latency.total == 9 and found.latency.maximum_s == pytest.approx(0.001, abs=2e-6)
+
+
+def test_an_empty_log_is_no_request() -> None:
+    """Of a load that made none; a log that should have some is refused."""
+    assert reduce_k6_log(cut_into("k6 said nothing\n"), 0, RATE).requests == 0
+    assert requests_of(cut_into("k6 said nothing\n"), 0, RATE).is_empty()
+    with pytest.raises(OutputError, match="got 0"):
+        reduce_k6_log(cut_into(""), 1, RATE)
+
+
+ROW = "0.01,0.1,0.1,0.1,0.2,1024,200"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nothing of the kind\n" + ROW + "\n",
+        f"{HEADER}\n",
+        f"{HEADER}\n{ROW}",
+        f"{HEADER}\n{ROW}\n0.01,0.1,0.1\n",
+        f"{HEADER}\n{ROW},1\n",
+        f"{HEADER}\n{ROW}\nnan,0.1,0.1,0.1,0.2,1024,200\n",
+        f"{HEADER}\n{ROW}\n\n{ROW}\n",
+        f"{HEADER}\n{ROW}\none,0.1,0.1,0.1,0.2,1024,200\n",
+        f"{HEADER}\n1e9,0.1,0.1,0.1,0.2,1024,200\n",
+        f"{HEADER}\n-1,0.1,0.1,0.1,0.2,1024,200\n",
+    ],
+)
+@pytest.mark.parametrize("cut", [40, 2**21])
+def test_what_is_no_csv_of_oha_is_refused(text: str, cut: int) -> None:
+    """No header, no row, a row cut or too long, no number, an impossible time."""
+    with pytest.raises(OutputError):
+        reduce_oha_rows(cut_into(text, cut)(), Load("http://h/", "", 1, 1.0, rate_rps=1.0))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_both_ways_of_the_lab_agree_on_made_rows(kind: Format, tmp_path: Path) -> None:
+    """The rows that selfbench times: streamed and whole are the same to the last bucket."""
+    made = write_rows(kind, tmp_path / "rows", 5000)
+    found = [way(kind, made.path, made.rate_rps) for way in (worker.streamed, worker.whole)]
+    streamed, whole = (worker.told(one, 0.0) for one in found)
+    assert streamed == whole and streamed["requests"] == 5000 and found[0].not_2xx > 0
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
+    """What Python holds at most is the same for ten times the rows (polars' own is in selfbench's table)."""
+    peaks: list[int] = []
+    for rows in (20_000, 200_000):
+        made = write_rows(kind, tmp_path / "rows", rows)
+        pieces = partial(of_file, made.path, 2**17)
+        tracemalloc.start()
+        if kind == "oha":
+            reduce_oha_rows(pieces(), Load("http://h/", "", 1, LOAD_S, rate_rps=made.rate_rps))
+        else:
+            reduce_k6_log(pieces, None, made.rate_rps)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_process_itself_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
+    """All that it holds, polars' own memory with it."""
+    peaks = [
+        reducing.reduced("streamed", write_rows(kind, tmp_path / "rows", rows)).peak_bytes for rows in (250_000, 10**6)
+    ]
+    if peaks[0] is None or peaks[1] is None:
+        pytest.skip("this kernel does not tell a process' peak memory")
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+# -- stored samples ------------------------------------------------------------------------------------
+
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+outputs = st.text(st.characters(codec="utf-8"), max_size=200)
+
+
+PACKED = {RAW: pack_raw, SMALL_RAW: pack_small, SMALL_LOG: pack_log}
+
+
+def stored(tmp_path: Path, raw: str, name: str = RAW) -> Path:
+    path = tmp_path / name
+    path.write_bytes(PACKED[name](raw))
+    return path
+
+
+@settings(max_examples=60)
+@given(stdout=outputs, stderr=outputs, cut=st.integers(1, 60))
+def test_both_streams_come_back_however_they_are_unpacked(
+    stdout: str, stderr: str, cut: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The mark between them may lie across pieces."""
+    path = stored(tmp_path_factory.mktemp("raw"), join_raw(stdout + "\n#lab", stderr))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "lab.records.tables._unpacked", lambda _: of_bytes(join_raw(stdout + "\n#lab", stderr).encode(), cut)
+        )
+        cut_up = [b"".join(raw_pieces(path, stream)).decode() for stream in STREAMS]
+    assert cut_up == [stdout + "\n#lab", stderr]
+    assert [b"".join(raw_pieces(path, stream)).decode() for stream in STREAMS] == cut_up
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize("left", [0, 7, 1000, -1])
+def test_a_file_that_is_cut_short_is_damaged(left: int, name: str, tmp_path: Path) -> None:
+    """Nothing of it is taken for the whole: a CSV has no end mark."""
+    text = "".join(f"{number * 7919 % 10007}\n" for number in range(50_000))
+    path = stored(tmp_path, text, name)
+    assert read_raw(path) == (text, "")
+    assert b"".join(raw_pieces(path, "stdout")).decode() == text
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(FrameError):
+        list(raw_pieces(path, "stdout"))
+    path.write_bytes(b"no such thing")
+    with pytest.raises(FrameError):
+        list(raw_pieces(path, "stderr"))
+
+
+def cases() -> list[tuple[str, str]]:
+    """(generator, case) of recorded outputs that it parses."""
+    told = {path: json.loads(path.read_text()) for path in sorted(TESTDATA.glob("*/*.golden.json"))}
+    return [(path.parent.name, path.name.partition(".")[0]) for path, golden in told.items() if "error" not in golden]
+
+
+@pytest.mark.parametrize(("tool", "name"), cases())
+def test_a_stored_output_is_parsed_to_what_it_was_parsed_to(tool: str, name: str, tmp_path: Path) -> None:
+    """Of every generator, with rows or without: not one number is another."""
+    folder = TESTDATA / tool
+    told = json.loads((folder / f"{name}.json").read_text())
+    stderr = folder / f"{name}.err"
+    out, err = (folder / f"{name}.out").read_text(), stderr.read_text() if stderr.exists() else ""
+    load, path = Load(**told["load"]), stored(tmp_path, join_raw(out, err))
+    found = Output(generator(tool), load, partial(raw_pieces, path))
+    assert comparable(found.result()) == comparable(generator(tool).parse(out, err, 0, load))
+    if load.logged:
+        assert found.requests().equals(generator(tool).requests(out, err, load))
+
+
+EMPTY = Histogram.empty()
+
+
+def comparable(result: Result) -> tuple[Result, list[list[int]]]:
+    """Histograms apart: two arrays are not simply the same or not."""
+    counts = [each.counts.tolist() for each in (result.latency, result.service) if each]
+    return replace(result, latency=EMPTY, service=None), counts
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    return bench().store
+
+
+def kept(run: RunStore, raw: str, **fields: Any) -> Sample:
+    """A sample that printed that, stored as one is."""
+    sample = make_sample(**fields)
+    run.write_sample(sample, raw, {}, pl.DataFrame(schema=USAGE_SCHEMA), pl.DataFrame(schema=EVENTS_SCHEMA))
+    return sample
+
+
+def kept_rows(run: RunStore, tmp_path: Path, rows: int, block: int = 1) -> tuple[Sample, Result]:
+    """A sample of oha at a rate, and what its parser makes of the whole."""
+    written = write_rows("oha", tmp_path / "rows", rows)
+    text, point = written.path.read_text(), make_point(rate_rps=written.rate_rps, duration_s=LOAD_S)
+    sample = kept(
+        run, text, id=f"{block:04}", block=block, order=block, point=point, generator="oha", histogram="exact"
+    )
+    return sample, generator("oha").parse(text, "", 0, load_of(point, NOWHERE))
+
+
+def test_a_runs_stored_rows_are_reduced_and_added_up(run: RunStore, tmp_path: Path) -> None:
+    """By `--from-raw` and by notebooks: as the parser has them that reads them whole."""
+    both = [kept_rows(run, tmp_path, rows, block) for block, rows in ((1, 3000), (2, 5000))]
+    again = from_raw(run)
+    for sample, (_, told) in zip(again.samples(), both, strict=True):
+        histogram = again.histogram(sample)
+        assert histogram is not None and (histogram.counts == told.latency.counts).all()
+        assert {name: getattr(sample, name) for name in reported(told)} == reported(told)
+    (first, _), (second, _) = both
+    together = run.reduced(first).merge(run.reduced(second))
+    assert together.requests == together.begun.sum() == 8000
+    assert (together.latency.counts == both[0][1].latency.counts + both[1][1].latency.counts).all()
+
+
+def test_a_runs_rows_are_not_held_while_they_are_parsed_again(run: RunStore, tmp_path: Path) -> None:
+    """What `--from-raw` holds at most is the same for five times the rows."""
+    peaks: list[int] = []
+    for block, rows in enumerate((100_000, 500_000), 1):
+        sample, _ = kept_rows(run, tmp_path, rows, block)
+        tracemalloc.start()
+        run.result(sample)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+def test_a_runs_stored_log_is_read_in_pieces(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests, by the lab's clock, and their counts; no reader of a whole output is asked."""
+    made = disturbed.requests(50.0, 20.0, out=(5.0, 6.0))
+    point = make_point("outage", disturbance=Outage(), rate_rps=50.0, keepalive=False)
+    sample = kept(run, join_raw(*as_k6(made)), point=point, outcome={"failed": 0.0}, clock_offset_s=0.5)
+    monkeypatch.setattr("lab.records.tables.read_raw", lambda _: pytest.fail("read whole"))
+    found, counts = run.requests(sample), run.reduced(sample)
+    assert found["status"].equals(made["status"]) and found["answer"].equals(made["answer"])
+    assert found["due_s"][0] == pytest.approx(disturbed.ZERO_S - 0.5, abs=0.002)
+    assert (counts.requests, counts.answered, counts.begun.tolist()) == (1000, 950, [5] * 200)
+    assert from_raw(run).samples()[0].requests == 950
+
+
+def test_a_sample_without_rows_and_a_damaged_one_are_told(run: RunStore, tmp_path: Path) -> None:
+    none = kept(run, "said", generator="wrk")
+    with pytest.raises(
+        UsageError, match="(?s)raw.zst: holds no whole rows of requests: wrk prints no row.*oha at a rate"
+    ):
+        run.reduced(none)
+    sample, _ = kept_rows(run, tmp_path, 2000, 2)
+    path = run.folder / "samples" / sample.id / "raw.zst"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UsageError, match="(?s)raw.zst: cannot be read: .*restore it from a copy"):
+        run.reduced(sample)

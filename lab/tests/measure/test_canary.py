@@ -1,0 +1,182 @@
+"""The canary as the load asks, and what a sample takes from it: expected bytes, TLS facts, refusals, the shaped link."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.generators import Load
+from lab.measure import validity
+from lab.measure.canary import canary
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+from lab.targets.base import Endpoint, Response
+from lab.targets.common import sampler
+from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, bench, point
+
+SMALL = gzip.compress(PAGE)
+GZIP = {"content-encoding": "gzip", "transfer-encoding": "chunked"}
+TLS = {"version": "TLSv1.3", "cipher": "TLS_AES_128_GCM_SHA256", "key": "RSA 2048", "subject": "h"}
+
+
+@dataclass
+class Proxy(FakeSystem):
+    """Answers with `answers` in turn (the last for ever); remembers what was asked and how the link was shaped."""
+
+    answers: list[Response | OSError] = field(default_factory=list[Response | OSError])
+    asked: list[Mapping[str, str]] = field(default_factory=list[Mapping[str, str]])
+    links: list[float | None] = field(default_factory=list[float | None])
+    found: Endpoint = field(default_factory=lambda: Endpoint("http://proxy", "h"))
+
+    def endpoint(self, point: Point) -> Endpoint:
+        return self.found
+
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        if "backend" in endpoint.base_url:
+            return Response(200, PAGE, {})
+        self.asked.append(headers or {})
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def shape(self, link_mbit: float | None) -> None:
+        self.links.append(link_mbit)
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+
+GOOD, BROKEN = Response(200, PAGE, {}, TLS), Response(502, b"bad gateway", {})
+COMPRESSED = Response(200, SMALL, GZIP)
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without other people's processes, and a scratch folder for runs."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(sampler, "other_processes_s", float)
+    monkeypatch.setattr(sampler, "cpu_times", dict[int, sampler.CpuTimes])
+
+
+def at(**changes: Any) -> Point:
+    return point().model_copy(update=changes)
+
+
+def measured(system: Proxy, load: Point, generator: FakeGenerator | None = None) -> Sample:
+    os.environ["LAB_RUNS"] += "x"  # a folder of its own; the fixture puts the variable back
+    loop = bench(blocks=1, points=[load], target=FakeTarget(system=system), generator=generator)
+    loop.measure()
+    return loop.store.samples()[0]
+
+
+def test_a_compressed_answer_is_the_backends_once_decompressed() -> None:
+    """It is asked for as the load asks, and its weight is that of the compressed bytes."""
+    system = Proxy(answers=[COMPRESSED])
+    found = canary(system, system.entry(), at(accept_encoding="gzip"))
+    assert (found.faults, found.body_bytes, found.chunked) == ([], len(SMALL), True)
+    assert system.asked == [{"Accept-Encoding": "gzip"}]
+    assert canary(Proxy(answers=[GOOD]), system.entry(), at(accept_encoding="gzip")).body_bytes == len(PAGE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Response(200, SMALL[:-9], GZIP), "ends early"),
+        (Response(200, b"\x1f\x8b" + bytes(20), GZIP), "Error -3"),
+        (Response(200, gzip.compress(PAGE[1:]), GZIP), "not the backend's"),
+        (Response(200, SMALL, {}), "not the backend's"),
+        (Response(200, SMALL, {"content-encoding": "br"}), "'br' was not asked for"),
+    ],
+)
+def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, says: str) -> None:
+    """Cut, broken, another page, packed without saying so, packed in a way nobody asked for: also where errors are the subject."""
+    found = canary(Proxy(answers=[answer]), Endpoint("http://proxy", "h"), at(subject=("errors",)))
+    assert says in found.fault and not found.refusal
+    sample = measured(Proxy(answers=[GOOD, answer, GOOD]), at(subject=("errors",)))
+    assert sample.reason is Reason.WRONG_BACKEND
+
+
+def test_the_load_is_expected_to_weigh_what_the_canary_did() -> None:
+    """The fake generator reads 1100 bytes for each response: right for the page, too much for a few compressed bytes."""
+    heavy = FakeGenerator(script='print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 9000000, "errors": {}}\')')
+    assert measured(Proxy(answers=[GOOD]), at()).valid
+    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip")).valid
+    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip"), heavy).reason is Reason.WRONG_SIZE
+    changed = measured(Proxy(answers=[GOOD, COMPRESSED, GOOD]), at(accept_encoding="gzip"))
+    assert (changed.reason, "1024 bytes before" in changed.detail) == (Reason.WRONG_SIZE, True)
+
+
+def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
+    """The proxy flushes as bytes arrive from upstream: some bytes more or less, of what is compressed only."""
+    packer = zlib.compressobj(wbits=31)
+    flushed = b"".join(
+        (packer.compress(PAGE[:512]), packer.flush(zlib.Z_SYNC_FLUSH), packer.compress(PAGE[512:]), packer.flush())
+    )
+    assert len(flushed) > len(SMALL)
+    answers: list[Response | OSError] = [COMPRESSED, Response(200, flushed, GZIP)]
+    assert measured(Proxy(answers=answers), at(accept_encoding="gzip")).valid
+    assert validity.size_slack(at(accept_encoding="gzip"), 24_721) == pytest.approx(247.21)
+    assert validity.size_slack(at(), 24_721) == 0
+
+
+def test_what_tls_a_client_got_is_in_the_sample() -> None:
+    """Version, cipher and key; nothing where there is no TLS."""
+    assert measured(Proxy(answers=[GOOD]), at()).tls == {name: TLS[name] for name in ("version", "cipher", "key")}
+    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip")).tls is None
+
+
+def test_a_refusal_afterwards_is_an_outcome_only_where_errors_are_the_subject() -> None:
+    """Ports that ran out hit the canary, too. Before the load it must be right in any case."""
+    refused = OSError("connection refused")
+    for after in (refused, BROKEN):
+        sample = measured(Proxy(answers=[GOOD, after, GOOD]), at(subject=("errors",)))
+        assert sample.valid and any("refused afterwards, too" in note for note in sample.notes)
+        assert measured(Proxy(answers=[GOOD, after, GOOD]), at()).reason is Reason.WRONG_BACKEND
+    before = measured(Proxy(answers=[BROKEN, GOOD]), at(subject=("errors",)))
+    assert (before.reason, before.requests) == (Reason.WRONG_BACKEND, None)
+
+
+def test_the_link_is_shaped_for_the_load_alone() -> None:
+    """Warm-up and load go over the shaped link, and whatever comes next over an unshaped one."""
+    system = Proxy(answers=[GOOD])
+    measured(system, at(link_mbit=20.0))
+    assert system.links == [20.0, None] * 2, "the baseline and its A/A twin"
+
+
+def test_what_is_known_only_once_a_system_is_up_can_still_be_refused() -> None:
+    """A load that the generator cannot make on this many hosts is not made."""
+
+    @dataclass
+    class Picky(FakeGenerator):
+        def refusal(self, load: Load) -> str | None:
+            return "one host only" if load.sni_per_host and load.hosts == ("a", "b") else None
+
+    secure = Endpoint("https://a", "a", ("a", "b"), "passthrough")
+    sample = measured(Proxy(answers=[GOOD], found=secure), at(), Picky())
+    assert (sample.reason, "one host only" in sample.detail) == (Reason.GENERATOR_FAILED, True)
+    assert measured(Proxy(answers=[GOOD]), at(), Picky()).valid
+
+
+def test_resumption_that_nobody_can_count_is_said() -> None:
+    """TLS that ends behind the proxy: its handshakes are not the proxy's."""
+    behind = Endpoint("https://a", "a", ("a", "b"), "passthrough")
+    sample = measured(Proxy(answers=[GOOD], found=behind), at(resumption=True))
+    assert sample.valid and any("not counted" in note for note in sample.notes)
+
+
+def test_resumption_without_tls_is_said_and_with_tls_at_the_proxy_must_be_counted() -> None:
+    """A sweep asks all its variants for it, those without TLS too."""
+    plain = measured(Proxy(answers=[GOOD]), at(resumption=True))
+    assert plain.valid and any("no TLS on the way" in note for note in plain.notes)
+    edge = measured(Proxy(answers=[GOOD], found=Endpoint("https://a", "a", ("a",), "edge")), at(resumption=True))
+    assert edge.reason is Reason.RESUMPTION and "not counted" in edge.detail

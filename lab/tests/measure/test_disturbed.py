@@ -1,0 +1,200 @@
+"""One measurement under a disturbance, with a system, a generator and a kind of disturbance that behave as told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import pytest
+
+from lab import disturbances
+from lab.base.errors import LostError, MeasuringError
+from lab.disturbances import Disturbance, Stage
+from lab.generators import Load
+from lab.measure.loop import Bench
+from lab.model.events import Event
+from lab.model.requests import REQUESTS_SCHEMA
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+from lab.targets.common import sampler
+from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget, bench, point
+
+
+class Prodded(Disturbance):
+    """Runs what the test says, in the place of a kind of disturbance."""
+
+    kind: Literal["prodded"] = "prodded"
+    what: str = "freeze"
+
+    @property
+    def acts_s(self) -> float:
+        return 0.2
+
+    @property
+    def lasts_s(self) -> float:
+        return 0.4
+
+    def prepare(self, stage: Stage) -> None:
+        stage.system.apply([{"kind": "Service"}])
+        if self.what == "unprepared":
+            raise MeasuringError("Service changing", "is refused", "")
+        if self.what == "slow":
+            stage.wait(0.2)
+
+    def disturb(self, stage: Stage) -> None:
+        if self.what == "refused":
+            raise MeasuringError("pod proxy", "cannot be frozen", "")
+        if self.what == "lost":
+            raise LostError("cluster", "is gone", "")
+        if self.what == "defect":
+            raise ZeroDivisionError
+        if self.what == "late":
+            stage.wait(60)
+        stage.system.freeze("proxy", True)
+        stage.say("Begin", role="proxy")
+
+
+@dataclass
+class Logging(FakeGenerator):
+    """Says that it made `due` requests in the 1.5 s that it runs; `log` makes the rows of those."""
+
+    script: str = """
+import sys, time
+print("the first request", file=sys.stderr, flush=True)
+time.sleep(1.5)
+print('{"requests": 150, "duration_s": 1.5, "bytes": 165000, "errors": {}}')
+"""
+    log: Callable[[], pl.DataFrame] | None = None
+    logs_requests: bool = True
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        assert load.logged
+        return self.log() if self.log is not None else FakeGenerator.requests(self, stdout, stderr, load)
+
+
+def rows() -> pl.DataFrame:
+    """150 good requests in the 1.5 s that have just passed, each taking a millisecond."""
+    began_s = time.time() - 1.5
+    due = [began_s + number / 100 for number in range(150)]
+    told = {
+        "number": range(150),
+        "due_s": due,
+        "sent_s": due,
+        "done_s": [at + 0.001 for at in due],
+        "status": [200] * 150,
+        "error": [""] * 150,
+        "answer": ["backend-0"] * 150,
+        "service_s": [0.001] * 150,
+    }
+    return pl.DataFrame(told, schema=REQUESTS_SCHEMA)
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet machine, a folder for runs, and no kind of disturbance but the one of these tests."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(sampler, "other_processes_s", float)
+    monkeypatch.setattr(sampler, "cpu_times", lambda: {0: sampler.CpuTimes(1.0, 0.0, 10.0)})
+    monkeypatch.setattr(disturbances, "kinds", lambda: {"prodded": Prodded})
+
+
+def disturbed(what: str, control: bool = False) -> Point:
+    update = {
+        "rate_rps": 100.0,
+        "duration_s": 1.5,
+        "disturbance": Prodded(at_s=1.0, what=what),
+        "control": control,
+        "timeout_s": 2.0,
+    }
+    return point("control" if control else "prodded").model_copy(update=update)
+
+
+def run(at: Sequence[Point], system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Bench:
+    """One block of these points; not measured yet."""
+    return bench(1, at, Logging(log=log), FakeTarget(system=system or FakeSystem()))
+
+
+def measured(at: Point, system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Sample:
+    made = run([at], system, log)
+    made.measure()
+    return next(sample for sample in made.store.samples() if sample.arm == "baseline")
+
+
+def test_what_was_done_is_recorded_beside_what_the_system_said() -> None:
+    seen = Event(time.time(), "kubelet", "proxy", "proxy-0", "NotReady")
+    system = FakeSystem(happened=[seen])
+    made = run([disturbed("freeze")], system)
+    made.measure()
+    sample = next(sample for sample in made.store.samples() if sample.arm == "baseline")
+    assert (sample.verdict, sample.detail) == ("valid", "")
+    assert sample.outcome["failed"] == 0
+    assert sample.outcome["gap_s"] == 0
+    assert {"Begin", "NotReady"} <= set(made.store.events(sample)["kind"])
+    assert system.done[:2] == ["apply Service", "freeze proxy True"]
+
+
+def test_a_control_run_is_prepared_and_not_disturbed() -> None:
+    system = FakeSystem()
+    sample = measured(disturbed("freeze", control=True), system)
+    assert sample.valid
+    assert set(system.done) == {"apply Service"}
+
+
+def test_what_the_preparation_took_is_recorded_apart() -> None:
+    """A route waits for the proxy's next reload: that is no time of the lab's."""
+    took_s = measured(disturbed("slow")).prepared_s
+    assert took_s is not None and took_s >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("refused", "cannot be frozen"), ("late", "the load was over before it was done"), ("unprepared", "is refused")],
+)
+def test_what_could_not_be_done_makes_the_sample_invalid(what: str, said: str) -> None:
+    sample = measured(disturbed(what), FakeSystem())
+    assert sample.reason is Reason.DISTURBANCE_FAILED
+    assert said in sample.detail
+
+
+def test_a_lost_system_ends_the_run_and_nothing_is_recorded() -> None:
+    made = run([disturbed("lost")])
+    with pytest.raises(LostError):
+        made.measure()
+    assert made.store.samples() == []
+
+
+def test_a_defect_of_a_disturbance_is_no_measurement() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run([disturbed("defect")]).measure()
+
+
+def test_events_that_may_be_missing_make_the_sample_invalid() -> None:
+    sample = measured(disturbed("freeze"), FakeSystem(happened=MeasuringError("watch", "broke off", "")))
+    assert sample.reason is Reason.EVENT_LOG
+
+
+def test_a_log_that_is_not_whole_makes_the_sample_invalid() -> None:
+    sample = measured(disturbed("freeze"), FakeSystem(), log=None)
+    assert sample.reason is Reason.REQUEST_LOG
+
+
+def test_every_disturbed_sample_has_a_system_of_its_own() -> None:
+    made = run([disturbed("freeze"), disturbed("freeze", control=True)])
+    made.measure()
+    assert isinstance(made.target, FakeTarget)
+    assert len(made.target.ups) == 4  # two arms, two points, one block
+
+
+def test_an_answer_that_failed_in_a_control_run_makes_it_invalid() -> None:
+    def failing() -> pl.DataFrame:
+        other = pl.when(pl.col("number") == 70).then(503).otherwise(pl.col("status"))
+        return rows().with_columns(other.cast(pl.Int32).alias("status"))
+
+    told = Logging(Logging().script.replace('"errors": {}', '"errors": {"status": 1}'), log=failing)
+    made = bench(1, [disturbed("freeze", control=True)], told, FakeTarget())
+    made.measure()
+    assert made.store.samples()[0].reason is Reason.CONTROL_FAILED

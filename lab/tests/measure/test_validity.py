@@ -1,0 +1,214 @@
+"""Validity: each rule of design.md §6 refuses just what it is for."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from lab.generators import Result
+from lab.measure import validity
+from lab.measure.steady import with_unexplained
+from lab.model.samples import Reason
+from lab.stats.histogram import Histogram
+from lab.targets.common.sampler import Observation
+from lab.tests.records.test_outcomes import disturbed, log, refused
+from lab.tests.support.fakes import point
+
+GOOD = Result(
+    requests=5000, duration_s=5.0, latency=Histogram.of_values([0.001] * 5000), recorded_s=5.0, size_bytes=5000 * 1270
+)
+CALM = Observation(
+    elapsed_s=5.1, usage={}, rows=pl.DataFrame(), busy={}, steal=0.0, others=0.0, counters={}, clock_step_s=0.0
+)
+LOAD = point(rate_rps=1000.0).model_copy(update={"duration_s": 5.0})
+
+
+def reasons(
+    result: Result = GOOD, seen: Observation = CALM, core: float = 0.3, calibration_s: float = 0.0
+) -> list[Reason]:
+    return [reason for reason, _ in validity.faults(LOAD, result, seen, core, calibration_s, 1024)]
+
+
+def test_a_good_sample_is_valid() -> None:
+    """Nothing is wrong with 5000 of 5000 requests on a calm machine."""
+    assert reasons() == []
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (replace(GOOD, requests=4940), Reason.RATE_NOT_ACHIEVED),
+        (replace(GOOD, errors={"status": 1}), Reason.NON_2XX),
+        (replace(GOOD, errors={"connect": 1}), Reason.ERRORS),
+        (replace(GOOD, dropped=1), Reason.DROPPED),
+        (replace(GOOD, size_bytes=5000 * 900), Reason.WRONG_SIZE),
+        (replace(GOOD, size_bytes=5000 * 9000), Reason.WRONG_SIZE),
+        (replace(GOOD, latency=Histogram.empty()), Reason.TOO_SHORT),
+        (replace(GOOD, uncalibrated=True), Reason.TOO_SHORT),
+    ],
+)
+def test_what_was_reported(result: Result, reason: Reason) -> None:
+    """Each fault in what the generator reported has its own reason."""
+    assert reasons(result) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (replace(CALM, steal=0.0101), Reason.STEAL),
+        (replace(CALM, others=0.051), Reason.OTHER_PROCESSES),
+        (replace(CALM, clock_step_s=-0.2), Reason.CLOCK_STEP),
+        (replace(CALM, counters={"proxy/ListenOverflows": 3}), Reason.LISTEN_OVERFLOW),
+        (replace(CALM, counters={"backend/conntrack_drop": 1}), Reason.CONNTRACK_OVERFLOW),
+    ],
+)
+def test_what_was_seen(seen: Observation, reason: Reason) -> None:
+    """Each disturbance of the machine has its own reason."""
+    assert reasons(seen=seen) == [reason]
+
+
+def test_limits_are_inclusive_on_the_good_side() -> None:
+    """0.99 of the rate, and just under 80 % of the core, 1 % steal and 5 % of a core are good."""
+    just = replace(CALM, steal=0.0099, others=0.049, counters={"proxy/ListenOverflows": 0, "proxy/RetransSegs": 9})
+    assert reasons(replace(GOOD, requests=4950), just, core=0.799) == []
+    assert reasons(core=0.80) == [Reason.GENERATOR_SATURATED]
+
+
+def test_no_longer_than_calibration_is_too_short() -> None:
+    """wrk2's latencies begin after its calibration: a run that is not longer has none."""
+    assert reasons(calibration_s=5.0) == [Reason.TOO_SHORT]
+
+
+def test_hidden_processes_are_not_called_none() -> None:
+    """Where other people's processes cannot be seen, nothing is said about them."""
+    assert reasons(seen=replace(CALM, others=None)) == []
+
+
+def test_overflow_is_no_fault_where_the_accept_queue_is_the_subject() -> None:
+    """A load about accept queues keeps the samples whose queue overflowed."""
+    seen = replace(CALM, counters={"proxy/ListenOverflows": 3})
+    about = LOAD.model_copy(update={"subject": ("listen-overflow",)})
+    assert validity.faults(about, GOOD, seen, 0.3, 0.0, 1024) == []
+
+
+def test_a_rate_of_connections_with_schedules_of_their_own_may_lack_their_last_requests() -> None:
+    """At a request per second each, of a thousand for 5 s, none more may be missing than fell due at the end."""
+    short = replace(GOOD, requests=4100, least_due=4000, size_bytes=4100 * 1270)
+    assert reasons(short) == []
+    assert (
+        reasons(replace(short, least_due=4500)) == reasons(replace(short, least_due=None)) == [Reason.RATE_NOT_ACHIEVED]
+    )
+
+
+def test_work_that_none_of_ours_did_is_somebody_elses() -> None:
+    """A CPU that was half busy while our process used a tenth of it had company; a few per cent are clock ticks."""
+    calm = replace(CALM, elapsed_s=5.0, busy={0: 0.5, 1: 0.25}, others=0.0)
+    assert with_unexplained(calm, {0: 0.5, 1: 1.0}).others == pytest.approx(0.4)
+    assert with_unexplained(calm, {0: 2.2, 1: 1.0}).others == 0.0
+
+
+def test_interrupts_outside_of_our_processes_are_nobodys() -> None:
+    """A disk's, of which none came in our process; of a process that fills its CPU they are in its own time."""
+    seen = replace(CALM, elapsed_s=5.0, busy={0: 0.3}, interrupts={0: 0.2}, others=0.0)
+    assert with_unexplained(seen, {0: 0.5}).others == 0.0
+    full = replace(seen, busy={0: 1.0})
+    assert with_unexplained(full, {0: 4.0}).others == pytest.approx(0.16)
+    assert with_unexplained(full, {0: 5.0}).others == 0.0
+
+
+LOGGED = replace(GOOD, requests=2000, duration_s=20.0, latency=Histogram.of_values([0.001] * 2000))
+
+
+def disturbed_reasons(
+    result: Result = LOGGED,
+    requests: pl.DataFrame | None = None,
+    seen: Observation = CALM,
+    core: float = 0.3,
+    clock_error_s: float = 0.0,
+    clock_drift_s: float = 0.0,
+) -> list[Reason]:
+    rows = log() if requests is None else requests
+    found = validity.disturbed_faults(disturbed(), result, rows, seen, core, True, clock_error_s, clock_drift_s)
+    return [reason for reason, _ in found]
+
+
+def test_errors_are_the_outcome_of_a_disturbance() -> None:
+    """Refused requests, a full queue and dropped packets of an outage speak against nothing."""
+    lost = replace(LOGGED, requests=1800, errors={"connect": 200})
+    busy = replace(CALM, counters={"proxy/ListenOverflows": 30})
+    assert disturbed_reasons() == []
+    assert disturbed_reasons(lost, log(refused(5, 7)), busy) == []
+    refusals = log(lambda due_s: {"status": 503} if 5 <= due_s < 7 else {})
+    assert disturbed_reasons(replace(LOGGED, errors={"status": 200}), refusals) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "requests"),
+    [
+        (replace(LOGGED, requests=1999), log()),
+        (LOGGED, log().filter(pl.col("number") != 700)),
+        (replace(LOGGED, requests=1900, errors={"read": 100}), log()),
+        (replace(LOGGED, errors={"status": 1}), log()),
+    ],
+)
+def test_a_log_that_does_not_agree_with_its_summary_counts_for_nothing(result: Result, requests: pl.DataFrame) -> None:
+    assert set(disturbed_reasons(result, requests)) == {Reason.REQUEST_LOG}
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (replace(CALM, steal=0.0101), Reason.STEAL),
+        (replace(CALM, others=0.051), Reason.OTHER_PROCESSES),
+        (replace(CALM, clock_step_s=-0.2), Reason.CLOCK_STEP),
+    ],
+)
+def test_the_machines_faults_count_under_a_disturbance_too(seen: Observation, reason: Reason) -> None:
+    assert disturbed_reasons(seen=seen) == [reason]
+
+
+def test_what_the_generator_did_not_do_is_not_the_systems_fault() -> None:
+    """Dropped, saturated, late, or too few."""
+    assert disturbed_reasons(replace(LOGGED, dropped=1)) == [Reason.DROPPED]
+    assert disturbed_reasons(core=0.8) == [Reason.GENERATOR_SATURATED]
+    late = log(lambda due_s: {"sent_s": due_s + 0.06} if due_s < 0.3 else {})
+    assert disturbed_reasons(requests=late) == [Reason.GENERATOR_SATURATED]
+    few = replace(LOGGED, requests=1900)
+    assert disturbed_reasons(few, log(duration_s=19.0)) == [Reason.RATE_NOT_ACHIEVED]
+    assert Reason.TOO_SHORT in disturbed_reasons(replace(LOGGED, requests=0), log(duration_s=0.0))
+
+
+def test_clocks_must_be_known_to_20_ms() -> None:
+    assert disturbed_reasons(clock_error_s=0.02) == []
+    assert disturbed_reasons(clock_error_s=0.021) == [Reason.CLOCKS]
+    assert disturbed_reasons(clock_drift_s=0.03) == [Reason.CLOCKS]
+    assert disturbed_reasons(clock_error_s=float("nan")) == [Reason.CLOCKS]
+
+
+def test_a_control_run_in_which_something_failed_proves_nothing() -> None:
+    good = {"requests": 2000.0, "failed": 0.0, "gap_s": 0.0}
+    assert validity.control_faults(good) == []
+    ((reason, said),) = validity.control_faults(good | {"failed": 2.0, "gap_s": 0.31})
+    assert (reason, said) == (Reason.CONTROL_FAILED, "2 of 2000 requests failed and no good answer for 0.31 s")
+    assert validity.control_faults({})[0][0] is Reason.CONTROL_FAILED
+
+
+def test_a_pause_of_a_slow_control_run_is_its_latency() -> None:
+    """Up to three times the p99 of its calmest part: one long gap in a quick load does not excuse itself."""
+    slow = {f"p99_{part}_s": p99_s for part, p99_s in (("before", 0.08), ("during", 0.09), ("after", None))}
+    calm = {"requests": 2000.0, "failed": 0.0}
+    assert validity.allowed_gap_s(slow) == pytest.approx(0.24)
+    assert validity.control_faults({**calm, **slow, "gap_s": 0.23}) == []
+    assert validity.control_faults({**calm, **slow, "gap_s": 0.25}) != []
+    stalled = {"p99_before_s": 0.003, "p99_during_s": 1.9, "p99_after_s": 0.003}
+    assert validity.control_faults({**calm, **stalled, "gap_s": 2.0}) != []
+    assert validity.allowed_gap_s({"p99_during_s": 1.9}) == 0.1, "only one part tells"
+
+
+@pytest.mark.parametrize("name", ["cut", "not_opened", "restarts", "probe_failures"])
+def test_what_only_a_disturbance_may_bring_about_speaks_against_a_control_run(name: str) -> None:
+    good = {"requests": 2000.0, "failed": 0.0, "gap_s": 0.0}
+    assert validity.control_faults(good | {name: 0.0}) == validity.control_faults(good | {name: None}) == []
+    ((reason, said),) = validity.control_faults(good | {name: 2.0})
+    assert reason is Reason.CONTROL_FAILED
+    assert said.startswith("2 ")

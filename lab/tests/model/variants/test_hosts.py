@@ -1,0 +1,117 @@
+"""Hosts from Ingress and Route objects, and which of them a load goes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.model.variants import hosts
+from lab.model.variants.variants import load_variant
+from lab.targets.local import hosts as local_hosts
+from lab.targets.local import objects
+from lab.tests.support.factories import make_point
+
+ROUTED = {"a.test": "none", "b.test": "edge", "c.test": "edge"}
+
+
+def ingress(*names: str, encrypted: tuple[str, ...] = ()) -> dict[str, Any]:
+    spec: dict[str, Any] = {"rules": [{"host": name} for name in names]}
+    if encrypted:
+        spec["tls"] = [{"hosts": list(encrypted)}]
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "x"}, "spec": spec}
+
+
+def route(host: str, termination: str = "") -> dict[str, Any]:
+    spec: dict[str, Any] = {"host": host, "to": {"kind": "Service", "name": "backend"}}
+    if termination:
+        spec["tls"] = {"termination": termination}
+    return {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": host}, "spec": spec}
+
+
+def test_hosts_come_in_the_manifests_order_with_where_their_tls_ends() -> None:
+    found = hosts.routed(
+        [route("z.test", "reencrypt"), ingress("a.test", "b.test", encrypted=("b.test",)), route("y.test")]
+    )
+    assert list(found.items()) == [("z.test", "reencrypt"), ("a.test", "none"), ("b.test", "edge"), ("y.test", "none")]
+
+
+def test_a_rule_without_a_host_and_another_groups_route_name_none() -> None:
+    foreign = {**route("x.test"), "apiVersion": "example.org/v1"}
+    assert hosts.routed([ingress(), {"kind": "Ingress", "spec": {"rules": [{}]}}, foreign]) == {
+        hosts.DEFAULT_HOST: "none"
+    }
+
+
+@pytest.mark.parametrize(
+    "variant", ["baseline", "direct", "okd-routes-10", "okd-edge", "okd-passthrough", "okd-reencrypt"]
+)
+def test_the_local_target_reads_the_same_hosts(variant: str) -> None:
+    manifests = load_variant(variant).manifests
+    assert list(hosts.routed(manifests).items()) == list(local_hosts.routed(objects.read(manifests)).items())
+
+
+@pytest.mark.parametrize(
+    ("point", "proxied", "expected"),
+    [
+        ({"tls": "edge", "routes": "all"}, True, (("b.test", "c.test"), "edge")),
+        ({"tls": "edge", "routes": 1}, True, (("b.test",), "edge")),
+        ({"tls": "none", "routes": 3}, False, (("a.test", "bench-0001.lab.test", "bench-0002.lab.test"), "none")),
+    ],
+)
+def test_a_point_chooses_among_them(point: dict[str, Any], proxied: bool, expected: object) -> None:
+    assert hosts.chosen(ROUTED, proxied, make_point(**point)) == expected  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        ({}, "tls: 'routed' is not one: the variant's routes have edge, none"),
+        ({"tls": "passthrough"}, "tls: asks for 'passthrough', the variant's routes have edge, none"),
+        ({"tls": "none", "routes": 2}, "routes: asks for 2 routes, the variant has 1"),
+    ],
+)
+def test_a_point_that_they_cannot_serve_is_refused(point: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=f"point rate-1000: {message}"):
+        hosts.chosen(ROUTED, True, make_point(**point))  # pyright: ignore[reportArgumentType]
+
+
+def test_an_endpoint_is_known_before_there_is_an_address() -> None:
+    found = hosts.expected({"a.test": "edge", "b.test": "edge"}, True, make_point(routes="all"))
+    assert (found.base_url, found.host, found.hosts, found.tls) == (
+        "https://a.test",
+        "a.test",
+        ("a.test", "b.test"),
+        "edge",
+    )
+    assert hosts.expected({"a.test": "none"}, True, make_point()).base_url == "http://a.test"
+
+
+def test_one_router_has_every_host() -> None:
+    assert hosts.routers(load_variant("okd").manifests) == {}
+    assert hosts.expected({"a.test": "none", "b.test": "none"}, True, make_point(routes="all")).shards == ()
+
+
+def test_routers_that_share_the_routes_have_each_its_own() -> None:
+    variant = load_variant("okd-shards-2")
+    routers = hosts.routers(variant.manifests)
+    assert Counter(routers.values()) == {"proxy": 500, "proxy-2": 500}
+    assert (routers["bench-0000.apps.lab.test"], routers["bench-0999.apps.lab.test"]) == ("proxy", "proxy-2")
+    routed = hosts.routed(variant.manifests)
+    found = hosts.expected(routed, True, make_point(routes="all"), routers)
+    assert [len(shard.hosts) for shard in found.shards] == [500, 500] and len(found.hosts) == 1000
+    assert [shard.url for shard in found.shards] == [f"http://bench-000{number}.apps.lab.test" for number in (0, 1)]
+    assert found.at("bench-0001.apps.lab.test").base_url == "http://bench-0001.apps.lab.test"
+    assert found.at("bench-0001.apps.lab.test").shards == ()
+    assert found.at("nobody.lab.test").base_url == found.base_url == "http://bench-0000.apps.lab.test"
+    assert hosts.expected(routed, True, make_point(), routers).shards == ()  # one host, one way
+
+
+def test_a_route_that_two_routers_want_is_the_firsts_and_one_that_nobody_wants_is_left_out() -> None:
+    labels = {"a.test": {"part": "lab", "shard": "1"}, "b.test": {"part": "lab"}, "c.test": {"part": "other"}}
+    wanted = {"one": hosts.route_labels("part=lab"), "two": hosts.route_labels("part=lab,shard=1")}
+    assert hosts.divided(labels, wanted) == {"a.test": "one", "b.test": "one"}
+    assert hosts.divided(labels, dict(reversed(wanted.items()))) == {"a.test": "two", "b.test": "one"}
+    assert hosts.divided(labels, {"one": {}}) == {}

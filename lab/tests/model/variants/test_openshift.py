@@ -1,0 +1,180 @@
+"""What sets a knob on OpenShift. The commands were run against the CRD of openshift/api (2a3d739) on Kubernetes 1.34."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.base.errors import UsageError
+from lab.model.variants import kustomize, openshift
+from lab.model.variants.knobs import MANIFESTS, Knob, knob_names, load_knob
+from lab.model.variants.variants import config_snippet, load_variant
+
+KNOBS = [knob for knob in map(load_knob, knob_names()) if knob.study == "okd"]
+WITH = [knob for knob in KNOBS if knob.openshift]
+CONTROLLER = {
+    "apiVersion": "operator.openshift.io/v1",
+    "kind": "IngressController",
+    "metadata": {"name": "default", "namespace": "openshift-ingress-operator"},
+}
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "router-default", "namespace": "openshift-ingress"},
+}
+
+
+def controller(**spec: Any) -> dict[str, Any]:
+    return {**CONTROLLER, "spec": spec}
+
+
+def deployment(**container: Any) -> dict[str, Any]:
+    return {**DEPLOYMENT, "spec": {"template": {"spec": {"containers": [{"name": "router", **container}]}}}}
+
+
+def read(folder: Path, *documents: object) -> tuple[dict[str, Any], ...]:
+    (folder / "openshift.yaml").write_text(yaml.safe_dump_all(documents))
+    return openshift.read(folder, "manifests/components/x/kustomization.yaml")
+
+
+def patch_of(command: str) -> dict[str, Any]:
+    words = shlex.split(command)
+    return json.loads(words[words.index("-p") + 1])
+
+
+@pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
+def test_every_knob_of_the_study_has_a_form_or_is_about_routes(knob: Knob) -> None:
+    """Routes are the same objects on OpenShift."""
+    content = kustomize.read_yaml(MANIFESTS / "components" / knob.name / "kustomization.yaml", "")
+    kinds = {patch.get("target", {}).get("kind") for patch in content.get("patches", [])}
+    assert bool(knob.openshift) != (kinds <= {"Route"})
+
+
+@pytest.mark.parametrize("knob", WITH, ids=lambda knob: knob.name)
+def test_the_form_says_what_is_read_back(knob: Knob) -> None:
+    found: set[str] = set()
+    for patch in knob.openshift:
+        text = json.dumps(patch["spec"])
+        found |= set(re.findall(r'"(?:threadCount|reloadInterval|timeoutSeconds|cpu)": "?(\w+)', text))
+        found |= {"true"} & {str("HostNetwork" in text).lower()}
+        found |= {str(len(knob.openshift))} if "routeSelector" in text else set()
+    assert found == {check.value for check in knob.readback}
+
+
+@pytest.mark.parametrize(
+    ("variant", "command"),
+    [
+        ("okd-threads-4", """patch ingresscontroller/default --type=merge -p '{"spec":{"tuningOptions":{"threadCount":4}}}'"""),
+        ("reload-15s", """patch ingresscontroller/default --type=merge -p '{"spec":{"tuningOptions":{"reloadInterval":"15s"}}}'"""),
+    ],
+)  # fmt: skip
+def test_an_operators_field_is_a_merge_patch_of_the_ingresscontroller(variant: str, command: str) -> None:
+    first, *commands = config_snippet(load_variant(variant)).splitlines()
+    assert first == f"# {openshift.FOOTNOTE}" and commands == [f"oc -n openshift-ingress-operator {command}"]
+
+
+def test_probe_timeouts_are_a_strategic_patch_of_the_deployment_as_published() -> None:
+    command = config_snippet(load_variant("okd-probes-5s")).splitlines()[-1]
+    assert command.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
+    container = {"name": "router", "livenessProbe": {"timeoutSeconds": 5}, "readinessProbe": {"timeoutSeconds": 5}}
+    assert patch_of(command) == {"spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+def test_a_cpu_limit_is_a_strategic_patch_of_the_deployment_beside_the_operators_fields() -> None:
+    first, second = [
+        line
+        for line in config_snippet(load_variant("okd+router-threads-4+proxy-cpu-150m")).splitlines()
+        if line[0] != "#"
+    ]
+    assert patch_of(first) == {"spec": {"tuningOptions": {"threadCount": 4}}}
+    assert second.startswith("oc -n openshift-ingress patch deployment/router-default --type=strategic -p ")
+    container = {"name": "router", "resources": {"limits": {"cpu": "150m"}}}
+    assert patch_of(second) == {"spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+def test_the_host_network_makes_the_ingresscontroller_anew() -> None:
+    _, warning, command = config_snippet(load_variant("okd-hostnetwork")).splitlines()
+    assert warning.startswith("# ") and "cannot be updated" in warning
+    assert "get ingresscontroller/default -o json | oc patch --local -f -" in command
+    assert command.endswith(" -o json | oc replace --force --wait -f -")
+    assert patch_of(command) == {"spec": {"endpointPublishingStrategy": {"type": "HostNetwork", "loadBalancer": None}}}
+
+
+def test_several_knobs_are_one_patch_per_object() -> None:
+    snippet = config_snippet(load_variant("okd+router-threads-4+probe-timeout-5s+reload-interval-60s"))
+    first, second = [line for line in snippet.splitlines() if not line.startswith("#")]
+    assert patch_of(first) == {"spec": {"tuningOptions": {"threadCount": 4, "reloadInterval": "60s"}}}
+    assert "deployment/router-default" in second
+
+
+def test_a_knob_without_a_form_stays_a_patch_beside_the_commands() -> None:
+    """As a patch of what it changes only: the other knob's environment variable would be reverted by the operator."""
+    snippet = config_snippet(load_variant("okd+router-threads-4+somaxconn-4096"))
+    commands, *patches = snippet.split("---\n")
+    assert "threadCount" in commands and "ROUTER_THREADS" not in "".join(patches)
+    (patch,) = map(yaml.safe_load, patches)
+    assert patch["metadata"]["name"] == "router-default"
+    assert "net.core.somaxconn=4096" in json.dumps(patch)
+
+
+def test_routes_alone_are_patches_as_ever() -> None:
+    routes = list(yaml.safe_load_all(config_snippet(load_variant("okd-edge"))))
+    assert len(routes) == 100 and all(route["spec"]["tls"]["termination"] == "edge" for route in routes)
+
+
+def test_two_patches_that_contradict_each_other_are_refused() -> None:
+    patches = [controller(tuningOptions={"threadCount": count}) for count in (2, 4)]
+    with pytest.raises(UsageError, match=r"IngressController\.spec\.tuningOptions\.threadCount: set to 2 and to 4"):
+        openshift.commands(patches)
+    probes = [deployment(livenessProbe={"timeoutSeconds": 5}), deployment(readinessProbe={"timeoutSeconds": 3})]
+    (command,) = openshift.commands(probes)
+    assert patch_of(command)["spec"]["template"]["spec"]["containers"][0].keys() == {
+        "name",
+        "livenessProbe",
+        "readinessProbe",
+    }
+
+
+def test_no_file_is_no_form(tmp_path: Path) -> None:
+    assert openshift.read(tmp_path, "x/kustomization.yaml") == () and openshift.snippet(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (controller(tuningOptions={"threadCount": 65}), "spec.tuningOptions.threadCount: input should be less than or equal to 64, got 65"),
+        (controller(tuningOptions={"threadCount": "4"}), "threadCount: input should be a valid integer, got '4'"),
+        (controller(tuningOptions={"reloadInterval": "121s"}), "reloadInterval: expected 1s to 120s, got '121s'"),
+        (controller(tuningOptions={"reloadInterval": "soon"}), "reloadInterval: expected 1s to 120s, got 'soon'"),
+        (controller(tuningOptions={"maxConnections": 1000}), "maxConnections: expected -1, 0 or 2000 to 2000000, got 1000"),
+        (controller(tuningOptions={"threadCout": 4}), "spec.tuningOptions.threadCout: unknown key: did you mean 'threadCount'"),
+        (controller(replicas=2), "spec.replicas: unknown key"),
+        (controller(endpointPublishingStrategy={"type": "Private"}), "type: input should be 'HostNetwork', got 'Private'"),
+        ({**controller(), "metadata": {"name": "defualt", "namespace": "openshift-ingress-operator"}}, "spec.domain: every IngressController but 'default' needs one of its own"),
+        (deployment(livenessProbe={"timeoutSeconds": 0}), "timeoutSeconds: input should be greater than or equal to 1, got 0"),
+        (deployment(resources={"limits": {"cpu": "some"}}), "resources.limits.cpu: string should match pattern"),
+        (deployment(resources={"requests": {"cpu": "1"}}), "resources.requests: unknown key"),
+        (deployment(env=[]), "containers.0.env: unknown key"),
+        ({"kind": "Route"}, "found using 'kind' does not match"),
+        ("text", "input should be a valid dictionary"),
+    ],
+)  # fmt: skip
+def test_what_the_operator_would_not_take_is_refused(tmp_path: Path, document: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as told:
+        read(tmp_path, document)
+    assert told.value.place == "manifests/components/x/openshift.yaml" and told.value.exit_status == 2
+
+
+def test_a_file_that_is_no_yaml_or_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "openshift.yaml").write_text("{")
+    with pytest.raises(UsageError, match="openshift.yaml: not YAML"):
+        openshift.read(tmp_path, "x/kustomization.yaml")
+    (tmp_path / "openshift.yaml").write_text("")
+    with pytest.raises(UsageError, match="openshift.yaml: holds no patch"):
+        openshift.read(tmp_path, "x/kustomization.yaml")

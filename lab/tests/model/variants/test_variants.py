@@ -1,0 +1,677 @@
+"""Variants and knobs: every folder holds together, and whatever would measure nothing is refused with place, fault and remedy."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.base.errors import UsageError
+from lab.model.variants import diff as differences
+from lab.model.variants import kustomize, variants
+from lab.model.variants.knobs import MANIFESTS, Check, knob_names, load_knob
+from lab.model.variants.variants import (
+    chain,
+    config_snippet,
+    diff,
+    load_overlay,
+    load_variant,
+    reference_name,
+    variant_names,
+)
+from lab.report import catalog
+
+NOTES = {
+    "lab/title": "a title",
+    "lab/hypothesis": "p99 rises when the thing is set to one",
+    "lab/sweep": "quick",
+    "lab/primary-metric": "p99",
+    "lab/readback": "- {kind: sysctl, name: net.ipv4.a, value: 1}",
+}
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """A copy of manifests/ that a test may change."""
+    return Path(shutil.copytree(MANIFESTS, tmp_path / "checkout" / "manifests"))
+
+
+@pytest.fixture
+def knob(scratch: Path) -> Write:
+    """Of a name, content and annotations: creates that one folder in components, and nothing else."""
+
+    def write(name: str, content: Mapping[str, Any], notes: Mapping[str, Any] = NOTES) -> Path:
+        folder = scratch / "components" / name
+        folder.mkdir()
+        head = {
+            "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+            "kind": "Component",
+            "metadata": {"annotations": dict(notes)},
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(head | dict(content)))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def overlay(scratch: Path) -> Write:
+    """Of a name, resources and components: creates that one folder in overlays, and nothing else."""
+
+    def write(name: str, resources: Sequence[str], components: Sequence[str] = (), **more: object) -> Path:
+        folder = scratch / "overlays" / name
+        folder.mkdir()
+        head: dict[str, Any] = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "metadata": {"annotations": {"lab/title": "a title"}},
+            "resources": list(resources),
+        }
+        head |= {"components": list(components)} if components else {}
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(head | more))
+        return folder
+
+    return write
+
+
+def configmap(key: str, value: str, name: str = "ingress-nginx-controller", **more: object) -> dict[str, Any]:
+    return {"configMapGenerator": [{"name": name, "behavior": "merge", "literals": [f"{key}={value}"]} | more]}
+
+
+def sysctl_added(name: str, value: str, kind: str = "Deployment", target: str = "proxy") -> dict[str, Any]:
+    """The form in which several components can each add one."""
+    operation = {
+        "op": "add",
+        "path": "/spec/template/spec/securityContext/sysctls/-",
+        "value": {"name": name, "value": value},
+    }
+    return {"patches": [{"target": {"kind": kind, "name": target}, "patch": yaml.safe_dump([operation])}]}
+
+
+def merged(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """A strategic merge patch of the proxy's pod."""
+    patch = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "proxy"}}
+    return {"patches": [{"patch": yaml.safe_dump(patch | {"spec": {"template": {"spec": dict(pod)}}})}]}
+
+
+def notes(**changed: str | None) -> dict[str, Any]:
+    found = NOTES | {f"lab/{key.replace('_', '-')}": value for key, value in changed.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def refused(scratch: Path, name: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_variant(name, scratch)
+    text = str(caught.value)
+    assert str(scratch) not in text.partition("\n")[0], "places are relative to the checkout"
+    assert caught.value.remedy, f"no remedy: {text}"
+    return text
+
+
+def proxy(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return next(obj["spec"]["template"]["spec"] for obj in objects if differences.label(obj) == "Deployment/proxy")
+
+
+# What is in the checkout
+
+
+@pytest.mark.parametrize("name", variant_names())
+def test_every_overlay_loads_and_its_knobs_are_read_back(name: str) -> None:
+    variant = load_variant(name)
+    assert variant.name == name and variant.manifests
+    assert [knob.name for knob in variant.knobs] == [knob for each in chain(name) for knob in each.own_knobs]
+    subjects = [check.subject for check in variant.readback]
+    assert len(set(subjects)) == len(subjects)
+    for own in variant.own_knobs:
+        assert set(load_knob(own).readback) <= set(variant.readback)
+
+
+@pytest.mark.parametrize("name", knob_names())
+def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
+    load_knob(name)
+    overlays = map(load_overlay, variant_names())
+    roots = [each.name for each in overlays if each.baseline is None and not each.own_knobs]
+    faults: list[str] = []
+    for root in roots:
+        try:
+            assert load_variant(f"{root}+{name}").own_knobs == (name,)
+        except UsageError as error:
+            faults.append(error.fault)
+    assert len(faults) < len(roots), faults
+    known = ("kustomize: ", "there is no", "changes nothing")  # the last: it is so there already
+    assert all(any(words in fault for words in known) for fault in faults), faults
+
+
+@pytest.mark.parametrize("name", variant_names())
+def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> None:
+    objects = load_variant(name).manifests
+    pods = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
+    deployed = [obj["metadata"]["labels"]["lab/role"] for obj in objects if obj["kind"] == "Deployment"]
+    selected = [obj["spec"]["selector"] for obj in objects if obj["kind"] == "Service"]
+    assert sorted(deployed) == sorted(pod["lab/role"] for pod in pods)
+    assert sorted(deployed) in (["backend"], ["backend", "proxy"], ["backend", "proxy", "proxy"])
+    for pod in pods:  # and no Service is in front of two
+        assert len([selector for selector in selected if selector.items() <= pod.items()]) == 1
+    assert len(selected) == len(pods)
+    assert all("http" in [port["name"] for port in obj["spec"]["ports"]] for obj in objects if obj["kind"] == "Service")
+
+
+def test_all_knobs_that_agree_are_kept_when_put_on_one_variant() -> None:
+    base = load_variant("baseline")
+    alone: dict[str, dict[tuple[str, str], differences.Change]] = {}
+    values: dict[tuple[object, ...], str] = {}
+    for name in knob_names():
+        checks = load_knob(name).readback
+        if all(values.setdefault(check.subject, check.value) == check.value for check in checks):
+            try:
+                alone[name] = differences.changes(base.manifests, load_variant(f"baseline+{name}").manifests)
+            except UsageError:
+                continue  # it belongs on another base: test_every_knob_fits_a_root_and_changes_it
+    assert len(alone) >= 3
+    together = differences.changes(base.manifests, load_variant("+".join(["baseline", *alone])).manifests)
+    assert together == {key: change for found in alone.values() for key, change in found.items()}
+
+
+def test_the_direct_reference_is_the_overlay_that_says_so() -> None:
+    assert reference_name() == "direct"
+    assert load_variant("direct").reference and not load_variant("baseline").reference
+
+
+def test_the_kernel_default_of_today_is_replaced_on_both_sides_of_the_backlog_suite() -> None:
+    before, after = load_variant("backlog-128"), load_variant("backlog")
+    assert (before.baseline, after.baseline) == ("baseline", "backlog-128")
+    assert [init["command"][-1] for init in proxy(before.manifests)["initContainers"]] == ["net.core.somaxconn=128"]
+    assert [init["command"][-1] for init in proxy(after.manifests)["initContainers"]] == ["net.core.somaxconn=32768"]
+    assert {(check.kind, check.value) for check in after.readback} == {("sysctl", "32768"), ("backlog", "32768")}
+    assert after.sweep == "connect-burst" and after.primary_metric == "p99"
+
+
+def test_an_overlay_may_say_which_metric_its_claim_is_about() -> None:
+    """A set of many knobs is about what its study is about, and not about its last knob."""
+    stated = load_variant("digitalocean")
+    assert (stated.primary_metric, stated.knobs[-1].primary_metric) == ("p99", "rate")
+
+
+def test_images_come_from_the_one_place() -> None:
+    pinned = [item["imageTag"] for item in yaml.safe_load_all((MANIFESTS / "images/images.yaml").read_text())]
+    known = {f"{tag['newName']}:{tag['newTag']}{'@' + tag['digest'] if 'digest' in tag else ''}" for tag in pinned}
+    for name in variant_names():
+        for obj in load_variant(name).manifests:
+            pod = obj.get("spec", {}).get("template", {}).get("spec", {})
+            assert {item["image"] for item in [*pod.get("initContainers", []), *pod.get("containers", [])]} <= known
+
+
+def test_another_namespace_can_be_set_around_a_variant(tmp_path: Path) -> None:
+    text = yaml.safe_dump({"namespace": "elsewhere", "resources": ["../manifests/overlays/backlog"]})
+    shutil.copytree(MANIFESTS, tmp_path / "copy" / "manifests")
+    (tmp_path / "copy" / "around").mkdir()
+    (tmp_path / "copy" / "around" / "kustomization.yaml").write_text(text)
+    objects = kustomize.objects(kustomize.render([tmp_path / "copy" / "around"]))
+    spaces = {obj["metadata"].get("namespace") for obj in objects} | {
+        subject["namespace"] for obj in objects for subject in obj.get("subjects", [])
+    }
+    assert spaces == {None, "elsewhere"}
+    assert [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace"] == ["elsewhere"]
+
+
+# A new knob, and variants without a folder
+
+
+def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
+    before = {path: path.read_bytes() for path in scratch.rglob("*") if path.is_file()}
+    folder = knob(
+        "workers-2", configmap("worker-processes", "2"), notes(readback="- {kind: processes, process: nginx, value: 2}")
+    )
+    variant = load_variant("baseline+workers-2", scratch)
+    assert variant.baseline == "baseline" and variant.own_knobs == ("workers-2",)
+    assert variant.readback == (Check(kind="processes", process="nginx", value="2"),)
+    assert "+  worker-processes: '2'" in diff(variant, scratch)
+    assert load_variant("backlog+workers-2", scratch).readback[-1].value == "2"
+    unchanged = {
+        path: path.read_bytes() for path in scratch.rglob("*") if path.is_file() and folder not in path.parents
+    }
+    assert unchanged == before, "nothing is written into the checkout"
+
+
+def test_a_variant_without_a_folder_is_the_same_as_one_with_it() -> None:
+    with_folder = load_variant("keepalive")
+    without = load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000")
+    assert without.manifests == with_folder.manifests
+    assert without.readback == with_folder.readback and without.study == with_folder.study
+    assert (without.sweep, without.primary_metric) == (with_folder.sweep, with_folder.primary_metric)
+
+
+def test_a_knob_replaces_what_its_baseline_reads_back() -> None:
+    variant = load_variant("backlog-128+somaxconn-32768")
+    assert [check.value for check in variant.readback] == ["32768", "32768"]
+
+
+def test_two_list_additions_survive_together(scratch: Path, knob: Write) -> None:
+    knob("ports", sysctl_added("net.ipv4.ip_local_port_range", "1024 65000"))
+    knob(
+        "syn",
+        sysctl_added("net.ipv4.tcp_max_syn_backlog", "4096"),
+        notes(readback="- {kind: sysctl, name: b, value: 1}"),
+    )
+    given = proxy(load_variant("baseline+ports+syn", scratch).manifests)["securityContext"]["sysctls"]
+    assert given == [
+        {"name": "net.ipv4.ip_local_port_range", "value": "1024 65000"},
+        {"name": "net.ipv4.tcp_max_syn_backlog", "value": "4096"},
+    ]
+
+
+def test_initcontainers_of_two_sysctl_knobs_survive_together(scratch: Path, knob: Write) -> None:
+    knob("other", merged({"initContainers": [{"name": "sysctl-other", "image": "a/b", "command": ["true"]}]}))
+    found = proxy(load_variant("backlog+other", scratch).manifests)["initContainers"]
+    assert sorted(init["name"] for init in found) == ["sysctl-other", "sysctl-somaxconn"]
+
+
+def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write) -> None:
+    snippet = list(yaml.safe_load_all(config_snippet(load_variant("keepalive"))))
+    assert snippet == [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "ingress-nginx-controller"},
+            "data": {"keep-alive-requests": "10000", "upstream-keepalive-requests": "1000"},
+        }
+    ]
+    knob("limit", merged({"containers": [{"name": "proxy", "resources": {"limits": {"cpu": "200m"}}}]}))
+    patch = yaml.safe_load(config_snippet(load_variant("baseline+limit", scratch), scratch))
+    assert patch["metadata"] == {"name": "ingress-nginx-controller"}
+    container = {"name": "controller", "resources": {"limits": {"cpu": "200m"}}}
+    assert patch["spec"] == {"template": {"spec": {"containers": [container]}}}
+    assert config_snippet(load_variant("baseline")) == diff(load_variant("baseline")) == ""
+
+
+def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path: Path) -> None:
+    """Applied to the baseline, the patches give the variant (names as in the lab, so that they fit)."""
+    for name in ("backlog", "backlog-128", "keepalive", "okd+startup-probe-off"):
+        variant = load_variant(name)
+        assert variant.baseline
+        base = load_variant(variant.baseline).manifests
+        folder = tmp_path / name / "x"
+        folder.mkdir(parents=True)
+        patches = differences.patches(base, variant.manifests)
+        assert patches
+        for patch in patches:
+            patch["metadata"]["namespace"] = "ingress-lab"  # left out, since users have another
+        (folder / "base.yaml").write_text(yaml.safe_dump_all(base))
+        (folder / "kustomization.yaml").write_text(
+            yaml.safe_dump(
+                {"resources": ["base.yaml"], "patches": [{"patch": differences.dump(patch)} for patch in patches]}
+            )
+        )
+        assert not differences.changes(kustomize.objects(kustomize.render([folder])), variant.manifests)
+
+
+# Silent no-ops, none of which kustomize minds
+
+
+def test_a_patch_of_a_container_that_does_not_exist_is_refused(scratch: Path, knob: Write) -> None:
+    knob("wrong", merged({"containers": [{"name": "controller", "resources": {"limits": {"cpu": "1"}}}]}))
+    text = refused(scratch, "baseline+wrong")
+    assert "container 'controller' has no image" in text
+
+
+def test_a_target_that_matches_nothing_is_refused(scratch: Path, knob: Write) -> None:
+    knob("lost", sysctl_added("net.ipv4.a", "1", target="proxi"))
+    text = refused(scratch, "baseline+lost")
+    assert "manifests/components/lost/kustomization.yaml" in text
+    assert "there is no Deployment/proxi in 'baseline+lost'" in text and "did you mean 'Deployment/proxy'?" in text
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"kind": "Deployment"},
+        {"kind": "Deployment", "name": ".*"},
+        {"kind": "Deployment", "name": "proxy|backend"},
+        {"labelSelector": "lab/role=proxy"},
+        {"kind": "Deployment", "name": "proxy", "labelSelector": "a=b"},
+        "proxy",
+    ],
+)
+def test_a_target_that_is_not_exact_is_refused(scratch: Path, knob: Write, target: object) -> None:
+    content = sysctl_added("net.ipv4.a", "1")
+    content["patches"][0]["target"] = target
+    knob("wide", content)
+    assert "expected an exact kind and name" in refused(scratch, "baseline+wide")
+
+
+def test_a_knob_that_sets_what_is_so_already_is_refused(scratch: Path, knob: Write) -> None:
+    knob("idle", merged({"terminationGracePeriodSeconds": 300}))
+    text = refused(scratch, "baseline+idle")
+    assert "manifests/components/idle/kustomization.yaml: changes nothing: 'baseline+idle' renders the same" in text
+
+
+def test_of_two_knobs_the_one_without_effect_is_named(scratch: Path, knob: Write, overlay: Write) -> None:
+    knob("idle", merged({"terminationGracePeriodSeconds": 300}))
+    overlay("both", ["../baseline"], ["../../components/somaxconn-128", "../../components/idle"])
+    assert "components/idle/kustomization.yaml: changes nothing" in refused(scratch, "both")
+
+
+def test_a_list_replaced_by_a_later_knob_is_refused(scratch: Path, knob: Write) -> None:
+    """A strategic merge replaces `sysctls` as a whole: of two knobs only the last would be left."""
+    for name in ("first", "second"):
+        sysctls = [{"name": f"net.ipv4.{name}", "value": "1"}]
+        knob(
+            name,
+            merged({"securityContext": {"sysctls": sysctls}}),
+            notes(readback=f"- {{kind: sysctl, name: {name}, value: 1}}"),
+        )
+    assert "components/first/kustomization.yaml: changes nothing" in refused(scratch, "baseline+first+second")
+
+
+def test_a_sysctl_added_twice_is_refused(scratch: Path, knob: Write) -> None:
+    for name, value in (("a", "1"), ("b", "2")):
+        knob(name, sysctl_added("net.ipv4.x", value), notes(readback=f"- {{kind: sysctl, name: {name}, value: 1}}"))
+    assert "sysctl net.ipv4.x is set twice" in refused(scratch, "baseline+a+b")
+
+
+def test_knobs_that_contradict_one_another_are_refused(scratch: Path) -> None:
+    text = refused(scratch, "baseline+somaxconn-128+somaxconn-32768")
+    assert "'somaxconn-128' and 'somaxconn-32768' set the same thing, to 128 and to 32768" in text
+
+
+def test_a_configmap_that_nobody_reads_is_refused(scratch: Path, knob: Write) -> None:
+    knob("typo", configmap("worker-processes", "2", name="ingress-nginx-controler"))
+    assert "kustomize:" in (text := refused(scratch, "baseline+typo")) and "does not exist" in text
+    knob("new", {"configMapGenerator": [{"name": "ingress-nginx-controler", "literals": ["a=b"]}]})
+    assert "expected `behavior: merge`" in refused(scratch, "baseline+new")
+
+
+def test_a_knob_that_does_not_fit_the_base_is_refused_in_one_line(scratch: Path) -> None:
+    text = refused(scratch, "nginx+keep-alive-requests-10000")
+    assert text.startswith("nginx+keep-alive-requests-10000: kustomize:") and text.count("\n") == 1
+    assert "ConfigMap ingress-nginx-controller does not exist" in text and "&{" not in text
+
+
+def test_an_image_that_no_registry_has_is_refused(scratch: Path, knob: Write) -> None:
+    knob("init", merged({"initContainers": [{"name": "more", "image": "nginx"}]}))
+    assert "image 'nginx' names no registry" in refused(scratch, "baseline+init")
+
+
+def test_two_knobs_that_undo_one_another_are_refused(scratch: Path, knob: Write) -> None:
+    knob("up", merged({"terminationGracePeriodSeconds": 10}))
+    knob("down", merged({"terminationGracePeriodSeconds": 300}), notes(readback="- {kind: sysctl, name: b, value: 1}"))
+    assert "changes nothing" in refused(scratch, "baseline+up+down")
+
+
+# What files may say
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        (notes(title=None), "metadata.annotations: lab/title is missing"),
+        (notes(hypothesis=None), "metadata.annotations: lab/hypothesis is missing"),
+        (notes(sweep=None), "lab/sweep is missing"),
+        (notes(primary_metric=None), "lab/primary-metric is missing"),
+        (notes(readback=None), "lab/readback is missing"),
+        (notes(titel="x"), "unknown key 'lab/titel'\n  did you mean 'lab/title'?"),
+        (notes() | {"title": "x"}, "unknown key 'title'"),
+        (notes(title=""), "lab/title: "),
+        (notes(hypothesis="faster"), "lab/hypothesis: "),
+        (notes(sweep="quik"), "lab/sweep: unknown sweep 'quik'\n  did you mean 'quick'?"),
+        (notes(primary_metric="p98"), "lab/primary-metric: "),
+        (notes(study="Digital Ocean"), "lab/study: "),
+        (notes() | {"lab/published": 10000}, "lab/published: expected text, got 10000\n  put it in quotes"),
+        (notes(readback="- {kind: sysctl"), "lab/readback: not YAML: "),
+        (notes(readback="kind: sysctl"), "lab/readback: expected a list of checks"),
+        (notes(readback="[]"), "lab/readback: expected a list of checks"),
+        (notes(readback="- {kind: sysctrl, name: a, value: 1}"), "lab/readback.0.kind: "),
+        (notes(readback="- {kind: sysctl, name: a}"), "lab/readback.0.value: field required"),
+        (notes(readback="- {kind: sysctl, nam: a, value: 1}"), "lab/readback.0.nam: unknown key: did you mean 'name'?"),
+        (notes(readback="- {kind: sysctl, value: 1}"), "a check of kind 'sysctl' needs name"),
+        (notes(readback="- {kind: backlog, value: 1}"), "a check of kind 'backlog' needs port"),
+        (notes(readback="- {kind: backlog, value: 1, port: 0}"), "lab/readback.0.port: "),
+        (notes(readback="- {kind: limit, value: 1}"), "a check of kind 'limit' needs name and process"),
+        (notes(readback="- {kind: sysctl, name: a, value: 1, port: 80}"), "a check of kind 'sysctl' has no port"),
+        (notes(readback="- {kind: nginx, name: gzip, value: on}"), "lab/readback.0.value: "),
+        (notes(readback="- &a {kind: sysctl, name: a, value: 1}\n- *a"), "two checks read the same thing"),
+    ],
+)
+def test_a_knob_with_faulty_annotations_is_refused(
+    scratch: Path, knob: Write, changed: dict[str, Any], fault: str
+) -> None:
+    knob("bad", configmap("worker-processes", "2"), changed)
+    text = refused(scratch, "baseline+bad")
+    assert text.startswith("manifests/components/bad/kustomization.yaml: ")
+    assert fault in text
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("", "is no mapping"),
+        ("kind: [", "not YAML"),
+        ("kind: Kustomization", "kind: expected Component, got 'Kustomization'"),
+        ("kind: Component\nnamePrefix: x-", "unknown key 'namePrefix'"),
+        ("kind: Component\npatchs: []", "unknown key 'patchs'\n  did you mean 'patches'?"),
+        ("kind: Component\npatches: {}", "patches: expected a list, got {}"),
+        ("kind: Component\nmetadata: {annotations: []}", "metadata.annotations: lab/title is missing"),
+        ("kind: Component\nmetadata: {annotations: [a]}", "metadata.annotations: is no mapping"),
+        ("kind: Component\nmetadata: text", "metadata.annotations: lab/title is missing"),
+    ],
+)
+def test_a_component_that_is_none_is_refused(scratch: Path, knob: Write, content: str, fault: str) -> None:
+    (knob("bad", {}) / "kustomization.yaml").write_text(content)
+    assert f"manifests/components/bad/kustomization.yaml: {fault}" in refused(scratch, "baseline+bad")
+
+
+def test_a_component_without_a_readable_file_is_refused(scratch: Path, knob: Write) -> None:
+    file = knob("bad", {}) / "kustomization.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read" in refused(scratch, "baseline+bad")
+    file.unlink()
+    assert "there is no such file" in refused(scratch, "baseline+bad")
+
+
+def test_an_overlay_is_a_baseline_and_knobs_and_nothing_else(scratch: Path, overlay: Write) -> None:
+    knobs = ["../../components/somaxconn-128"]
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        (
+            "two",
+            {"resources": ["../baseline", "../nginx"], "components": knobs},
+            "resources: two baselines, baseline and nginx",
+        ),
+        (
+            "mixed",
+            {"resources": ["../baseline", "../../base/nginx"], "components": knobs},
+            "a base beside the baseline 'baseline'",
+        ),
+        ("same", {"resources": ["../baseline"]}, "components: none, so that it is its baseline 'baseline' again"),
+        ("none", {"resources": []}, "resources: missing or empty"),
+        (
+            "lost",
+            {"resources": ["../baselin"], "components": knobs},
+            "resources: there is no overlay or base 'baselin'\n  did you mean 'baseline'?",
+        ),
+        ("far", {"resources": ["https://example.test/base"]}, "resources: there is no overlay or base 'base'"),
+        (
+            "odd",
+            {"resources": ["../baseline"], "components": ["../../components/somaxcon-128"]},
+            "components: there is no knob 'somaxcon-128'\n  did you mean 'somaxconn-128'?",
+        ),
+        ("patched", {"resources": ["../baseline"], "patches": []}, "unknown key 'patches'"),
+        ("twice", {"resources": ["../baseline"], "components": knobs * 2}, "'twice' lists knob 'somaxconn-128' twice"),
+        (
+            "again",
+            {"resources": ["../backlog-128"], "components": knobs},
+            "'again' lists knob 'somaxconn-128' again, which 'backlog-128' has",
+        ),
+    ]
+    for name, content, fault in cases:
+        overlay(name, **content)
+        assert fault in refused(scratch, name), name
+
+
+def test_a_circle_of_baselines_is_refused(scratch: Path, overlay: Write) -> None:
+    overlay("one", ["../two"], ["../../components/somaxconn-128"])
+    overlay("two", ["../one"], ["../../components/somaxconn-32768"])
+    assert "a circle of baselines through 'one'" in refused(scratch, "one")
+    overlay("self", ["../self"], ["../../components/somaxconn-128"])
+    assert "a circle of baselines through 'self'" in refused(scratch, "self")
+
+
+def test_two_references_are_refused(scratch: Path, overlay: Write) -> None:
+    overlay("too", ["../../base/direct"], metadata={"annotations": {"lab/title": "x", "lab/reference": "true"}})
+    with pytest.raises(UsageError, match="direct and too are both annotated lab/reference"):
+        reference_name(scratch)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("keepalvie", "unknown variant 'keepalvie'\n  did you mean 'keepalive'?"),
+        ("", "unknown variant ''\n  known: aws-a1, "),
+        ("../overlays/direct", "unknown variant '../overlays/direct'"),
+        ("somaxconn-128", "'somaxconn-128' is a knob, not a variant\n  put it on one, as in 'baseline+somaxconn-128'"),
+        ("baseline+", "unknown knob ''"),
+        ("+somaxconn-128", "unknown variant ''"),
+        ("baseline+somaxcon-128", "unknown knob 'somaxcon-128'\n  did you mean 'somaxconn-128'?"),
+        ("baseline+keepalive", "unknown knob 'keepalive'"),
+        ("baseline+somaxconn-128+somaxconn-128", "lists knob 'somaxconn-128' twice"),
+        ("keepalive+keep-alive-requests-10000", "lists knob 'keep-alive-requests-10000' again, which 'keepalive' has"),
+    ],
+)
+def test_a_name_that_is_no_variant_is_refused(scratch: Path, name: str, fault: str) -> None:
+    text = refused(scratch, name)
+    assert text.startswith("variant: ") and fault in text
+
+
+# kustomize itself
+
+
+def test_without_kustomize_the_remedy_is_the_labs_shell(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "kustomize: not found on PATH\n  start the lab by `scripts/shell just …`" in refused(scratch, "baseline")
+    (tmp_path / "kustomize").write_text("")
+    assert "kustomize: cannot be run: Permission denied" in refused(scratch, "baseline")
+
+
+def test_a_kustomize_that_hangs_ends_in_an_error(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub = tmp_path / "kustomize"
+    stub.write_text("#!/bin/sh\nexec sleep 60\n")
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(kustomize, "TIMEOUT_S", 0.2)
+    assert "kustomize: no answer" in refused(scratch, "baseline")
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_an_error(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/proc/self/nowhere")
+    assert "temporary folder: " in refused(scratch, "baseline+somaxconn-128")
+
+
+def test_what_was_built_is_built_again_only_when_a_file_has_changed(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Path] = []
+    real = kustomize._kustomize  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(kustomize, "_kustomize", lambda folder: (built.append(folder), real(folder))[1])
+    load_variant("baseline", scratch)
+    assert len(built) == 1, "`bench baseline` starts quickly"
+    load_variant("keepalive", scratch)
+    assert len(built) == 3, "itself, and with the first of its two knobs"
+    load_variant("keepalive", scratch)
+    assert len(built) == 3
+    shutil.copytree(scratch / "overlays/keepalive", scratch / "overlays/another")
+    load_variant("another", scratch)
+    load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000", scratch)
+    assert len(built) == 3, "another folder changes nothing, and what lists the same is the same"
+    load_variant("baseline+keep-alive-requests-10000+upstream-keepalive-requests-1000+use-gzip", scratch)
+    assert len(built) == 4, "one more knob is one more build, however many come before it"
+    file = scratch / "components/keep-alive-requests-10000/kustomization.yaml"
+    file.write_text(file.read_text().replace("keep-alive-requests=10000", "keep-alive-requests=20000"))
+    assert "20000" in diff(load_variant("keepalive", scratch), scratch)
+
+
+def test_a_caller_that_changes_a_variants_objects_changes_no_other(scratch: Path) -> None:
+    proxy(load_variant("baseline", scratch).manifests)["containers"].clear()
+    assert proxy(load_variant("baseline", scratch).manifests)["containers"]
+
+
+# Differences, schema, catalogue
+
+
+def test_differences_tell_elements_by_name_and_words_by_what_they_are() -> None:
+    def pod(*args: str, **env: str) -> dict[str, Any]:
+        return {
+            "kind": "Pod",
+            "metadata": {"name": "p"},
+            "args": list(args),
+            "env": [{"name": k, "value": v} for k, v in env.items()],
+        }
+
+    assert not differences.changes([pod("a", X="1", Y="2")], [pod("a", Y="2", X="1")])
+    assert differences.changes([pod("a")], [pod("a", "b", X="1")]) == {
+        ("Pod/p", "args['b']"): (differences.ABSENT, 1),
+        ("Pod/p", "env[X].name"): (differences.ABSENT, "X"),
+        ("Pod/p", "env[X].value"): (differences.ABSENT, "1"),
+    }
+    assert differences.unified([pod("a")], [pod("a")], ("x", "y")) == ""
+
+
+def test_the_annotations_schema_names_what_the_files_have() -> None:
+    component = variants.annotation_schema()["$defs"]["component"]
+    for name in knob_names():
+        file = yaml.safe_load((MANIFESTS / "components" / name / "kustomization.yaml").read_text())
+        given = set(file["metadata"]["annotations"])
+        assert set(component["required"]) <= given <= set(component["properties"])
+    assert component["properties"]["lab/primary-metric"]["enum"]
+    assert variants.annotation_schema()["$defs"]["overlay"]["properties"]["lab/reference"]["enum"] == ["true", "false"]
+
+
+def test_the_readme_table_has_a_row_for_every_overlay_with_baselines_first() -> None:
+    rows = [line.split("|")[1].strip(" `") for line in catalog.readme_table().splitlines()[2:]]
+    assert sorted(rows) == variant_names()
+    assert all(rows.index(parent) < rows.index(row) for row in rows if (parent := load_overlay(row).baseline))
+
+
+def test_the_catalogue_for_programs_holds_every_folder() -> None:
+    told = catalog.as_json()
+    assert sorted(item["name"] for item in told["variants"]) == variant_names()
+    assert [item["name"] for item in told["knobs"]] == knob_names()
+    shown = catalog.show_json("keepalive")
+    assert shown["baseline"] == "baseline" and "keep-alive-requests" in shown["diff"] and shown["sweep"] == "quick"
+
+
+def test_a_root_that_is_another_system_is_compared_with_the_one_it_names() -> None:
+    """So that `just bench nginx` says what the controller costs beside plain nginx."""
+    nginx = load_variant("nginx")
+    assert (nginx.baseline, nginx.compared_with, nginx.primary_metric) == (None, "baseline", "cpu_per_request")
+    assert load_variant("keepalive").compared_with == "baseline"
+    assert load_variant("direct").compared_with is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "components", "rival", "said"),
+    [
+        (["../../base/backend"], [], "nowhere", "there is no other overlay 'nowhere'"),
+        (["../../base/backend"], [], "mine", "there is no other overlay 'mine'"),
+        (["../baseline"], ["../../components/gzip-level-6"], "nginx", "it has a baseline"),
+    ],
+)
+def test_only_a_root_names_another_overlay_to_be_compared_with(
+    scratch: Path, overlay: Write, resources: list[str], components: list[str], rival: str, said: str
+) -> None:
+    folder = overlay("mine", resources, components)
+    text = (folder / "kustomization.yaml").read_text()
+    content = yaml.safe_load(text)
+    content.setdefault("metadata", {}).setdefault("annotations", {})["lab/compare-with"] = rival
+    content["metadata"]["annotations"].setdefault("lab/title", "a title")
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match=said):
+        load_overlay("mine", scratch)

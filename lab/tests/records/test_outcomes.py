@@ -1,0 +1,240 @@
+"""Logs with known answers → what came of a disturbance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.disturbances import Disturbance
+from lab.disturbances.outage import Outage
+from lab.model.events import Event
+from lab.model.requests import REQUESTS_SCHEMA
+from lab.model.sweeps import Point
+from lab.records.outcomes import METRICS, outcome, window
+from lab.records.tables import EVENTS_SCHEMA, USAGE_SCHEMA
+from lab.stats.histogram import Histogram
+from lab.tests.support.factories import make_point
+
+BEGAN_S = 1_790_000_000.0
+RATE = 100.0
+NO_USAGE = pl.DataFrame(schema=USAGE_SCHEMA)
+
+
+def disturbed(**more: Any) -> Point:
+    return make_point("outage", **{"rate_rps": RATE, "duration_s": 20.0, "disturbance": Outage(at_s=5.0), **more})
+
+
+def log(
+    change: Callable[[float], Mapping[str, Any]] = lambda _due: {}, rate: float = RATE, duration_s: float = 20.0
+) -> pl.DataFrame:
+    """Good answers after 2 ms, except where `change` (of the due time, seconds since the load began) says otherwise.
+
+    `done_s` of a change is since the load began, too.
+    """
+    rows: list[dict[str, Any]] = []
+    for number in range(round(rate * duration_s)):
+        due_s = number / rate
+        row: dict[str, Any] = {
+            "number": number,
+            "due_s": due_s,
+            "sent_s": due_s,
+            "done_s": due_s + 0.002,
+            "status": 200,
+            "error": "",
+        }
+        row |= {"answer": "backend 9000 -", "service_s": 0.002} | dict(change(due_s))
+        rows.append(row | {key: row[key] + BEGAN_S for key in ("due_s", "sent_s", "done_s")})
+    return pl.DataFrame(rows, schema=REQUESTS_SCHEMA)
+
+
+def told(*events: tuple[float, str, str, str]) -> pl.DataFrame:
+    """(seconds since the load began, kind, object, detail) of the proxy."""
+    rows = [Event(BEGAN_S + at_s, "lab", "proxy", name, kind, detail) for at_s, kind, name, detail in sorted(events)]
+    columns = {key: [getattr(row, key) for row in rows] for key in EVENTS_SCHEMA}
+    return pl.DataFrame(columns, schema=EVENTS_SCHEMA)
+
+
+def of(
+    requests: pl.DataFrame, events: pl.DataFrame | None = None, point: Point | None = None
+) -> dict[str, float | None]:
+    return outcome(point or disturbed(), requests, told() if events is None else events, NO_USAGE, BEGAN_S, 0.0004)
+
+
+def frozen(begin_s: float, end_s: float) -> Callable[[float], Mapping[str, Any]]:
+    """What is due meanwhile is answered when it is over."""
+    return lambda due_s: {"done_s": end_s + 0.002} if begin_s <= due_s < end_s else {}
+
+
+def refused(begin_s: float, end_s: float, error: str = "connect") -> Callable[[float], Mapping[str, Any]]:
+    return lambda due_s: {"status": 0, "error": error, "answer": ""} if begin_s <= due_s < end_s else {}
+
+
+def test_an_outage_of_two_seconds_is_measured_as_two_seconds() -> None:
+    """Whether requests wait until it is over, as behind a proxy that stands still, or are refused."""
+    waited, lost = of(log(frozen(5.003, 7.003))), of(log(refused(5.003, 7.003)))
+    assert waited["gap_s"] == pytest.approx(2.0, abs=0.02)
+    assert waited["failed"] == waited["failing_s"] == 0
+    assert waited["max_during_s"] == pytest.approx(2.0, abs=0.02)
+    assert lost["gap_s"] == pytest.approx(2.0, abs=0.02)
+    assert (lost["failed"], lost["failed_connect"], lost["failed_status"]) == (200, 200, 0)
+    assert lost["failing_s"] == pytest.approx(2.0, abs=1e-6)
+
+
+@given(st.floats(0.2, 8.0), st.floats(1.0, 10.0), st.sampled_from([20.0, 100.0, 500.0]))
+@settings(max_examples=15)
+def test_any_outage_is_measured_to_the_distance_of_requests(length_s: float, begin_s: float, rate: float) -> None:
+    requests = log(frozen(begin_s, begin_s + length_s), rate=rate)
+    gap_s = of(requests, point=disturbed(rate_rps=rate))["gap_s"]
+    assert gap_s == pytest.approx(length_s, abs=1 / rate + 0.002)
+
+
+def test_nothing_done_is_no_gap() -> None:
+    """Latencies that vary by less than a tenth of a second are no outage, whichever they are."""
+    rng = np.random.default_rng(1)
+    found = of(log(lambda due_s: {"done_s": due_s + rng.uniform(0.001, 0.05)}), point=disturbed(control=True))
+    assert found["requests"] == 2000
+    assert {name: found[name] for name in ("failed", "gap_s", "failing_s")} == {"failed": 0, "gap_s": 0, "failing_s": 0}
+
+
+def test_a_hot_spare_that_answers_gives_nothing_that_failed() -> None:
+    """What is in flight when the pod is told to end is answered by it, all else by the other."""
+    events = told((5.0, "Begin", "", "delete"), (5.01, "Deleted", "a", ""), (6.0, "Gone", "a", ""))
+    found = of(log(lambda due_s: {"answer": "a" if due_s < 5 else "b"}), events)
+    assert (found["failed"], found["gap_s"], found["terminating_s"]) == (0, 0, pytest.approx(0.99))
+
+
+@pytest.mark.parametrize(("begin_s", "end_s"), [(0.0, 3.0), (17.0, 20.0)])
+def test_an_outage_at_the_loads_ends_counts(begin_s: float, end_s: float) -> None:
+    assert of(log(refused(begin_s, end_s)))["gap_s"] == pytest.approx(3.0, abs=0.02)
+
+
+def test_where_nothing_is_answered_the_gap_is_the_whole_load() -> None:
+    found = of(log(refused(0, 20, "timeout")))
+    assert found["gap_s"] == pytest.approx(20.0, abs=0.03)
+    assert found["failed_timeout"] == 2000
+    assert found["p50_before_s"] is None
+
+
+def test_an_empty_log_tells_nothing() -> None:
+    found = of(log(duration_s=0))
+    assert (found["requests"], found["gap_s"]) == (0, None)
+
+
+def test_failures_are_told_by_kind_and_add_up() -> None:
+    kinds = [("", 503), ("connect", 0), ("read", 0), ("write", 0), ("timeout", 0), ("other", 0)]
+
+    def change(due_s: float) -> Mapping[str, Any]:
+        error, status = kinds[round(due_s * RATE) % 10] if round(due_s * RATE) % 10 < 6 else ("", 200)
+        return {"error": error, "status": status}
+
+    found = of(log(change))
+    parts = [found[f"failed_{kind}"] for kind in ("status", "connect", "read", "write", "timeout", "other")]
+    assert (found["failed"], parts) == (1200, [200] * 6)
+
+
+def test_latency_windows_follow_the_disturbance() -> None:
+    """Of good answers, from when they were due: 2 ms before, 30 ms from Begin to End, 4 ms while it recovers."""
+    events = told((6.0, "Begin", "", ""), (8.0, "End", "", ""))
+    begin_s, end_s = window(disturbed(), events, BEGAN_S)
+    assert (begin_s - BEGAN_S, end_s - BEGAN_S) == (6.0, 8.0)
+
+    def change(due_s: float) -> Mapping[str, Any]:
+        if due_s == 7.0:
+            return {"error": "timeout", "status": 0, "done_s": 17.0}
+        return {"done_s": due_s + (0.002 if due_s < 6 else 0.03 if due_s < 8 else 0.004)}
+
+    found = of(log(change), events)
+    windows = [found[f"p50_{name}_s"] for name in ("before", "during", "after")]
+    assert windows == pytest.approx([0.002, 0.03, 0.004], abs=1e-6)
+    assert found["max_during_s"] == pytest.approx(0.03, abs=1e-6), "what failed has no latency"
+    assert found["p99_during_s"] is None, "two of 200 lie beyond"
+    assert found["p99_after_s"] == pytest.approx(0.004, abs=1e-6)
+
+
+def test_recovery_does_not_dilute_what_the_disturbance_did() -> None:
+    """2 s at 500 ms, and 13 s as before: `during` is all slow though the kind may matter for longer."""
+    requests = log(lambda due_s: {"done_s": due_s + (0.5 if 5 <= due_s < 7 else 0.002)})
+    found = of(requests, told((5.0, "Begin", "", ""), (7.0, "End", "", "")))
+    assert (found["p50_during_s"], found["p50_after_s"]) == pytest.approx((0.5, 0.002), abs=1e-6)
+
+
+def test_the_time_ends_with_the_end_and_without_one_as_long_as_the_kind_acts() -> None:
+    """As in a control run, where nothing began."""
+    assert window(disturbed(), told((5.0, "Begin", "", ""), (11.0, "End", "", "")), BEGAN_S) == (
+        BEGAN_S + 5,
+        BEGAN_S + 11,
+    )
+    assert window(disturbed(control=True), told(), BEGAN_S) == (BEGAN_S + 5, BEGAN_S + 7)
+    assert window(disturbed(), told((5.5, "Begin", "", "")), BEGAN_S) == (BEGAN_S + 5.5, BEGAN_S + 7.5)
+
+
+def test_percentiles_are_those_of_the_histogram() -> None:
+    rng = np.random.default_rng(3)
+    took_s = dict(zip((number / RATE for number in range(2000)), rng.exponential(0.01, 2000), strict=True))
+    found = of(log(lambda due_s: {"done_s": due_s + took_s[due_s]}), point=disturbed(disturbance=Outage(at_s=1.0)))
+    after = [took for due_s, took in took_s.items() if due_s >= 3]
+    assert found["p99_after_s"] == pytest.approx(Histogram.of_values(after).quantile_s(0.99), rel=2e-3)
+
+
+class Awaiting(Disturbance):
+    kind: str = "awaiting"
+
+    @property
+    def lasts_s(self) -> float:
+        return 5.0
+
+    @property
+    def acts_s(self) -> float:
+        return 5.0
+
+    @property
+    def awaited(self) -> frozenset[int]:
+        return frozenset({404})
+
+
+def test_what_is_awaited_is_right_until_the_first_good_answer() -> None:
+    """A new route: 404 until it is there, and wrong once somebody knew it."""
+
+    def change(due_s: float) -> Mapping[str, Any]:
+        return {"status": 404} if due_s < 8 or due_s == 10.0 else {}
+
+    point = disturbed(disturbance=Awaiting())
+    found = of(log(change), told((6.0, "Begin", "", ""), (6.0, "Change", "1", "status of it")), point)
+    assert (found["failed"], found["gap_s"], found["stale"]) == (1, 0, 1)
+    assert found["correct_s"] == pytest.approx(2.002, abs=0.011)
+    never = of(log(lambda _due: {"status": 404}), told((6.0, "Change", "1", "status")), point)
+    assert (never["failed"], never["gap_s"], never["unseen"], never["correct_s"]) == (0, 0, 1, None)
+
+
+def test_what_is_refused_for_its_size_is_the_less_the_better() -> None:
+    """It is a primary metric."""
+    assert METRICS["too_large"].better == "less"
+
+
+def test_every_number_has_a_title_and_is_told_in_the_tables_order() -> None:
+    found = of(log())
+    assert list(found)[:-1] == [name for name in METRICS if name in found][:-1]
+    assert found["clock_error_s"] == 0.0004
+    assert len({about.title for about in METRICS.values()}) == len(METRICS)
+
+
+def test_numbers_read_well() -> None:
+    gap, failed, p99 = METRICS["gap_s"], METRICS["failed"], METRICS["p99_during_s"]
+    assert [gap.text(value) for value in (0.0, 0.214, 2.0, 29.81, 129.8, None)] == [
+        "0",
+        "0.21",
+        "2.00",
+        "29.8",
+        "130",
+        "–",
+    ]
+    assert [failed.text(value) for value in (0.0, 3.5, 2981.0)] == ["0", "3.5", "2,981"]
+    assert [failed.text(value, signed=True) for value in (-12.0, 0.0, 7.0)] == ["−12", "0", "+7"]
+    assert p99.with_unit(0.01234) == "12.3 ms"
+    assert METRICS["rss_bytes"].with_unit(48.2e6) == "48.2 MB"

@@ -1,0 +1,64 @@
+"""k6's log of requests as differences: the same bytes come back, whatever they were and however they are cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.generators._pieces import of_bytes
+from lab.records.request_log import as_differences, restored
+from lab.records.tables import SMALL_LOG, FrameError, pack_log, pack_small, raw_pieces, read_raw
+
+LOG = """{"lab":1,"made":3}
+#lab stderr
+request 0 1795350073906 1795350073911 4.876 7.652 2.497 200 - backend-0 9000 -
+request 2 1795350073906 1795350073928 21.206 21.913 0.448 503 - -
+request 1 1795350073906 1795350073930 10.952 5010.952 0.000 0 timeout -
+"""
+
+whole = st.integers(0, 10**19).map(str)
+ms = st.tuples(whole, st.sampled_from(["0", "000", "007", "52", "1234", "999"])).map(".".join)
+rest = st.text(st.characters(codec="utf-8"), max_size=12)
+requests = st.tuples(st.just("request"), whole, whole, whole, ms, ms, ms, rest).map(" ".join)
+others = (
+    st.sampled_from(["", "=", "==", "=0 0 1 2 3 4 x", "request", "request 01 2 3 4.000 5.000 6.000 x", "\r"]) | rest
+)
+logs = st.lists(requests | others, max_size=12).map("\n".join)
+
+
+@given(log=logs, cut=st.integers(1, 90))
+def test_every_log_comes_back(log: str, cut: int) -> None:
+    """Numbers that are not written as the lab writes them, lines that look like differences, an end without a line's end."""
+    assert b"".join(restored(of_bytes(as_differences(log.encode()), cut))) == log.encode()
+
+
+def test_only_what_does_not_follow_is_left() -> None:
+    """Number, schedule's beginning, wall clock, sent, what is neither waiting nor service, service; the last three in µs."""
+    assert as_differences(LOG.encode()).decode().splitlines()[2:] == [
+        "=0 1795350073906 1 4876 279 2497 200 - backend-0 9000 -",
+        "=1 0 1 16330 259 448 503 - -",
+        "=-2 0 14 -10254 5000000 0 0 timeout -",
+    ]
+
+
+def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
+    """stdout and stderr, whole and in pieces; smaller than as text."""
+    path, (stdout, stderr) = tmp_path / SMALL_LOG, LOG.split("\n#lab stderr\n")
+    path.write_bytes(pack_log(LOG))
+    assert read_raw(path) == (stdout, stderr)
+    assert b"".join(raw_pieces(path, "stderr")).decode() == stderr
+    longer = LOG + "".join(
+        f"request {n} 7 {n} {n}.{n % 997:03} {n + 1}.000 0.{n % 883:03} 200 - a\n" for n in range(3, 500)
+    )
+    assert len(pack_log(longer)) < 0.7 * len(pack_small(longer))
+
+
+@pytest.mark.parametrize("line", ["=0 0 1 2 3 x", "=0 0 1 2 3 4", "=0 0 x 2 3 4 200"])
+def test_a_difference_that_is_none_is_damage(line: str, tmp_path: Path) -> None:
+    path = tmp_path / SMALL_LOG
+    path.write_bytes(pack_small(f"{LOG}{line}\n"))
+    with pytest.raises(FrameError, match="a line is no difference of requests"):
+        read_raw(path)

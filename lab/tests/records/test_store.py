@@ -1,0 +1,250 @@
+"""The run folder: closed, damaged and locked ones are told with place and remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.base.errors import UsageError
+from lab.commands.compare import run_and_arm
+from lab.disturbances.outage import Outage
+from lab.model.events import EventLog
+from lab.model.samples import Sample
+from lab.records import store
+from lab.records.store import RunStore
+from lab.records.tables import (
+    EVENTS_SCHEMA,
+    HISTOGRAM_SCHEMA,
+    RAW,
+    USAGE_SCHEMA,
+    FrameError,
+    events_frame,
+    histogram_frame,
+    read_histogram,
+)
+from lab.stats.histogram import Histogram
+from lab.tests.support.factories import make_point, make_sample
+from lab.tests.support.fakes import bench
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
+    """A run of one sample whose histogram has 100 latencies."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    made = bench().store
+    usage = pl.DataFrame(schema=USAGE_SCHEMA)
+    made.write_sample(make_sample(), "said", {"latency": Histogram.of_values([0.001] * 100)}, usage)
+    return made
+
+
+def disturbed(run: RunStore, with_events: bool = True) -> Sample:
+    """A sample of an outage, stored with one event."""
+    point = make_point("outage", disturbance=Outage())
+    sample = make_sample(id="0002-b01-baseline-outage", point=point, outcome={"failed": 0.0}, clock_offset_s=0.5)
+    log = EventLog()
+    log.add("lab", "Begin", role="proxy")
+    run.write_sample(
+        sample, "said", {}, pl.DataFrame(schema=USAGE_SCHEMA), events_frame(log.events) if with_events else None
+    )
+    return sample
+
+
+def closed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """The folder becomes another user's with mode 0700, also for root: everything in it answers EACCES."""
+    real: Callable[..., os.stat_result] = os.stat
+
+    def stat(path: str | int | Path, **kwargs: bool) -> os.stat_result:
+        if folder in Path(str(path)).parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, **kwargs)
+
+    monkeypatch.setattr(os, "stat", stat)
+
+
+def test_a_run_that_is_closed_to_us_is_told(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EACCES below the folder is wrong usage with a remedy, and that run is not listed."""
+    closed(monkeypatch, run.folder)
+    with pytest.raises(UsageError, match="(?s)run-1/run.json: cannot be read: Permission denied.*readable") as caught:
+        RunStore.open("run-1")
+    assert caught.value.exit_status == 2
+    assert store.run_names() == []
+
+
+def test_a_closed_sample_is_told(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is one sample's folder."""
+    closed(monkeypatch, run.folder / "samples" / make_sample().id)
+    with pytest.raises(UsageError, match="raw.zst: cannot be read: Permission denied"):
+        run.samples()
+
+
+def test_runs_that_cannot_be_listed_are_told(run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No list is not an empty list; a folder that does not exist yet is."""
+    assert store.run_names() == ["run-1"]
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "none"))
+    assert store.run_names() == []
+    (tmp_path / "none").write_text("a file")
+    with pytest.raises(UsageError, match="(?s)none: cannot be read: Not a directory.*LAB_RUNS"):
+        store.run_names()
+
+
+def test_a_name_that_is_none_is_told(run: RunStore) -> None:
+    """A name too long for the file system is an error like any other."""
+    with pytest.raises(UsageError, match="File name too long"):
+        RunStore.open("x" * 300)
+
+
+def test_an_ablation_is_no_run_but_nothing_to_remove(run: RunStore, tmp_path: Path) -> None:
+    """Neither `bench --resume` nor `usage` can do anything with it; the verbs that can are named."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "ablation.json").write_text("{}")
+    with pytest.raises(UsageError, match="(?s)is an ablation, not a run.*just ablate --resume mine") as caught:
+        RunStore.open("mine")
+    assert "remove" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", ".", "FOLDER", "FOLDER/"])
+def test_a_folder_of_runs_is_no_run_and_nothing_to_remove(run: RunStore, name: str, tmp_path: Path) -> None:
+    """An empty variable in a script, a name forgotten: the runs in it are named as they can be given."""
+    with pytest.raises(UsageError, match="has no run.json") as caught:
+        RunStore.open(name.replace("FOLDER", str(tmp_path)))
+    assert caught.value.remedy == f"name one of the runs in it: {run.record.id}"
+    assert RunStore.open(run.record.id).record == run.record
+
+
+def test_a_folder_without_runs_is_nothing_to_remove_either(run: RunStore, tmp_path: Path) -> None:
+    """The lab has not looked at what is in there. One of runs below the runs' own names them by their folders."""
+    (tmp_path / "mine").mkdir()
+    for name in ("mine", str(tmp_path / "mine")):
+        with pytest.raises(UsageError, match="has no run.json") as caught:
+            RunStore.open(name)
+        assert caught.value.remedy == "name another run"
+    run.folder.rename(tmp_path / "mine" / "run-1")
+    with pytest.raises(UsageError, match="has no run.json") as caught:
+        RunStore.open("mine")
+    assert caught.value.remedy == f"name one of the runs in it: {tmp_path}/mine/run-1"
+    assert RunStore.open(f"{tmp_path}/mine/run-1").record == run.record
+
+
+@pytest.mark.parametrize("label", ["keepalive-my sweep", "keepalive-edge:close", "x" * 400, "a/b", "größe", "a\nb"])
+def test_a_runs_name_can_be_pasted(label: str, tmp_path: Path) -> None:
+    """Without quotes, and without what stands for something else: RUN:ARM, a folder. And it is a folder's name."""
+    name = store.new_id(label)
+    assert shlex.quote(name) == name and run_and_arm(name) == (name, None)
+    (tmp_path / name).mkdir()
+
+
+def test_a_lock_takes_no_blame_for_what_is_done_under_it(run: RunStore) -> None:
+    """A BlockingIOError of the body passes as it is, and the lock is free again."""
+    with pytest.raises(BlockingIOError), run.locked():
+        raise BlockingIOError
+    with run.locked(), pytest.raises(UsageError, match="another lab"), run.locked():
+        pass
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-9],
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+        lambda content: b"PAR1" + bytes(40) + b"PAR1",
+        lambda content: content[:4] + bytes(len(content) - 12) + content[-8:],
+    ],
+)
+def test_a_damaged_histogram_says_what_still_works(run: RunStore, damage: Callable[[bytes], bytes]) -> None:
+    """However it is damaged: an error that names the file and the way that does without it."""
+    (sample,) = run.samples()
+    path = run.folder / "samples" / sample.id / "hist.parquet"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UsageError, match="(?s)hist.parquet: cannot be read: .*just table run-1 --from-raw` reads"):
+        run.histogram(sample)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"bucket": [-1]},
+        {"bucket": [10**9]},
+        {"count": [0]},
+        {"count": [-5]},
+        {"bucket": [7, 7], "count": [1, 1], "series": ["latency"] * 2},
+        {"counts": [1]},
+    ],
+)
+def test_a_histogram_of_other_rows_is_refused(tmp_path: Path, rows: dict[str, list[float]]) -> None:
+    """Buckets that there are not, or twice, and other columns are damage, never a number."""
+    row = {"series": ["latency"], "bucket": [7], "count": [3], **rows}
+    frame = pl.DataFrame(row)
+    path = tmp_path / "hist.parquet"
+    frame.cast({name: kind for name, kind in HISTOGRAM_SCHEMA.items() if name in frame.columns}).write_parquet(path)
+    with pytest.raises(FrameError):
+        read_histogram(path, "latency", "exact")
+
+
+@given(st.lists(st.floats(1e-6, 119), min_size=1, max_size=50), st.lists(st.floats(1e-6, 119), max_size=50))
+def test_histograms_survive_storing(latency: list[float], service: list[float]) -> None:
+    """Both series come back count by count; one without values comes back as none."""
+    stored = {"latency": Histogram.of_values(latency), "service": Histogram.of_values(service)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hist.parquet"
+        histogram_frame(stored).write_parquet(path)
+        for series, wanted in stored.items():
+            found = read_histogram(path, series, "exact")
+            assert (found is None and not wanted.total) or (found and (found.counts == wanted.counts).all())
+
+
+def test_a_histogram_of_an_earlier_lab_is_read(tmp_path: Path) -> None:
+    """It had its buckets' ends beside their numbers."""
+    wanted = Histogram.of_values([1e-3, 2.5, 119.0])
+    ends = (pl.lit(0.0).alias("low_s"), pl.lit(0.0).alias("high_s"))
+    histogram_frame({"latency": wanted}).with_columns(*ends).write_parquet(tmp_path / "hist.parquet")
+    found = read_histogram(tmp_path / "hist.parquet", "latency", "exact")
+    assert found and (found.counts == wanted.counts).all()
+
+
+def test_a_truncated_output_is_told(run: RunStore) -> None:
+    """raw.zst cut short is an error, and what it is not needed for is said."""
+    (sample,) = run.samples()
+    assert run.raw(sample) == ("said", "")
+    path = run.folder / "samples" / sample.id / "raw.zst"
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(UsageError, match="(?s)raw.zst: cannot be read.*without --from-raw"):
+        run.raw(sample)
+
+
+def test_events_are_stored_beside_a_disturbed_sample(run: RunStore) -> None:
+    sample = disturbed(run)
+    assert run.events(sample)["kind"].to_list() == ["Begin"]
+    assert dict(run.events(make_sample()).schema) == EVENTS_SCHEMA, "a steady load has none"
+    assert {path.name for path in (run.folder / "samples" / sample.id).iterdir()} == {
+        RAW,
+        store.HISTOGRAMS,
+        store.USAGE,
+        "events.parquet",
+        "sample.json",
+    }
+
+
+def test_missing_or_damaged_events_are_told(run: RunStore) -> None:
+    sample = disturbed(run)
+    path = run.folder / "samples" / sample.id / "events.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match="events.parquet: cannot be read"):
+        run.events(sample)
+    path.unlink()
+    with pytest.raises(UsageError, match="events.parquet is missing"):
+        run.samples()
+
+
+def test_a_log_of_requests_that_is_none_is_told(run: RunStore) -> None:
+    with pytest.raises(UsageError, match="raw.zst: holds no log of requests"):
+        run.requests(disturbed(run))

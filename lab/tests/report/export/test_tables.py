@@ -1,0 +1,484 @@
+"""What `just export` hands to other tools: nothing is missing, every number is the record's, and the formats are what they are called."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import parser as prometheus
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
+from lab import disturbances
+from lab.__main__ import main
+from lab.base.errors import UsageError
+from lab.commands.arguments import K6_OUT
+from lab.disturbances.outage import Outage
+from lab.experiments import bench
+from lab.generators import Load, find, generator
+from lab.generators.k6 import K6, OUTPUTS, SUMMARY, Out
+from lab.model.events import EventLog
+from lab.model.samples import Reason, Sample
+from lab.records.store import RunStore, reference_folder
+from lab.records.tables import USAGE_SCHEMA, events_frame
+from lab.report.export import openmetrics
+from lab.report.export import tables as export
+from lab.report.export.flat import sample_row, samples_frame
+from lab.stats.histogram import Histogram
+from lab.targets.common import sampler
+from lab.tests.measure import test_disturbed as test_experiment
+from lab.tests.support import disturbed
+from lab.tests.support.committed import RATE_RPS, as_k6
+from lab.tests.support.factories import made_invalid, make_point, make_sample
+from lab.tests.support.fakes import FakeGenerator, FakeTarget
+from lab.tests.support.fakes import bench as bench_of
+from lab.tests.support.fakes import point as fake_point
+
+LATENCIES_S = [*[0.00004] * 50, *[0.001] * 30, *[0.0011] * 15, *[0.3] * 4, 110.0]
+"""Of which 50 lie at or below 0.1 ms, 80 at or below 1 ms, 95 at or below 2.5 ms, 99 at or below 0.5 s, 100 at all."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
+    """A run with a valid sample, one that does not count and has no histogram, and a disturbed one."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    made = bench_of().store
+    usage = pl.DataFrame(
+        [[0.0, "proxy", 1, None, "nginx", 1, 0.0, 0.0, 0.0, 0, 0, 0, 0]], schema=USAGE_SCHEMA, orient="row"
+    )
+    valid = make_sample(
+        id="0001-a",
+        errors={"status": 2},
+        counters={"proxy/ListenDrops": 3, "proxy.ListenDrops": 4},
+        notes=("a, b", 'c "d"'),
+    )
+    made.write_sample(valid, "said\n\udcff", {"latency": Histogram.of_values(LATENCIES_S)}, usage)
+    lost = made_invalid(
+        make_sample(id="0002-a", order=2),
+        Reason.BRING_UP_FAILED,
+        requests=None,
+        achieved_rps=None,
+        histogram=None,
+        dropped=None,
+    )
+    made.write_sample(lost, "", {}, usage)
+    requests = disturbed.requests(RATE_RPS, 10.0, out=(2.0, 3.0))
+    log = EventLog()
+    log.add("lab", "Begin", role="proxy", detail="it\nbegan")
+    point = make_point(
+        "outage", disturbance=Outage(), keepalive=False, generator="k6", rate_rps=RATE_RPS, duration_s=10.0
+    )
+    gone = make_sample(
+        id="0003-a",
+        order=3,
+        point=point,
+        requests=requests.height,
+        outcome={"failed": 20.0, "gap_s": 1.0, "cut_s": None},
+        clock_offset_s=0.5,
+    )
+    stdout, stderr = as_k6(requests)
+    made.write_sample(gone, f"{stdout}\n#lab stderr\n{stderr}", {}, usage, events_frame(log.events))
+    return made
+
+
+def text_of(run: RunStore) -> str:
+    return "".join(openmetrics.exposition(run.record, run.samples(), run.histogram))
+
+
+def written(run: RunStore, what: str, form: export.Format) -> bytes:
+    out = io.BytesIO()
+    export.write(export.tables(run, what, run.samples()), form, out)
+    return out.getvalue()
+
+
+def test_every_sample_is_a_row_with_every_scalar_of_its_record(run: RunStore) -> None:
+    """Also one that does not count: with its reason. What is nested has a column of its own."""
+    samples = run.samples()
+    frame = samples_frame([sample_row(run.record.id, sample, run.histogram(sample)) for sample in samples])
+    assert frame["sample"].to_list() == ["0001-a", "0002-a", "0003-a"]
+    assert frame["reason"].to_list() == [None, "bring-up-failed", None]
+    assert frame["valid"].to_list() == [True, False, True]
+    for sample, row in zip(samples, frame.to_dicts(), strict=True):
+        for name, value in sample.model_dump(mode="json").items():
+            if not isinstance(value, (list, dict)) and name not in ("id", "tls"):
+                assert row[name] == value, name
+        assert row["usage_proxy_cpu_s"] == sample.usage["proxy"].cpu_s
+        assert row["point_rate_rps"] == sample.point.rate_rps
+        assert row["cpu_per_request_s"] == sample.cpu_per_request_s
+    first = frame.to_dicts()[0]
+    assert (first["errors_status"], first["errors_read"]) == (2, 0), "a kind that did not occur is 0, not unknown"
+    assert frame["errors_read"][1] is None, "of a sample that reported nothing it is unknown"
+    assert first["counters_proxy_ListenDrops"] == 3
+    assert first["counters_proxy.ListenDrops"] == 4, "of two names that would be one, both are kept"
+    assert first["notes"] == 'a, b; c "d"'
+    assert first["latency_p50_s"] == pytest.approx(0.00004)
+    assert first["latency_max_s"] == pytest.approx(110.0, rel=1e-3)
+    assert frame["outcome_gap_s"].to_list() == [None, None, 1.0]
+    assert json.loads(frame["point_disturbance"][2])["kind"] == "outage"
+
+
+def test_columns_do_not_depend_on_what_was_measured(run: RunStore) -> None:
+    """The record's own fields are columns of a run without samples, with the types of one with."""
+    sample = run.samples()[0]
+    some = samples_frame([sample_row("r", sample, None)]).schema
+    none = samples_frame([]).schema
+    assert set(none) >= set(Sample.model_fields) - {
+        "id",
+        "errors",
+        "usage",
+        "busy",
+        "counters",
+        "gauges",
+        "outcome",
+        "tls",
+    }
+    assert {name: none[name] for name in none} == {name: some[name] for name in none}
+    assert (none["achieved_rps"], none["requests"], none["valid"]) == (pl.Float64, pl.Int64, pl.Boolean)
+
+
+@pytest.mark.parametrize("what", ["samples", "histograms", "requests", "events", "usage"])
+def test_all_formats_hold_the_same_rows(run: RunStore, what: str) -> None:
+    """Parquet as the frames are, JSON lines with null, CSV with one header; line feeds and quotes in texts do no harm."""
+    whole = pl.read_parquet(io.BytesIO(written(run, what, "parquet")))
+    lines = written(run, what, "json").decode().splitlines()
+    assert [json.loads(line) for line in lines] == whole.to_dicts()
+    csv = pl.read_csv(
+        io.BytesIO(written(run, what, "csv")), schema_overrides=whole.schema, missing_utf8_is_empty_string=False
+    )
+    assert csv.columns == whole.columns
+    filled = [pl.col(pl.String).fill_null("")]  # CSV does not tell an empty text from none
+    assert csv.with_columns(filled).equals(whole.with_columns(filled))
+
+
+def test_a_histogram_comes_back_count_by_count(run: RunStore) -> None:
+    """Buckets with both ends, and the sum of the counts is the sample's."""
+    frame = pl.read_parquet(io.BytesIO(written(run, "histograms", "parquet")))
+    assert frame.columns[:9] == list(export.LABELS)
+    found = Histogram.of_counts(zip(frame["upper_s"], frame["count"], strict=True), "exact")
+    assert (found.counts == Histogram.of_values(LATENCIES_S).counts).all()
+    assert (frame["lower_s"] <= frame["upper_s"]).all()
+
+
+def test_requests_and_events_are_those_of_disturbed_samples(run: RunStore) -> None:
+    """By the lab's clock: half a second before the generator's."""
+    requests = pl.read_parquet(io.BytesIO(written(run, "requests", "parquet")))
+    assert requests["sample"].unique().to_list() == ["0003-a"]
+    sample = run.samples()[2]
+    assert requests["due_s"].to_list() == run.requests(sample)["due_s"].to_list()
+    assert requests.filter(pl.col("error") != "").height == 20
+    assert pl.read_parquet(io.BytesIO(written(run, "events", "parquet")))["detail"].to_list() == ["it\nbegan"]
+
+
+@pytest.mark.parametrize("what", ["requests", "events"])
+def test_what_a_run_has_not_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    steady = bench_of().store
+    steady.write_sample(make_sample(), "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
+    with pytest.raises(UsageError, match=f"(?s)has no {what}: .*--sweep kill"):
+        written(steady, what, "csv")
+
+
+# -- OpenMetrics ------------------------------------------------------------------------------------------------------
+
+
+NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
+LABEL = rf'{NAME}="(?:[^"\\\n]|\\[\\n"])*"'
+SAMPLE_LINE = re.compile(rf"({NAME})\{{({LABEL}(?:,{LABEL})*)?\}} (-?[0-9.e+-]+|\+Inf|NaN)")
+HEAD_LINE = re.compile(rf"# (TYPE|UNIT|HELP) ({NAME}) (.*)")
+
+
+def strictly_parsed(text: str) -> dict[str, dict[str, Any]]:
+    """Family → its type, unit and points. Asserts what the specification of the text format 1.0 asks for."""
+    lines = text.split("\n")
+    assert lines[-2:] == ["# EOF", ""], "it ends with # EOF and a line feed"
+    families: dict[str, dict[str, Any]] = {}
+    current = ""
+    for line in lines[:-2]:
+        if head := HEAD_LINE.fullmatch(line):
+            kind, name, rest = head.groups()
+            if kind == "TYPE":
+                assert name not in families, f"{name}: its lines are not interleaved with others'"
+                current, families[name] = name, {"points": {}}
+            assert name == current and kind not in families[name]
+            assert not families[name]["points"], "what describes a family stands before its points"
+            families[name][kind] = rest
+            continue
+        point = SAMPLE_LINE.fullmatch(line)
+        assert point, f"not a line of the format: {line}"
+        name, labels, value = point.groups()
+        suffix = name.removeprefix(current)
+        assert name.startswith(current) and suffix in (
+            ("",) if families[current]["TYPE"] == "gauge" else ("_bucket", "_count", "_sum")
+        )
+        assert (name, labels) not in families[current]["points"], f"twice: {line}"
+        families[current]["points"][name, labels] = float(value)
+    for name, family in families.items():
+        unit = family.get("UNIT", "")
+        assert not unit or name.endswith(f"_{unit}"), "a unit ends its family's name"
+        assert family["TYPE"] in ("gauge", "histogram") and family["points"]
+    return families
+
+
+def test_openmetrics_is_of_its_format(run: RunStore) -> None:
+    """By our own strict reader, by the client library's, and by that of Prometheus' older format."""
+    text = text_of(run)
+    families = strictly_parsed(text)
+    assert {family.name for family in openmetrics_parser.text_string_to_metric_families(text)} == set(families)
+    assert {family.name for family in prometheus.text_string_to_metric_families(text)} == set(families)
+    assert families["lab_latency_seconds"]["UNIT"] == "seconds"
+    assert "lab_outcome_gap_seconds" in families and "lab_outcome_failed" in families
+
+
+def test_openmetrics_numbers_are_the_records(run: RunStore) -> None:
+    """Every sample has its own points, also one that does not count; unknown numbers have none."""
+    families = {one.name: one for one in openmetrics_parser.text_string_to_metric_families(text_of(run))}
+    rates = {point.labels["sample"]: point for point in families["lab_achieved_requests_per_second"].samples}
+    assert set(rates) == {"0001-a", "0003-a"}
+    assert rates["0001-a"].value == 1000.0
+    assert {"run": "run-1", "arm": "baseline", "block": "1", "valid": "true", "reason": ""}.items() <= rates[
+        "0001-a"
+    ].labels.items()
+    valid = {
+        point.labels["sample"]: (point.value, point.labels["reason"]) for point in families["lab_sample_valid"].samples
+    }
+    assert valid["0002-a"] == (0.0, "bring-up-failed")
+    assert [point.labels["kind"] for point in families["lab_errors"].samples] == ["status"]
+
+
+def test_histogram_buckets_are_cumulative_and_known() -> None:
+    """Counts at or below each bound of latencies that are known, in the format's own order."""
+    below, sum_s = openmetrics.cumulative(Histogram.of_values(LATENCIES_S))
+    known = dict(zip(openmetrics.BOUNDS_S, below, strict=True))
+    assert {bound: known[bound] for bound in (0.0001, 0.0005, 0.001, 0.0025, 0.1, 0.25, 0.5, 60.0)} == {
+        0.0001: 50, 0.0005: 50, 0.001: 80, 0.0025: 95, 0.1: 95, 0.25: 95, 0.5: 99, 60.0: 99
+    }  # fmt: skip
+    assert sum_s == pytest.approx(sum(LATENCIES_S), rel=1e-3)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(1e-6, 119), min_size=1, max_size=60))
+def test_no_request_is_counted_below_its_latency(values_s: list[float]) -> None:
+    """A bucket never holds more than lie there, and at most those that are within a fine bucket's width of its bound are late."""
+    below, _ = openmetrics.cumulative(Histogram.of_values(values_s))
+    values = np.round(np.asarray(values_s), 6)
+    for bound, count in zip(openmetrics.BOUNDS_S, below, strict=True):
+        assert np.sum(values <= bound * (1 - 1.1e-3) - 1e-6) <= count <= np.sum(values <= bound + 1e-9)
+
+
+@settings(max_examples=50)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_any_text_survives_as_a_label(text: str) -> None:
+    """Backslashes, quotes and line feeds are escaped, nothing else is."""
+    line = f'# TYPE x gauge\nx{{a="{openmetrics.escaped(text)}"}} 1\n# EOF\n'
+    assert "\n" not in openmetrics.escaped(text)
+    (family,) = openmetrics_parser.text_string_to_metric_families(line)
+    assert family.samples[0].labels["a"] == text
+
+
+def test_the_committed_run_is_exported_whole() -> None:
+    """Of the run in data/reference: as many rows, buckets and metrics as it has samples, latencies and numbers."""
+    run = RunStore.open(str(reference_folder() / "quick-keepalive"))
+    samples = run.samples()
+    families = strictly_parsed(text_of(run))
+    counted = [sample for sample in samples if sample.histogram]
+    assert len(families["lab_sample_valid"]["points"]) == len(samples)
+    assert len(families["lab_latency_seconds"]["points"]) == len(counted) * (len(openmetrics.BOUNDS_S) + 3)
+    frame = pl.read_parquet(io.BytesIO(written(run, "histograms", "parquet"))).filter(pl.col("series") == "latency")
+    totals: Mapping[str, int] = dict(frame.group_by("sample").agg(pl.col("count").sum()).rows())
+    assert totals == {sample.id: histogram.total for sample in counted if (histogram := run.histogram(sample))}
+
+
+# -- verbatim ---------------------------------------------------------------------------------------------------------
+
+
+def test_raw_is_byte_for_byte(run: RunStore, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Both streams as they came, also bytes that are no text."""
+    assert main(["export", "run-1", "--what", "raw", "--sample", "0001-a"]) == 0
+    assert capfdbinary.readouterr() == (b"said\n\xff", b"")
+    assert main(["export", "run-1", "--what", "raw", "--sample", "0003-a"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.startswith(b'{"lab":1,') and b"#lab" not in out
+    assert err.startswith(b"request 0 ")
+
+
+def test_output_replaces_a_file_only_when_all_is_there(
+    run: RunStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run that cannot be exported leaves what was there; the format is as the file's name ends."""
+    path = tmp_path / "x.parquet"
+    path.write_text("mine")
+    (run.folder / "samples" / "0001-a" / "hist.parquet").write_bytes(b"PAR1")
+    assert main(["export", "run-1", "--what", "histograms", "--output", str(path)]) == 2
+    assert path.read_text() == "mine" and "hist.parquet: cannot be read" in capfd.readouterr().err
+    assert main(["export", "run-1", "--what", "events", "--output", str(path)]) == 0
+    assert pl.read_parquet(path)["kind"].to_list() == ["Begin"]
+    assert not list(tmp_path.glob(".*.partial"))
+    for place in (tmp_path / "none" / "x.csv", path / "x.csv", tmp_path / ("x" * 250), tmp_path / ("x" * 300)):
+        assert main(["export", "run-1", "--output", str(place)]) == 2
+        err = capfd.readouterr().err
+        assert "--output: " in err and "defect" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--format", "parquet"], "name a file by --output"),
+        (["--format", "openmetrics", "--what", "usage"], "openmetrics has no usage"),
+        (["--what", "raw"], "raw is of one sample"),
+        (["--what", "k6", "--format", "csv", "--sample", "0001-a"], "in no format of the lab's"),
+        (["--sample", "0001-b"], "did you mean '0001-a'?"),
+        (["--what", "k6", "--sample", "0001-a"], "has none of k6's own output"),
+        (["--format", "xml"], "invalid choice"),
+        (["--what", "all"], "invalid choice"),
+    ],
+)
+def test_wrong_usage_is_told(run: RunStore, capfd: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    assert main(["export", "run-1", *arguments]) == 2
+    out, err = capfd.readouterr()
+    assert said in err and not out and "Traceback" not in err
+
+
+# -- k6's own outputs -------------------------------------------------------------------------------------------------
+
+
+def test_k6_is_told_what_to_leave() -> None:
+    """By flags of both 1.x and 2.x, gzipped; without being asked nothing changes."""
+    load = Load("http://127.0.0.1/", "h", connections=2, duration_s=1.0, rate_rps=10.0)
+    plain, csv = K6(), K6(out="csv")
+    assert plain.left == () and "--out" not in plain.argv(load)
+    assert "systemTags: load.tags" in plain.files(load)["k6.js"] and '"tags": []' in plain.files(load)["k6.js"]
+    assert csv.left == (SUMMARY, "k6.csv.gz")
+    assert csv.argv(load)[-3:] == ["--out", "csv=fileName=k6.csv.gz,timeFormat=unix_micro", "k6.js"]
+    assert K6(out="json").argv(load)[-3:-1] == ["--out", "json=k6.json.gz"]
+    assert K6(out="summary").left == (SUMMARY,) and K6(out="summary").argv(load) == plain.argv(load)
+    assert "stay in as many pods" in (csv.refusal(Load("http://h/", "h", 2, 1.0, generators=2)) or "")
+    assert get_args(Out) == K6_OUT
+    assert set(OUTPUTS) < set(K6_OUT)
+
+
+LEAVES = (
+    "import json, os, pathlib\n"
+    "path = pathlib.Path('rows.gz')\n"
+    "path.write_text(('again ' if path.exists() else '') + 'rows')\n"
+    'print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 1100000, "errors": {}}\')\n'
+)
+
+
+def test_what_a_generator_leaves_is_kept_beside_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is; the warm-up's is not; a sample without it is as whole as one with."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(sampler, "other_processes_s", float)
+    warm = fake_point().model_copy(update={"warmup_s": 1.0})
+    loop = bench_of(blocks=1, points=[warm], generator=FakeGenerator(LEAVES))
+    chosen = {name: replace(used, keep=("rows.gz", "never.json")) for name, used in loop.chosen.items()}
+    replace(loop, chosen=chosen).measure()
+    kept = loop.store.samples()
+    assert kept and all(loop.store.left(sample, "rows.gz") == b"rows" for sample in kept)
+    assert all(loop.store.left(sample, "never.json") is None for sample in kept)
+    assert not list((tmp_path / "runs").rglob("never.json"))
+
+
+def test_so_it_is_beside_a_disturbed_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its log of requests and its events."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(sampler, "other_processes_s", float)
+    monkeypatch.setattr(disturbances, "kinds", lambda: {"prodded": test_experiment.Prodded})
+    made = test_experiment.run([test_experiment.disturbed("freeze")])
+    script = test_experiment.Logging().script + "open('rows.gz', 'w').write('rows')\n"
+    chosen = {
+        name: replace(
+            used, keep=("rows.gz",), generator=test_experiment.Logging(script=script, log=test_experiment.rows)
+        )
+        for name, used in made.chosen.items()
+    }
+    replace(made, chosen=chosen).measure()
+    kept = made.store.samples()
+    assert kept and all(made.store.left(sample, "rows.gz") == b"rows" for sample in kept)
+    assert all(made.store.events(sample).height for sample in kept)
+
+
+def test_k6s_own_output_is_printed(run: RunStore, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Unpacked, or packed into a file that is called so; of a k6 that was killed as far as it goes."""
+    folder = run.folder / "samples" / "0003-a"
+    rows = gzip.compress(b"metric_name,timestamp\n" + b"http_reqs,1\n" * 5000, mtime=0)
+    (folder / "k6.csv.gz").write_bytes(rows)
+    (folder / SUMMARY).write_text('{"metrics":{}}')
+    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a"]) == 0
+    assert capfdbinary.readouterr().out == gzip.decompress(rows)
+    assert main(["export", "run-1", "--what", "k6-summary", "--sample", "0003-a"]) == 0
+    assert capfdbinary.readouterr().out == b'{"metrics":{}}'
+    assert (
+        main(["export", "run-1", "--what", "k6", "--sample", "0003-a", "--output", str(tmp_path / "mine.csv.gz")]) == 0
+    )
+    assert (tmp_path / "mine.csv.gz").read_bytes() == rows
+    (folder / "k6.csv.gz").write_bytes(rows[: len(rows) // 2])
+    capfdbinary.readouterr()
+    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a"]) == 0
+    cut = capfdbinary.readouterr().out
+    assert cut and gzip.decompress(rows).startswith(cut)
+    assert len(run.samples()) == 3, "the store takes samples with and without it"
+    (folder / "k6.csv.gz").write_bytes(b"no gzip")
+    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a"]) == 2
+    assert b"k6's own output cannot be read" in capfdbinary.readouterr().err
+
+
+def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded in run.json, told to k6 again on --resume; refused where no load is k6's, and in a cluster's pod."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    target = FakeTarget(name="local")
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'title = "t"\nquestion = "q"\nblocks = 1\n[[points]]\nname = "p"\ngenerator = "k6"\nconnections = 20\nrate_rps = 200\nduration_s = 1\n'
+    )
+    prepared = bench.prepare(bench.Request(("baseline",), str(own), k6_out="csv"), target, ("lab",))
+    assert prepared.record.generators["p"] == {"name": "k6", "version": "1", "stand_in_for": None, "out": "csv"}
+    RunStore.create(prepared.record, {})
+    again, _ = bench.resume(prepared.record.id, target)
+    assert again.chosen["p"].keep == (SUMMARY, "k6.csv.gz")
+    assert again.chosen["p"].generator == K6(out="csv")
+    without = bench.prepare(bench.Request(("baseline",), str(own)), target, ("lab",))
+    assert without.record.generators["p"] == {"name": "k6", "version": "1", "stand_in_for": None}
+    theirs = tmp_path / "theirs.toml"
+    theirs.write_text(own.read_text().replace('"k6"', '"oha"'))
+    with pytest.raises(
+        UsageError, match="(?s)--k6-out: no load of sweep 'theirs' is made by k6 here, all by oha.*leave"
+    ):
+        bench.prepare(bench.Request(("baseline",), str(theirs), k6_out="json"), target, ("lab",))
+    with pytest.raises(UsageError, match="(?s)k6 runs in a pod.*--target local"):
+        bench.prepare(bench.Request(("baseline",), str(own), k6_out="json"), FakeTarget(name="kind"), ("lab",))
+
+
+@pytest.mark.skipif(find(generator("k6")) is None, reason="k6 is not on PATH")
+@pytest.mark.parametrize("out", K6_OUT)
+def test_k6_leaves_its_own_output(tmp_path: Path, out: Out) -> None:
+    """The real one, against nobody: rows with tags, and a summary whose requests are those that the lab's own line tells."""
+    import subprocess
+
+    installed = find(generator("k6"))
+    assert installed
+    k6 = K6(out=out)
+    load = Load("http://127.0.0.1:1/", "h", connections=1, duration_s=1.0, rate_rps=5.0)
+    for name, text in k6.files(load).items():
+        (tmp_path / name).write_text(text)
+    argv = [installed.path if part == "k6" else part for part in k6.argv(load)]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith(b'{"lab":1,')))
+    summary = json.loads((tmp_path / SUMMARY).read_text())
+    assert summary["metrics"]["http_reqs"]["values"]["count"] == told["made"] >= 4
+    if out == "csv":
+        rows = pl.read_csv(gzip.decompress((tmp_path / "k6.csv.gz").read_bytes()))
+        assert rows.filter(pl.col("metric_name") == "http_reqs").height == told["made"]
+        assert rows["error_code"].drop_nulls().len() > 0
+    elif out == "json":
+        rows = [json.loads(line) for line in gzip.decompress((tmp_path / "k6.json.gz").read_bytes()).splitlines()]
+        assert len([row for row in rows if row["type"] == "Point" and row["metric"] == "http_reqs"]) == told["made"]

@@ -1,0 +1,367 @@
+"""The workers' law as published and as measured, gains beside what was claimed, placement, and tables in the published shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from lab.analysis import claims
+from lab.analysis.claims import Claim, Rule
+from lab.analysis.claims.evidence import Evidence, Missing
+from lab.analysis.summary import counted_samples
+from lab.base.errors import UsageError
+from lab.model.plan import Slot
+from lab.model.run import NotMeasured
+from lab.model.samples import Sample
+from lab.model.sweeps import load_sweep
+from lab.records import published
+from lab.records.store import RunStore
+from lab.report import figures
+from lab.report.exhibits import exhibits
+from lab.report.figures.intervals import Told
+from lab.report.figures.law import Sized, said
+from lab.report.html import markdown
+from lab.stats import usl as scalability
+from lab.stats.histogram import Histogram
+from lab.tests.support.factories import make_plan, make_point, make_sample
+from lab.tests.support.made_runs import MadeStore, made, made_record
+
+SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+NONE = Missing("nothing in data/reference of qinng: just bench")
+WRK = make_point("wrk", generator="wrk", connections=1000, rate_rps=None, threads=4)
+OWN = [("qinng-tuned", "baseline"), ("nginx", "baseline")]
+WORKERS = [(f"qinng-workers-{size:g}", "qinng-tuned") for size in SIZES[:4]]
+WORKER_TABLE = "Requests per second by workers"
+
+
+def known(sizes: tuple[float, ...] = SIZES) -> Sized:
+    """γ 1000, σ 0.02, κ 0.001: without noise, so that its peak is √(0.98 / 0.001) = 31.3."""
+    rates = [1000 * n / (1 + 0.02 * (n - 1) + 0.001 * n * (n - 1)) for n in sizes]
+    told = [(n, Told(f"{n:g}", "x", rate)) for n, rate in zip(sizes, rates, strict=True)]
+    return Sized("known", told, scalability.fit(sizes, rates))
+
+
+def data(figure: go.Figure) -> Any:
+    return json.loads(figure.to_json() or "")
+
+
+def texts(figure: go.Figure) -> str:
+    return " ".join(each["text"] for each in data(figure)["layout"].get("annotations", [])).replace("<br>", " ")
+
+
+def named(figure: go.Figure, name: str) -> Any:
+    """The trace of this name, else the first that begins so."""
+    traces = [each for each in data(figure)["data"] if each.get("name", "").startswith(name)]
+    return next((each for each in traces if each["name"] == name), traces[0])
+
+
+def numbers(values: Any) -> list[float]:
+    """Of an axis as it is written down: plotly packs long arrays."""
+    if isinstance(values, dict):
+        import base64
+
+        raw = base64.b64decode(str(values["bdata"]))
+        return [float(value) for value in np.frombuffer(raw, dtype=np.dtype(str(values["dtype"])))]
+    return [float(value) for value in values]
+
+
+class Steered(MadeStore):
+    """A run whose manifests ask for as many workers as the variant's name says, and of which something was read back."""
+
+    def manifests(self, variant: str) -> list[dict[str, Any]]:
+        number = variant.rpartition("-")[2]
+        return [{"kind": "ConfigMap", "data": {"worker-processes": number}}] if number.isdigit() else []
+
+    def readings(self, sample: Sample) -> list[dict[str, Any]]:
+        steered = sample.arm == "packet-steering"
+        return [{"kind": "rps", "value": "own", "observed": "own", "ok": True}] if steered else []
+
+
+def run_of(
+    variants: Sequence[tuple[str, str | None]],
+    effects: dict[str, float] | None = None,
+    limited: str = "proxy",
+    reference: str | None = "direct",
+    **record: Any,
+) -> Evidence:
+    """Six blocks at one closed loop, without noise: `effects` are factors on what a request costs."""
+
+    def change(_: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"limited_by": limited, "generator": "wrk"})
+
+    planned = make_plan(variants, [WRK], reference=reference)
+    store = made(planned=planned, effects=effects, noise=0.001, change=change, **record)
+    histograms: dict[str, Histogram] = {
+        sample.id: found for sample in store.samples() if (found := store.histogram(sample))
+    }
+    steered = Steered(store.record, store.samples(), histograms)
+    samples = tuple(steered.samples())
+    return Evidence("made", steered, samples, counted_samples(samples))
+
+
+def test_the_curve_passes_through_what_the_law_says() -> None:
+    """From the smallest size to beyond the largest, inside its band."""
+    figure = figures.law([known()], "T", "workers", "rate", "req/s")
+    curve, band = named(figure, "known: law"), named(figure, "known: band")
+    x, y = numbers(curve["x"]), numbers(curve["y"])
+    assert (x[0], x[-1]) == (pytest.approx(1), pytest.approx(1.1 * 32))
+    assert y[0] == pytest.approx(1000, rel=1e-3)
+    assert max(y) == pytest.approx(1000 * 31.3 / (1 + 0.02 * 30.3 + 0.001 * 31.3 * 30.3), rel=1e-2)
+    assert len(numbers(band["x"])) == 2 * len(x)
+    assert "γ 1,000" in curve["name"]
+
+
+def test_the_peak_is_marked() -> None:
+    """Where the law has one that is near, with its interval in words; beyond four times the largest size it is only told."""
+    figure = figures.law([known()], "T", "workers", "rate", "req/s")
+    assert numbers(named(figure, "known: peak")["x"]) == [pytest.approx(31.3, abs=0.1)]
+    few = figures.law([known((1.0, 2.0, 3.0, 4.0))], "T", "workers", "rate", "req/s")
+    assert not [each for each in data(few)["data"] if each["name"].endswith(": peak")]
+    assert "peak at 31" in named(few, "known: law")["name"]
+
+
+def test_without_contention_no_peak_is_told() -> None:
+    """Linear growth."""
+    told = said(scalability.fit(SIZES, [1000 * n for n in SIZES]))
+    assert "no peak to be seen" in told
+
+
+def test_relative_lines_begin_at_one() -> None:
+    """Each over what one of its smallest size serves, beside a linear one."""
+    figure = figures.law([known()], "T", "workers", "speed-up", "req/s", relative=True)
+    points = named(figure, "known")
+    assert numbers(next(each for each in data(figure)["data"] if each["name"] == "known")["y"])[0] == pytest.approx(1)
+    assert points
+    assert numbers(named(figure, "linear")["y"])[0] == 1
+    assert data(figure)["layout"]["yaxis"]["title"]["text"] == "speed-up (times)"
+
+
+def test_both_axes_can_be_logarithmic() -> None:
+    """With the sizes as ticks."""
+    layout = data(figures.law([known()], "T", "workers", "rate", "req/s", log=True))["layout"]
+    assert (layout["xaxis"]["type"], layout["yaxis"]["type"]) == ("log", "log")
+    assert layout["xaxis"]["ticktext"] == [f"{size:g}" for size in SIZES]
+
+
+def test_without_a_run_the_published_law_stands_alone() -> None:
+    """And the command that makes one is said."""
+    figure = exhibits.law(NONE, "Workers", "qinng")
+    assert len(numbers(named(figure, "qinng, as published")["x"])) == len(published.rows("qinng_workers"))
+    assert "measured: no run: nothing in data/reference of qinng" in texts(figure)
+    assert not [each for each in data(figure)["data"] if each["name"].startswith("measured")]
+
+
+def test_one_size_is_shown_and_no_law_of_it() -> None:
+    """What is not measurable here is named, with why in a word."""
+    missing = tuple(NotMeasured(variant=f"qinng-workers-{n}", what="cores", why="two CPUs") for n in (2, 4))
+    figure = exhibits.law(run_of(WORKERS[:1], not_measurable=missing), "Workers", "qinng")
+    assert numbers(named(figure, "measured on local")["x"]) == [1]
+    assert "measured on local: no law: expected 4 or more distinct sizes, got 1" in texts(figure)
+    assert "not measurable here (cores): qinng-workers-2, qinng-workers-4" in texts(figure)
+    assert data(figure)["layout"]["meta"] == {"runs": ["run-1"]}
+
+
+def test_four_sizes_have_a_law() -> None:
+    """Of the blocks that the proxy limited: a request costs a worker of n an nth."""
+    effects = {f"qinng-workers-{n:g}": 1 / n for n in SIZES[:4]}
+    figure = exhibits.law(run_of(WORKERS, effects), "Workers", "qinng")
+    law = named(figure, "measured on local: law")["name"]
+    assert law.partition("γ ")[2].startswith(("19,9", "20,0"))
+
+
+def test_threads_have_the_one_number_that_was_published() -> None:
+    """Beside it ours, or the command that makes a run."""
+    figure = exhibits.law(NONE, "Threads", "okd", "okd-threads-*", "keep-alive", log=True, over="thread")
+    assert (numbers(named(figure, "okd, as published")["x"]), numbers(named(figure, "okd")["y"])) == ([4], [21515])
+    assert "okd, as published: no law: one number of threads" in texts(figure)
+    assert data(figure)["layout"]["xaxis"]["title"]["text"] == "threads"
+
+
+def test_cpu_per_request_is_the_proxys() -> None:
+    """Without a proxy there is none: the backend's own stands in no row and no figure."""
+    run = run_of(OWN)
+    told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
+    assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
+    assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
+
+
+def test_what_the_generator_limited_has_no_law() -> None:
+    """Its points are shown all the same."""
+    figure = exhibits.law(run_of(WORKERS, limited="generator"), "Workers", "qinng")
+    assert len(numbers(named(figure, "measured on local")["x"])) == 4
+    assert "expected 4 or more distinct sizes, got 0" in texts(figure)
+
+
+def test_gains_are_shown_beside_what_was_claimed() -> None:
+    """In percent, with the claim's own number and unit; one of a factor as what it adds."""
+    run = run_of(OWN, {"qinng-tuned": 0.5, "nginx": 0.8})
+    pairs = [("qinng-tuned", "baseline"), ("nginx", "baseline"), ("packet-steering", "baseline")]
+    figure = exhibits.gains(run, "Gains", "rate", "*", pairs, ["QN-15", "AW-01"])
+    rows = {
+        label: value
+        for each in data(figure)["data"]
+        if each.get("error_x")
+        for label, value in zip(each["y"], numbers(each["x"]), strict=True)
+    }
+    assert rows == {
+        "qinng-tuned against baseline": pytest.approx(100, abs=1),
+        "nginx against baseline": pytest.approx(25, abs=1),
+    }
+    lines = [shape["x0"] for shape in data(figure)["layout"]["shapes"]]
+    assert lines == [0, 100, 30]
+    assert "AW-01: 30 % (up to)" in texts(figure)
+    assert (
+        "packet-steering against baseline: packet-steering is not part of this run"
+        in data(figure)["layout"]["xaxis"]["title"]["text"]
+    )
+
+
+def test_a_gain_that_the_generator_limited_says_so() -> None:
+    """In its label; CPU per request is what it is."""
+    run = run_of(OWN, limited="generator")
+    assert "nginx against baseline (generator-limited)" in json.dumps(
+        data(exhibits.gains(run, "G", "rate", "*", [("nginx", "baseline")]))
+    )
+    assert "generator-limited" not in json.dumps(
+        data(exhibits.gains(run, "G", "cpu_per_request", "*", [("nginx", "baseline")]))
+    )
+
+
+@pytest.mark.parametrize("claim", ["QN-16", "QN-99"])
+def test_a_claim_without_one_number_is_a_gap(claim: str) -> None:
+    """And so is one that there is not."""
+    figure = exhibits.gains(run_of(OWN), "G", "rate", "*", [("nginx", "baseline")], [claim])
+    assert not data(figure)["data"]
+    assert claim in texts(figure)
+
+
+def test_what_cannot_be_measured_here_is_named() -> None:
+    """Below the plot, or in its place."""
+    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
+    figure = exhibits.gains(run_of(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
+    assert texts(figure) == "aws-a1-node against baseline: aws-a1-node is not measurable here (host-wide)"
+
+
+def test_gains_without_both_sides_are_a_gap() -> None:
+    """No frame without a reason."""
+    assert not data(exhibits.gains(run_of(OWN), "G", "rate", "*", [("kernel", "baseline")]))["data"]
+    assert not data(exhibits.gains(NONE, "G", "rate", "*", [("nginx", "baseline")]))["data"]
+
+
+def test_placement_stands_beside_what_was_read_back() -> None:
+    """Of a variant that was not measured stands why."""
+    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
+    run = run_of([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
+    lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
+    assert "| a1.4xlarge, published | 0;8 | 0;8 | 0-15 |" in lines
+    assert "| local, baseline | left as they are | where they arrive | as pinned: 0 |" in lines
+    assert "| local, packet-steering | left as they are | the proxy's own: 0 | as pinned: 0 |" in lines
+    assert "| local, aws-a1-node | not measurable here: host-wide: irq-affinity is 0 here | – | – |" in lines
+    assert "| local, kernel | not part of this run | – | – |" in lines
+    assert exhibits.placement(NONE, ["baseline"]).endswith("*no run: nothing in data/reference of qinng: just bench*")
+
+
+def test_what_was_read_back_is_read_from_the_run(tmp_path: Path) -> None:
+    """Beside the first sample that counts, of its own bring-up; a file that is damaged, or not there, is a gap."""
+    store = RunStore(tmp_path, made_record("run-1", make_plan([("packet-steering", "baseline")], [WRK])))
+    store.write_readback(1, "packet-steering", 0, [{"kind": "rps", "observed": "lost"}])
+    store.write_readback(2, "packet-steering", 1, [{"kind": "rps", "observed": "0-3"}])
+    sample = make_sample(block=2, arm="packet-steering", point=WRK, generation=1)
+    run = Evidence("made", store, (sample,), {(2, "packet-steering", "wrk"): sample})
+    assert "| local, packet-steering | left as they are | 0-3 |" in exhibits.placement(run, ["packet-steering"])
+    assert "| local, baseline | no block of it counts | – | – |" in exhibits.placement(run, ["baseline"])
+    path = tmp_path / "readback" / "b02-packet-steering-g1.json"
+    for text in ("{", '{"a": 1}', "null", "[1]"):
+        path.write_text(text)
+        assert f"*no run: made is damaged: {path}: " in exhibits.placement(run, ["packet-steering"])
+    path.unlink()
+    assert f"*no run: made is damaged: {path}: cannot be read" in exhibits.placement(run, ["packet-steering"])
+
+
+def test_blocks_that_do_not_count_are_told_beside_gains_and_law() -> None:
+    """Below the gains, and where the law's reasons stand; a pair without any is a gap to count."""
+    run = run_of(OWN)
+    left = {key: each for key, each in run.counted.items() if key[:2] != (3, "nginx") and key[1] != "qinng-tuned"}
+    lost = replace(run, counted=left, samples=tuple(left.values()))
+    figure = data(exhibits.gains(lost, "G", "rate", "*", [("nginx", "baseline"), ("qinng-tuned", "baseline")]))
+    assert "<br>nginx at wrk: 5 of 6 blocks: not measured" in figure["layout"]["xaxis"]["title"]["text"]
+    assert figure["layout"]["meta"]["gaps"] == 1
+    run = run_of(WORKERS)
+    left = {key: each for key, each in run.counted.items() if key[1] != "qinng-workers-8"}
+    figure = exhibits.law(replace(run, counted=left, samples=tuple(left.values())), "Workers", "qinng")
+    assert "qinng-workers-8 at wrk: 0 of 6 blocks: not measured" in texts(figure)
+
+
+def test_a_damaged_runs_effects_and_example_are_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `just report` counts them."""
+
+    def damaged(*_: object) -> Any:
+        raise UsageError("data/reference/made/x", "cannot be read: it is cut short", "restore it from a copy")
+
+    run = run_of(OWN)
+    assert markdown.gaps(exhibits.example(run)) == markdown.gaps(exhibits.example(NONE)) == 1
+    monkeypatch.setattr(Steered, "histogram", damaged)
+    assert markdown.gaps(exhibits.effects(run)) == markdown.gaps(exhibits.effects(NONE)) == 1
+
+
+def test_tables_keep_the_published_shape() -> None:
+    """The set-ups as shares of the direct connection, ours beside the published ones."""
+    told = exhibits.shape(run_of([*OWN, *WORKERS[:1]], {"nginx": 0.5}), "qinng", "Requests per second by setup")
+    assert WORKER_TABLE not in told
+    assert "| direct_pod_ip |" in told
+    row = next(line for line in told.splitlines() if line.startswith("| nginx_proxy |"))
+    assert "336,769" in row
+    assert "0.99×" in row
+    assert "1.00×" in row
+
+
+def test_tables_without_a_run_are_the_published_ones() -> None:
+    """With the command that makes one."""
+    told = exhibits.shape(NONE, "qinng", WORKER_TABLE)
+    assert "153,473" in told
+    assert told.endswith("*no run: nothing in data/reference of qinng: just bench*")
+
+
+@pytest.mark.parametrize("study", ["aws-a1", "qinng"])
+def test_every_claim_has_a_rule(study: str) -> None:
+    """And every point that one names is in the sweeps it names."""
+    rules = claims.rules()
+    for claim in of_study(study):
+        assert rules.get(claim.id), claim.id
+        for rule in rules[claim.id]:
+            every_point_is_there(rule)
+
+
+def of_study(study: str) -> list[Claim]:
+    return [claim for claim in claims.claims() if claim.study == study]
+
+
+def every_point_is_there(rule: Rule) -> None:
+    for sweep in rule.sweeps:
+        points = [point.name for point in load_sweep(sweep)[1].expanded()]
+        for test in (*rule.given, *rule.tests, *rule.told):
+            assert any(claims.fits(test.points, point) for point in points), f"{sweep}: {test.points}"
+
+
+def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is named; the published numbers stand."""
+
+    def damaged(*_: object) -> Any:
+        raise UsageError("data/reference/made/x", "cannot be read: it is cut short", "restore it from a copy")
+
+    run = run_of(WORKERS[:1])
+    monkeypatch.setattr(Steered, "manifests", damaged)
+    monkeypatch.setattr(Steered, "histogram", damaged)
+    figure = exhibits.law(run, "Workers", "qinng")
+    assert "measured: data/reference/made/x: cannot be read" in texts(figure)
+    assert named(figure, "qinng, as published")
+    told = exhibits.shape(run, "qinng", WORKER_TABLE)
+    assert "153,473" in told
+    assert "*no run: made is damaged: data/reference/made/x: cannot be read: it is cut short*" in told

@@ -1,0 +1,318 @@
+"""Latency by percentile: published corners as they were read, measured ones of merged histograms, and both drawn side by side."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from lab.analysis.claims.evidence import Evidence, Missing
+from lab.analysis.summary import counted_samples
+from lab.model.samples import Sample, Usage
+from lab.model.sweeps import load_sweep
+from lab.records import published
+from lab.report import figures
+from lab.report.exhibits import curves, exhibits
+from lab.report.figures.percentiles import ORDERED, TICKS, Corner, Curve, Panel, tail
+from lab.stats.histogram import Histogram
+from lab.tests.report.figures.test_figures import contrast
+from lab.tests.support.factories import make_plan, make_point
+from lab.tests.support.made_runs import MadeStore, made
+
+POINTS = [
+    make_point(f"wrk2-c{size}", connections=size, rate_rps=float(size), duration_s=60.0) for size in (100, 500, 1000)
+]
+SUITES = ("original", "keepalive", "somaxconn")
+
+
+def evidence_of(store: MadeStore) -> Evidence:
+    samples = tuple(store.samples())
+    return Evidence("made", store, samples, counted_samples(samples))
+
+
+def run_of(blocks: int = 6, **overrides: Any) -> Evidence:
+    """baseline and keepalive under three of the sweep's loads; latencies grow with nothing but noise."""
+    planned = make_plan([("keepalive", "baseline")], POINTS, blocks, reference=None)
+    return evidence_of(made(planned=planned, sweep="digitalocean", **overrides))
+
+
+def told(figure: go.Figure) -> Any:
+    return json.loads(figure.to_json() or "")
+
+
+def lines(figure: go.Figure) -> list[Any]:
+    """Its traces without the bands."""
+    return [each for each in told(figure)["data"] if each.get("name")]
+
+
+def test_places_are_the_percentiles_that_wrk2_prints() -> None:
+    """The table's own column says which: all 1692 corners lie where their number says."""
+    for row in published.frame(curves.TABLE).iter_rows(named=True):
+        assert tail(row["vertex_index"]) == pytest.approx(row["inverse_tail_1_over_1_minus_p"], abs=0.0051)
+        assert 100 * (1 - 1 / tail(row["vertex_index"])) == pytest.approx(row["percentile"], abs=6e-5)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_published_lines_are_the_tables_rows(suite: str) -> None:
+    """Every corner with what reading it may err, in seconds; none below 0."""
+    found = {curve.connections: curve for curve in curves.digitised(suite)}
+    rows = [row for row in published.rows(curves.TABLE) if row["suite"] == suite]
+    assert sum(len(curve.corners) for curve in found.values()) == len(rows)
+    assert list(found) == sorted({int(str(row["connections"])) for row in rows})
+    for curve in found.values():
+        assert all(corner.low is not None and corner.low >= 0 for corner in curve.corners)
+        assert [corner.place for corner in curve.corners] == sorted(corner.place for corner in curve.corners)
+    if suite == "original":
+        (corner,) = (corner for corner in found[100].corners if corner.place == 5)
+        assert (corner.value, corner.low, corner.high) == pytest.approx((1.9e-3, 1.0e-3, 2.8e-3))
+
+
+def test_a_corner_that_could_not_be_read_is_a_gap() -> None:
+    """Nothing is drawn across it."""
+    figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0), Corner(1, 1.0), Corner(3, 2.0)])])], "T")
+    (line,) = lines(figure)
+    assert line["x"] == [1.0, pytest.approx(1 / 0.9), None, pytest.approx(1 / 0.7), None]
+    assert line["y"] == [1000.0, 1000.0, None, 2000.0, None]
+
+
+def test_published_ratios_are_to_their_own_line() -> None:
+    """With the errors of both readings; a line is 1 against itself, and nothing is a ratio to what may be 0."""
+    found = {curve.connections: curve for curve in curves.digitised("original", 100)}
+    assert {corner.value for corner in found[100].corners} == {1.0}
+    assert all(corner.low == corner.high == 1.0 for corner in found[100].corners)
+    plain = {corner.place: corner for corner in curves.digitised("original")[-1].corners}
+    base = {corner.place: corner for corner in curves.digitised("original")[0].corners}
+    corner = next(corner for corner in found[1000].corners if corner.place == 50)
+    assert corner.value == pytest.approx(plain[50].value / base[50].value)
+    assert corner.low is not None and corner.high is not None
+    assert corner.low < corner.value < corner.high
+    assert curves.digitised("somaxconn", 100) == ()
+    assert curves.digitised("somaxconn", 1000)
+
+
+def test_measured_corners_are_of_the_merged_histograms() -> None:
+    """Each within the least and the most of its blocks; none with fewer than ten requests beyond it."""
+    run = run_of()
+    for curve in curves.measured(run, "baseline"):
+        whole = curves.merged(run, "baseline", curve.connections)
+        assert whole is not None
+        for corner in curve.corners:
+            assert corner.value == whole.quantile_s(1 - 1 / corner.tail)
+        assert whole.total / curve.corners[-1].tail >= 10 > whole.total / tail(curve.corners[-1].place + 1)
+        banded = [corner for corner in curve.corners if corner.low is not None]
+        assert banded and banded[-1].place < curve.corners[-1].place, "single blocks tell fewer percentiles"
+        for corner in banded:
+            assert corner.low is not None and corner.high is not None
+            assert corner.low <= corner.value <= corner.high
+    assert [curve.connections for curve in curves.measured(run, "baseline")] == [100, 500, 1000]
+    assert curves.measured(run, "backlog") == ()
+    assert curves.merged(run, "baseline", 700) is None
+
+
+def test_a_known_histogram_has_known_corners() -> None:
+    """A thousand requests from 1 to 1000 ms: the median is 500 ms."""
+    run = run_of(blocks=1)
+    known = Histogram.of_values(np.arange(1, 1001) / 1000)
+    (sample, *_) = (each for each in run.samples if each.arm == "baseline" and each.point.connections == 100)
+    assert isinstance(run.run, MadeStore)
+    one = MadeStore(run.run.record, [sample], {sample.id: known})
+    (curve,) = curves.measured(evidence_of(one), "baseline")
+    at = {corner.place: corner for corner in curve.corners}
+    assert at[5].value == pytest.approx(0.5, rel=1e-3)
+    assert at[10].value == pytest.approx(0.75, rel=1e-3)
+    assert curve.corners[-1].tail <= 100
+    assert curve.note == "1 block, 1,000 requests"
+
+
+def test_fewer_than_six_blocks_have_no_band() -> None:
+    """And the panel says that such a run shows shapes only."""
+    run = run_of(blocks=5)
+    assert all(corner.low is None for curve in curves.measured(run, "keepalive") for corner in curve.corners)
+    titles = [
+        each["text"]
+        for each in told(exhibits.percentiles({"keepalive": run}, "T", "keepalive"))["layout"]["annotations"]
+    ]
+    assert titles == ["published", "keepalive (local, 5 blocks: shape only)<br>made"]
+
+
+def test_measured_ratios_are_by_block() -> None:
+    """Their band is over the ratios of single blocks; a line is 1 against itself, and nothing without the line it is against."""
+    run = run_of(noise=0.2)
+    found = {curve.connections: curve for curve in curves.measured(run, "baseline", 100)}
+    assert {corner.value for corner in found[100].corners} == {1.0}
+    middle = next(corner for corner in found[1000].corners if corner.place == 10)
+    assert middle.low is not None and middle.high is not None
+    assert middle.low <= middle.value <= middle.high
+    assert curves.measured(run, "baseline", 300) == ()
+
+
+ABSENT = Missing("nothing in data/reference of digitalocean: just bench backlog --sweep digitalocean")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("relative_to", [None, 100, 1000])
+@pytest.mark.parametrize("linear", [True, False])
+def test_every_suite_is_drawn_with_and_without_runs(suite: str, relative_to: int | None, linear: bool) -> None:
+    """A panel for each, with a reason where it is empty; ticks are named, and every load is in the legend once."""
+    shown = {"baseline": run_of(), "backend-200m": ABSENT}
+    figure = exhibits.percentiles(shown, "T", suite, relative_to, log_y=not linear, shared_y=not linear)
+    layout = told(figure)["layout"]
+    assert layout["xaxis"]["ticktext"][:5] == ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]
+    assert layout["xaxis"]["tickvals"][:5] == list(TICKS)[:5]
+    first = "yaxis" if (suite, relative_to) != ("somaxconn", 100) else "yaxis2"  # nothing published to be relative to
+    assert layout[first]["title"]["text"].endswith("(ms)" if relative_to is None else "(×)")
+    assert layout[first]["showticklabels"]
+    texts = " ".join(each["text"] for each in layout["annotations"]).replace("<br>", " ")
+    assert "just bench backlog --sweep digitalocean" in texts
+    assert "baseline (local, 6 blocks) made" in texts
+    listed = [line["name"] for line in lines(figure) if line["showlegend"]]
+    assert len(listed) == len(set(listed)) >= 3
+    assert layout["meta"] == {"runs": ["run-1"], "gaps": 1 if first == "yaxis" else 2}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("empty", [{1}, {3}, {1, 2}, {2, 3}])
+def test_an_empty_panel_has_its_reason_in_its_own_middle(empty: set[int], shared: bool) -> None:
+    """In a frame as large as the panel, whatever its place. plotly anchors a text by its place on the paper unless it is told."""
+    panels = [
+        Panel(f"p{at}", (), f"why {at}") if at in empty else Panel(f"p{at}", [Curve(100, [Corner(0, 1.0)])])
+        for at in (1, 2, 3)
+    ]
+    layout = told(figures.percentiles(panels, "T", shared_y=shared))["layout"]
+    reasons = {each["text"]: each for each in layout["annotations"] if each["text"].startswith("why")}
+    assert set(reasons) == {f"why {at}" for at in empty}
+    frames = {(frame["x0"], frame["x1"], frame["y0"], frame["y1"]) for frame in layout["shapes"]}
+    for at in empty:
+        left, right = layout["xaxis" if at == 1 else f"xaxis{at}"]["domain"]
+        reason = reasons[f"why {at}"]
+        assert (reason["xref"], reason["yref"]) == ("paper", "paper"), "an empty panel has no axes to refer to"
+        assert (reason["xanchor"], reason["yanchor"]) == ("center", "middle")
+        assert (reason["x"], reason["y"]) == (pytest.approx((left + right) / 2), pytest.approx(0.5))
+        assert (left, right, 0.0, 1.0) in frames
+    assert len(frames) == len(empty)
+    titled = [at for at in (1, 2, 3) if "text" in layout["yaxis" if at == 1 else f"yaxis{at}"].get("title", {})]
+    assert titled == ([min({1, 2, 3} - empty)] if shared else [1, 2, 3])
+
+
+def test_without_any_run_the_published_plot_stands_alone() -> None:
+    """And with nothing at all there is a frame with the reasons."""
+    assert lines(exhibits.percentiles({"backlog": ABSENT}, "T", "original"))
+    bare = told(exhibits.percentiles({"backlog": ABSENT}, "T", "nosuchsuite"))
+    assert not bare["data"]
+    assert "just bench backlog" in bare["layout"]["annotations"][0]["text"].replace("<br>", " ")
+
+
+def test_panels_share_an_axis_or_not() -> None:
+    """Shared, all lie within one range; else each has its own."""
+    small, large = Curve(100, [Corner(0, 1e-3), Corner(1, 9e-3)]), Curve(200, [Corner(0, 1.0), Corner(1, 9.0)])
+    panels = [Panel("a", [small]), Panel("b", [large])]
+    shared = told(figures.percentiles(panels, "T"))["layout"]
+    assert shared["yaxis2"]["matches"] == "y"
+    assert shared["yaxis"]["range"] == shared["yaxis2"]["range"]
+    assert 10 ** shared["yaxis"]["range"][0] < 1 < 9000 < 10 ** shared["yaxis"]["range"][1]
+    apart = told(figures.percentiles(panels, "T", shared_y=False))["layout"]
+    assert "matches" not in apart["yaxis2"]
+    assert apart["yaxis"]["range"] != apart["yaxis2"]["range"]
+    assert told(figures.percentiles(panels, "T", log_y=False))["layout"]["yaxis"]["rangemode"] == "tozero"
+
+
+def test_a_band_does_not_leave_a_log_axis() -> None:
+    """What may be 0 reaches down to its end."""
+    figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0, 0.0, 3.0), Corner(1, 9.0, 0.0, 30.0)])])], "T")
+    band = next(each for each in told(figure)["data"] if not each.get("name"))
+    bottom, top = (10**end for end in told(figure)["layout"]["yaxis"]["range"])
+    assert min(value for value in band["y"] if value is not None) == pytest.approx(bottom)
+    assert max(value for value in band["y"] if value is not None) <= top
+
+
+@pytest.mark.parametrize("paper", ["#ffffff", "#111111"])
+def test_the_colours_of_growing_loads_stand_off(paper: str) -> None:
+    """On both papers; ten of them, so that c100 to c1000 all differ."""
+    assert len(set(ORDERED)) == 10
+    assert len({Curve(size, ()).colour for size in range(100, 1001, 100)}) == 10
+    for colour in ORDERED:
+        assert contrast(colour, paper) >= 3, f"{colour} on {paper}"
+
+
+def test_effects_are_told_as_the_runs_table_judges_them() -> None:
+    """The primary metric, and beside it what is not claimed; a run that is not there says so."""
+    run = run_of(effects={"keepalive": 0.5})
+    text = exhibits.effects(run, "*c1000")
+    assert "| keepalive at wrk2-c1000 | baseline | p99 −" in text
+    assert "wrk2-c100 |" not in text
+    assert exhibits.effects(ABSENT) == f"*{ABSENT.said}*"
+    assert "*nothing to show: backlog is not part of this run*" in exhibits.effects(run, variants=["backlog"])
+
+
+def test_the_printed_example_stands_beside_the_same_load() -> None:
+    """All thirteen percentiles; what cannot be told here is a dash, and so is everything without a run."""
+    shown, bare = exhibits.example(run_of()), exhibits.example(ABSENT)
+    for text in (shown, bare):
+        assert sum(" % | " in line for line in text.splitlines()) == 13
+        assert "| 99 % | 110.59 |" in text
+        assert "| 99.999 % | 144 | – |" in text
+    assert "| 50 % | 70.85 | – |" in bare
+    assert "| 50 % | 70.85 | – |" not in shown
+    assert ABSENT.why in bare
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("failed_share", 30 / 1010),
+        ("dropped_connections", 7.0),
+        ("opened_connections", 980.0),
+        ("bytes_per_request", 1.5),
+        ("accepted_per_request", 0.05),
+        ("opened_per_request", 1.0),
+        ("segments_per_request", 10.0),
+        ("backend_cpu_per_request", 1e-3),
+    ],
+)
+def test_what_claims_ask_of_steady_loads(metric: str, value: float) -> None:
+    """20 of 1000 answers had a wrong status and 10 requests had none."""
+
+    def changed(_: object, sample: Sample) -> Sample:
+        return sample.model_copy(
+            update={
+                "requests": 1000,
+                "errors": {"status": 20, "timeout": 10},
+                "counters": {
+                    "proxy/ListenOverflows": 7,
+                    "backend/ListenOverflows": 9,
+                    "client/rx_bytes": 1470,
+                    "proxy/PassiveOpens": 49,
+                    "proxy/ActiveOpens": 980,
+                    "backend/PassiveOpens": 980,
+                    "proxy/InSegs": 4900,
+                    "proxy/OutSegs": 4900,
+                },
+                "usage": {"backend": Usage(cpu_s=0.98, rss_bytes=1, processes=1)},
+            }
+        )
+
+    run = run_of(blocks=2, change=changed)
+    assert run.values("baseline", "wrk2-c100", metric) == {1: pytest.approx(value), 2: pytest.approx(value)}
+
+
+@pytest.mark.parametrize(
+    "metric", ["dropped_connections", "bytes_per_request", "segments_per_request", "backend_cpu_per_request"]
+)
+def test_what_nobody_counted_is_not_told(metric: str) -> None:
+    """As on another target."""
+
+    def bare(_: object, sample: Sample) -> Sample:
+        return sample.model_copy(update={"counters": {}, "usage": {}})
+
+    assert set(run_of(blocks=1, change=bare).values("baseline", "wrk2-c100", metric).values()) == {None}
+
+
+def test_the_loads_drawn_are_those_of_the_sweep() -> None:
+    """Ten numbers of connections, as published; each asks for as many requests a second."""
+    points = load_sweep("digitalocean")[1].expanded()
+    assert [point.connections for point in points] == [curve.connections for curve in curves.digitised("original")]
+    assert all(point.rate_rps == point.connections for point in points)
+    assert {point.name for point in POINTS} <= {point.name for point in points}

@@ -1,0 +1,314 @@
+"""The report: the same bytes from the same data, nothing from elsewhere, every gap counted, and a cell that raises named."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import plotly.graph_objects as go
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from plotly.offline import get_plotlyjs
+
+from lab.analysis.claims import claims
+from lab.base.errors import UsageError
+from lab.report.figures.style import dressed, gap, noted
+from lab.report.html import executing, markdown, site
+from lab.report.html.executing import NotebookError, executed
+from lab.report.html.parts import FIGURE, PROSE, Part, parts
+from lab.tests.support.committed import nds_story, run_of
+
+pytestmark = pytest.mark.committed
+
+SHELF = "from lab import evidence, exhibits\n\nshelf = evidence.shelf()\nkill = shelf.of('kill', variant='kill-nds')"
+TIMELINE = "exhibits.timeline(kill, 'The pod is <i>deleted</i>', 'kill-nds', 'held')"
+PLOTS = "exhibits.percentiles({name: shelf.of('digitalocean', variant=name) for name in ('baseline', 'backlog')}, 'Plots', 'original')"
+DRAIN = "exhibits.intervals(shelf.of('drain', variant='kill-budget'), 'Drained', 'gap_s')"
+VOID = {"meta", "link", "br", "hr", "img", "input", "option"}
+
+
+def notebook(folder: Path, name: str, *sources: str) -> Path:
+    """With a title, and these code cells."""
+    cells: list[Any] = [new_markdown_cell("# Is it so?\n\nND-11 says that it is.", id=f"{name}-00")]
+    cells += [new_code_cell(source, id=f"{name}-{number:02}") for number, source in enumerate(sources, 1)]
+    path = folder / f"{name}.ipynb"
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
+
+
+def part(data: dict[str, Any]) -> Part:
+    (found,) = parts([{"output_type": "display_data", "data": data}])
+    return found
+
+
+def figure(**layout: Any) -> dict[str, Any]:
+    return {FIGURE: {"data": [{"type": "scatter", "x": [1], "y": [2], "name": "</script>"}], "layout": layout}}
+
+
+class Page(HTMLParser):
+    """What a browser would see: ids, links, what is loaded, and whether every tag is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        told = {name: value or "" for name, value in attrs}
+        self.ids += [told["id"]] if "id" in told else []
+        self.links += [told["href"]] if tag == "a" and "href" in told else []
+        self.loaded += [told[name] for name in ("src", "href", "srcset", "data") if name in told and tag != "a"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def arranged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the notebooks' place, and none of the committed runs."""
+    folder, reference = place / "notebooks", place / "reference"
+    folder.mkdir()
+    reference.mkdir()
+    monkeypatch.setattr(executing, "FOLDER", folder)
+    monkeypatch.setenv("LAB_REFERENCE", str(reference))
+    monkeypatch.setenv("LAB_RUNS", str(place / "own"))
+    return folder
+
+
+@pytest.fixture
+def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return arranged(tmp_path, monkeypatch)
+
+
+# -- parts --------------------------------------------------------------------------------------------------
+
+
+def test_a_figure_is_its_data_and_its_title_a_caption() -> None:
+    """Its JSON can end no script; what the title took above the plot is given back."""
+    told = part(
+        figure(
+            title={"text": "Reloads<br><span>per 100 ms; 2 &lt; 3</span>"},
+            meta={"runs": ["r-1"]},
+            height=400,
+            margin={"t": 84, "l": 80},
+        )
+    )
+    assert (told.kind, told.title, told.below, told.runs) == ("figure", "Reloads", "per 100 ms; 2 < 3", ("r-1",))
+    assert "<" not in told.text
+    layout = json.loads(told.text)["layout"]
+    assert layout == {"height": 364, "margin": {"t": 48, "l": 80}}
+    assert told.height == 364
+
+
+def test_lines_below_a_title_stay_apart_in_the_caption() -> None:
+    """What is shown, and which blocks are lost; where a line was folded, it goes on."""
+    made = noted(
+        dressed(go.Figure(go.Scatter(x=[1], y=[2])), "T", below="rings: single blocks"), "a: steal;<br>b: steal", 1
+    )
+    told = part({FIGURE: json.loads(made.to_json() or "")})
+    assert (told.title, told.below, told.gaps) == ("T", "rings: single blocks; a: steal; b: steal", 1)
+    assert told.height == 380 - 84 + 48
+
+
+def test_panels_side_by_side_scroll_where_a_screen_is_narrow() -> None:
+    """Panels above each other share their place."""
+    assert part(figure(xaxis={"domain": [0, 0.45]}, xaxis2={"domain": [0.55, 1]})).width == 600
+    assert part(figure(xaxis={"domain": [0, 1]}, xaxis2={"domain": [0, 1]})).width == 0
+
+
+def test_a_figures_empty_panels_are_gaps() -> None:
+    """As many as it says; the figure itself is none."""
+    found = part(figure(meta={"runs": [], "gaps": 2}))
+    assert (found.kind, found.gaps) == ("figure", 2)
+    assert part(figure()).gaps == 0
+
+
+def test_a_figure_without_a_trace_is_a_gap() -> None:
+    """With its reason, whichever figure it stands for."""
+    told = json.loads(gap("Reloads", "no run:<br>just bench okd").to_json() or "")
+    found = part({FIGURE: told})
+    assert found == Part("gap", "no run: just bench okd", "Reloads", gaps=1)
+
+
+def test_prose_is_rendered_and_its_gaps_counted() -> None:
+    """In a table's place, and beside its rows."""
+    text = "*no run: nothing of it*\n\n| a |\n| --- |\n\n*nothing to show: a at r1: 0 of 6 blocks: steal*\n\n*nothing to compare: x*\n"
+    found = part({PROSE: text, "text/plain": "<Markdown>"})
+    assert (found.kind, found.gaps) == ("prose", 3)
+    assert found.text.count("<blockquote>") == 3
+
+
+def test_anything_else_is_text() -> None:
+    """A string is shown as such, and HTML of a cell's own is not obeyed."""
+    assert part({"text/html": "<b>x</b>", "text/plain": "'102 claims: it\\'s so'"}) == Part(
+        "text", "102 claims: it's so"
+    )
+    assert list(parts([{"output_type": "stream", "text": "told\n"}])) == [Part("text", "told")]
+    assert list(parts([{"output_type": "display_data", "data": {"image/png": "x"}}])) == []
+
+
+def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
+    found = markdown.html("# T\n\n<script>x</script> `r-1` `r-2`\n\n| a |\n| --- |\n| b |\n", ["r-1"])
+    assert "<h2>T</h2>" in found
+    assert "<script>" not in found
+    assert '<a href="#run/r-1"><code>r-1</code></a> <code>r-2</code>' in found
+    assert re.search(r'<div class="scroll"[^>]*><table>', found)
+    assert found.count("</table></div>") == 1
+
+
+# -- executing ----------------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_raises_is_named(books: Path) -> None:
+    """With what it raised, and exit status 1."""
+    path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
+    with pytest.raises(NotebookError, match=r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n") as raised:
+        executed(path)
+    assert raised.value.exit_status == 1
+
+
+def test_a_file_that_is_no_notebook_is_refused(books: Path) -> None:
+    (books / "okd.ipynb").write_text("{")
+    with pytest.raises(UsageError, match="notebooks/okd.ipynb: cannot be read"):
+        executed(books / "okd.ipynb")
+
+
+def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is named."""
+    run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
+    path = notebook(books, "explore", "from lab import exploring\n\nexploring.picked().said")
+    (cell,) = [cell for cell in executed(path).cells if cell.kind == "code"]
+    assert "no run: nothing in data/reference of any sweep" in str(cell.outputs)
+    (cell,) = [cell for cell in executed(path, str(tmp_path / "own" / "mine")).cells if cell.kind == "code"]
+    assert "mine (mine): kill on local" in str(cell.outputs)
+
+
+# -- the site -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site, str]]:
+    """Of a run, a damaged one and a small notebook; and the file's text without plotly.js."""
+    place = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        books, reference = arranged(place, monkeypatch), place / "reference"
+        variants = [("kill-nds", "kill-grace-30")]
+        run_of(reference, monkeypatch, "kill", variants, nds_story, 6, "r-kill", points=["held"])
+        monkeypatch.setenv("LAB_RUNS", str(place / "own"))
+        (reference / "broken").mkdir()
+        (reference / "broken" / "run.json").write_text("{")
+        notebook(books, "nds", SHELF, TIMELINE, DRAIN, "'ND-12 was told'", PLOTS)
+        found = site.build(place / "out")
+        text = found.path.read_text()
+        assert text.count(get_plotlyjs()) == 1
+        yield found, text.replace(get_plotlyjs(), "")
+
+
+def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp_path: Path) -> None:
+    """Whatever was derived is made again from the data."""
+    again = site.build(tmp_path / "again")
+    assert again.path.read_bytes() == built[0].path.read_bytes()
+
+
+def test_it_loads_nothing_and_every_link_leads_somewhere(built: tuple[site.Site, str]) -> None:
+    """It works from a file, offline; ids are unique and tags closed."""
+    page = Page(built[1])
+    assert page.open == []
+    assert page.loaded == ["data:,"]
+    assert "default-src 'none'" in built[1]
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert not re.search(r"@import|url\(|fetch\(", built[1])
+
+
+def test_it_is_made_for_phones_for_both_schemes_and_for_paper(built: tuple[site.Site, str]) -> None:
+    for part_of_it in (
+        'name="viewport"',
+        "prefers-color-scheme: dark",
+        "@media print",
+        "beforeprint",
+        "overflow-x: auto",
+    ):
+        assert part_of_it in built[1]
+
+
+def test_every_claim_is_in_its_ledger_with_its_run_and_cell(built: tuple[site.Site, str]) -> None:
+    text = built[1]
+    assert all(f'id="claim/{claim.id}"' in text for claim in claims())
+    own = text.partition('id="claim/ND-11"')[2].partition("</section>")[0]
+    assert "reproduced" in own
+    assert 'href="#run/r-kill"' in own
+    told = text.partition('id="claim/ND-12"')[2].partition("</section>")[0]
+    assert 'href="#nds/nds-04"' in told
+
+
+def test_beside_a_figure_stand_its_run_and_its_code(built: tuple[site.Site, str]) -> None:
+    cell = built[1].partition('id="nds/nds-02"')[2].partition("</section>")[0]
+    assert "<figcaption>The pod is deleted" in cell
+    assert 'href="#run/r-kill"' in cell
+    assert "exhibits.timeline(kill, " in cell
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', cell)
+    assert json.loads(data)["data"]
+    alone = built[1].partition('id="nds/nds-05"')[2].partition("</section>")[0]
+    assert "<figcaption>Plots" in alone
+    assert "no run: what was published, alone" in alone
+    assert "what was published, alone" not in cell
+
+
+def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site, str]) -> None:
+    """The notebook's figure and two panels of another, the calibration, the run."""
+    found, text = built
+    assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1}
+    assert found.figures == 2
+    assert "3 gaps among figures, panels and tables" in text
+    assert "broken is damaged" in text
+    assert "just bench kill-budget --sweep drain" in text
+
+
+def test_the_machine_of_every_run_is_told(built: tuple[site.Site, str]) -> None:
+    run = built[1].partition('id="run/r-kill"')[2]
+    assert 'href="#nds"' in run
+    assert 'href="#claim/ND-11"' in run
+    assert "kill-grace-30" in run
+
+
+def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
+    notebook(books, "nds", "1 / 0")
+    with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
+        site.build(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_of_ones_own_has_a_page(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its machine, beside the committed ones."""
+    run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
+    notebook(books, "explore", "from lab import exploring\n\nexploring.picked().said")
+    twice = ["mine", str(tmp_path / "own" / "mine")]
+    text = site.build(tmp_path / "out", twice).path.read_text().replace(get_plotlyjs(), "")
+    assert text.count('id="run/mine"') == text.count('<article id="explore-mine">') == 1
+    page = text.partition('<article id="explore-mine">')[2].partition("</article>")[0]
+    assert "mine (mine): kill on local" in page
+    with pytest.raises(UsageError, match="--run: myne: unknown run 'myne'"):
+        site.build(tmp_path / "out", ["myne"])
+
+
+def test_where_nothing_can_be_written_no_notebook_is_executed(books: Path, tmp_path: Path) -> None:
+    """Whichever part of the path is in the way."""
+    notebook(books, "nds", "1 / 0")
+    (tmp_path / "file").touch()
+    (tmp_path / "out" / "index.html").mkdir(parents=True)
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "out", tmp_path / ("x" * 300)):
+        with pytest.raises(UsageError, match="--output: ") as raised:
+            site.build(folder)
+        assert "--resume" not in str(raised.value)

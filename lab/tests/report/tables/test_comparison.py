@@ -1,0 +1,425 @@
+"""Comparisons as text, Markdown and JSON, and the sentence each arm ends with. The golden tables live in `testdata/comparisons/`."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from lab.analysis.comparison.comparison import Comparison, compare_runs
+from lab.analysis.comparison.verdicts import Advice, advices
+from lab.analysis.noise import aa_arms
+from lab.model import sweeps
+from lab.model.plan import Arm, Slot, plan
+from lab.model.run import AtKnee, KneeSearch
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+from lab.report.json import comparison as comparison_json
+from lab.report.tables.comparison import as_markdown, print_table
+from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
+
+GOLDEN = Path(__file__).parents[1] / "testdata" / "comparisons"
+BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
+SEARCH = KneeSearch(p99_s=0.02, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
+ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%")
+WITH_ROWS = {
+    point: {"name": "k6", "version": "1.8.1", "stand_in_for": "wrk2", "out": "csv"}
+    for point in ("ceiling", "rate-1000")
+}
+KILL = [point for point in sweeps.load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+
+
+def printed(found: Comparison, width: int | None = None) -> str:
+    out = io.StringIO()
+    print_table(Console(file=out, width=width or 80), found, width)
+    return out.getvalue()
+
+
+def stolen(slot: Slot, sample: Sample) -> Sample:
+    lost = (slot.arm.name, slot.block, slot.point.name) == ("backlog", 3, "rate-1000")
+    return made_invalid(sample, Reason.STEAL) if lost else sample
+
+
+def one() -> Comparison:
+    return compare_runs(made(planned=make_plan(BOTH), effects={"keepalive": 0.8}, change=stolen), None)
+
+
+def two() -> Comparison:
+    faster = {"keepalive": 0.7, "baseline": 1.03}
+    return compare_runs(made(), made("run-2", faster, seed=2, facts=FACTS | {"cpu": "EPYC", "kernel": "6.18"}))
+
+
+def gone(name: str, seconds: Mapping[str, float], **record: Any) -> MadeStore:
+    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
+        out_s = 0.0 if point.control else seconds[arm.variant] + (block * 7 % 5 + (arm.role == "again")) / 10
+        return {"requests": 5200.0, "failed": round(100 * out_s), "gap_s": out_s, "rss_bytes": 3e7 + block}
+
+    return made_disturbed(name, KILL, outcome, sweep="kill", **record)
+
+
+@pytest.mark.parametrize(
+    "name", ["one.txt", "one-100.txt", "one-80.txt", "one.md", "two-100.txt", "two.md", "disturbed-100.txt"]
+)
+def test_comparisons_look_as_agreed(name: str) -> None:
+    """Golden text; a difference is shown as a diff, and `LAB_GOLDEN=write` accepts it."""
+    got = {
+        "one.txt": lambda: printed(one()),
+        "one-100.txt": lambda: printed(one(), 100),
+        "one-80.txt": lambda: printed(one(), 80),
+        "one.md": lambda: as_markdown(one()),
+        "two-100.txt": lambda: printed(two(), 100),
+        "two.md": lambda: as_markdown(two()),
+        "disturbed-100.txt": lambda: printed(
+            compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100
+        ),
+    }[name]()
+    path = GOLDEN / name
+    if os.environ.get("LAB_GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(got)
+    want = path.read_text()
+    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
+    assert want == got, "\n".join(diff)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("comparison", [one, two])
+def test_no_line_is_wider_than_the_terminal(width: int, comparison: Callable[[], Comparison]) -> None:
+    """Wide ones take two lines; what is not a terminal has one line per row."""
+    assert max(map(len, printed(comparison(), width).splitlines())) <= width
+    rows = [line for line in printed(comparison()).splitlines() if line.startswith("    ") and "req/s" in line]
+    assert len(rows) == 4
+
+
+def test_colour_is_for_terminals_only() -> None:
+    assert "\x1b[" not in printed(one(), 100)
+    out = io.StringIO()
+    print_table(Console(file=out, width=100, force_terminal=True, color_system="standard"), one(), 100)
+    assert "\x1b[" in out.getvalue()
+
+
+@pytest.mark.parametrize("comparison", [one, two])
+def test_json_says_the_same_and_keeps_its_schema(comparison: Callable[[], Comparison]) -> None:
+    found = comparison()
+    told = json.loads(json.dumps(comparison_json.as_json(found), allow_nan=False))
+    jsonschema.Draft202012Validator(comparison_json.schema()).validate(told)
+    assert [row["judgement"] for row in told["rows"]] == [row.judgement for row in found.rows]
+    for row, has in zip(told["rows"], found.rows, strict=True):
+        assert row["effect"] == (exp(has.estimate.effect) if has.estimate else None)
+        assert row["base"]["median"] == (has.base.level.value if has.base.level else None)
+    assert told["paired"] is found.paired
+    assert [verdict["text"] for verdict in told["verdicts"]] == [advice.text for advice in advices(found)]
+
+
+def test_json_of_few_blocks_and_of_disturbances_keeps_its_schema() -> None:
+    few = comparison_json.as_json(compare_runs(made(planned=make_plan(blocks=2)), None))
+    told = comparison_json.as_json(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None))
+    for data in (few, told):
+        jsonschema.Draft202012Validator(comparison_json.schema()).validate(json.loads(json.dumps(data)))
+    row = next(row for row in few["rows"] if row["judgement"] == "no-interval")
+    assert row["low"] is row["high"] is row["p_value"] is row["holm_p_value"] is None
+    assert {row["kind"] for row in told["rows"]} == {"difference"}
+
+
+# -- the sentence at the end --------------------------------------------------------------------------------
+
+
+def advice_of(found: Comparison, arm: str = "keepalive") -> Advice:
+    return next(advice for advice in advices(found) if advice.other_arm == arm)
+
+
+def test_what_is_better_is_applied() -> None:
+    """The primary metric stands first, whatever moved most."""
+    advice = advice_of(one())
+    assert advice.kind == "apply" and advice.snippet == "data:\n  keep-alive-requests: '10000'\n"
+    assert advice.text.startswith("keepalive: p99 at rate-1000 −2") and advice.text.endswith(": apply:")
+
+
+def test_what_is_worse_is_not() -> None:
+    advice = advice_of(compare_runs(made(effects={"keepalive": 1.3}), None))
+    assert (advice.kind, advice.snippet) == ("keep", "") and advice.text.endswith(": do not apply it")
+
+
+def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive":
+            return sample
+        return sample.model_copy(update={"achieved_rps": 0.5 * (sample.achieved_rps or 0)})
+
+    advice = advice_of(compare_runs(made(effects={"keepalive": 0.8}, change=change), None))
+    assert advice.kind == "mixed" and advice.snippet == "data:\n  keep-alive-requests: '10000'\n"
+    assert ": better in p99 at rate-1000, worse in rate at ceiling: apply only if the first matters" in advice.text
+    second = changed(made("run-2", {"keepalive": 0.8}, seed=2, change=change))
+    advice = advice_of(compare_runs(made(), second))
+    assert (advice.kind, advice.snippet) == ("mixed", ""), "what differs is not in the snippet"
+    assert advice.text.endswith("apply manifests/keepalive.yaml of run-2 only if the first matters more to you")
+
+
+def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
+    """However fast it was where it worked."""
+
+    def dying(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.PROXY_DIED) if slot.arm.role == "variant" and slot.block > 6 else sample
+
+    planned = make_plan(blocks=10)
+    advice = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 0.8}, change=dying), None))
+    assert advice.kind == "mixed" and advice.snippet
+    assert ", in the blocks that worked (6 of 10 blocks, proxy-died 4): apply only once all of them do:" in advice.text
+    worse = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 1.5}, change=dying), None))
+    assert worse.kind == "keep"
+
+
+def test_without_a_floor_it_is_blocks_that_are_wanted() -> None:
+    """Of all loads, or of one: no "don't bother" where nobody knows what the noise is."""
+
+    def lost(*points: str) -> Advice:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            gone = slot.arm.role == "again" and slot.block == 2 and slot.point.name in points
+            return made_invalid(sample, Reason.STEAL) if gone else sample
+
+        return advice_of(compare_runs(made(effects={"keepalive": 1.0}, change=change), None))
+
+    why = "nothing is resolved without a floor: fewer than 6 valid A/A blocks"
+    do, everywhere, some = "just bench keepalive --blocks 12, or more", lost("ceiling", "rate-1000"), lost("ceiling")
+    assert (everywhere.kind, everywhere.text) == ("nothing", f"keepalive: {why}: {do}")
+    assert some.kind == "unresolved" and f"; of 2 more {why}: {do}" in some.text
+    assert "no difference resolved in 4 comparisons: don't bother unless" in some.text
+
+
+def test_what_is_not_resolved_ends_in_a_bound() -> None:
+    """The largest of the interval's ends and the floor, of the primary metric."""
+    found = compare_runs(made(), None)
+    advice = advice_of(found)
+    row = next(row for row in found.rows if (row.point.name, row.metric) == ("rate-1000", "p99"))
+    assert row.estimate is not None and row.estimate.interval is not None and row.floor is not None
+    bound = max(*map(abs, row.estimate.interval), row.floor)
+    assert advice.kind == "unresolved"
+    assert f"don't bother unless {100 * (exp(bound) - 1):.1f} % in p99 at rate-1000" in advice.text
+
+
+def test_a_hypothesis_about_another_load_is_told() -> None:
+    store = made()
+    variants = store.record.variants
+    elsewhere = variants["keepalive"].model_copy(update={"hypothesis_sweep": "port-churn"})
+    store.record = store.record.model_copy(update={"variants": variants | {"keepalive": elsewhere}})
+    assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
+    store.record = store.record.model_copy(update={"target": "kind"})
+    assert advice_of(compare_runs(store, None)).text.endswith("--sweep port-churn --target kind")
+
+
+def test_few_blocks_end_in_how_many() -> None:
+    advice = advice_of(compare_runs(made(planned=make_plan(blocks=3)), None))
+    assert advice.kind == "nothing"
+    assert advice.text.endswith(
+        "no interval (3 blocks, 6 are needed), so nothing is resolved: just bench keepalive --blocks 6, or more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "command"),
+    [
+        ({"target": "remote"}, "just bench keepalive --target remote --context NAME --blocks 6, or more"),
+        (
+            {"sweep": "tiny", "command": ("lab", "bench", "--sweep=my loads/tiny.toml", "--", "keepalive")},
+            "just bench keepalive --sweep 'my loads/tiny.toml' --blocks 6, or more",
+        ),
+        (
+            {
+                "knee": SEARCH,
+                "sweep": "knee",
+                "target": "kind",
+                "command": (*ASKED, "--close", "--json", "--", "keepalive"),
+            },
+            "just knee keepalive --p99=20ms --precision=10% --close --target kind",
+        ),
+        (
+            {"sweep": "at-knee", "at_knee": AtKnee(rate_rps=2001.5, run="gone", variant="baseline")},
+            "just bench keepalive --sweep at-knee --knee 2001.5 --blocks 6, or more",
+        ),
+        ({"generators": WITH_ROWS}, "just bench keepalive --k6-out csv --blocks 6, or more"),
+        (
+            {"manifests": "mine/manifests", "command": ("lab", "ablate", "--blocks=3", "--json", "--", "keepalive")},
+            "just ablate keepalive --blocks 6, or more",
+        ),
+    ],
+)
+def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], command: str) -> None:
+    """A sweep of one's own by its path, a remote cluster with a context, a search by its own verb, which takes no blocks;
+    the same rates and the same output of k6; what only an ablation has, by that one.
+    """
+    advice = advice_of(compare_runs(made(planned=make_plan(blocks=3), **record), None))
+    assert advice.kind == "nothing" and advice.text.endswith(f": {command}")
+
+
+@pytest.mark.parametrize(
+    ("record", "command"),
+    [
+        ({}, "just bench --resume run-1"),
+        ({"target": "remote"}, "just bench --resume run-1 --context NAME"),
+        ({"knee": SEARCH}, "just knee --resume run-1"),
+    ],
+)
+def test_a_run_without_samples_ends_in_how_to_go_on(record: dict[str, Any], command: str) -> None:
+    advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
+    assert advice.kind == "nothing" and advice.text.endswith(command)
+
+
+def test_the_same_settings_in_two_runs_are_no_finding() -> None:
+    advice = advice_of(compare_runs(made(), made("run-2", {"baseline": 1.3}, seed=2)), "baseline")
+    assert advice.kind == "moved" and "no setting did this" in advice.text and "just bench baseline" in advice.text
+
+
+def test_a_baselines_second_name_is_no_variant_to_measure() -> None:
+    """`bench` knows variants, not the arms of a run."""
+    second = made("run-2", {"baseline": 1.3}, seed=2)
+    found = compare_runs(made(), second, "baseline", "baseline-again")
+    assert advice_of(found, "baseline-again").text.endswith("(just bench baseline), not across these two")
+
+
+def changed(store: MadeStore, **update: Any) -> MadeStore:
+    """The same run with other settings under the variant's name."""
+    variants = store.record.variants
+    mine = variants["keepalive"].model_copy(update={"manifests_sha256": "another", **update})
+    store.record = store.record.model_copy(update={"variants": variants | {"keepalive": mine}})
+    return store
+
+
+def test_other_settings_under_one_name_bring_the_others_snippet() -> None:
+    second = changed(made("run-2", {"keepalive": 0.7}, seed=2), snippet="data: {a: b}\n")
+    advice = advice_of(compare_runs(made(), second))
+    assert (advice.kind, advice.snippet) == ("apply", "data: {a: b}\n") and advice.text.endswith(": apply:")
+    advice = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 0.7}, seed=2))))
+    assert advice.text.endswith("apply manifests/keepalive.yaml of run-2"), "what differs is not in the snippet"
+    worse = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 1.5}, seed=2))))
+    assert worse.kind == "keep" and worse.text.endswith("keep the manifests of run-1")
+
+
+def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_run() -> None:
+    both = made("run-2", {"keepalive": 1.3, "baseline": 1.3}, planned=make_plan(BOTH), seed=2)
+    advice = advice_of(compare_runs(made(planned=make_plan(BOTH)), changed(both)))
+    assert advice.kind == "moved" and "measure both in one run: just bench A B" in advice.text
+    arms = compare_runs(made(planned=make_plan(BOTH)), both, "backlog", "keepalive")
+    assert "measure both in one run: just bench backlog keepalive" in advice_of(arms).text
+
+
+def test_a_baseline_that_moved_may_hide_a_difference() -> None:
+    second = changed(made("run-2", {"keepalive": 1.0, "baseline": 1.3}, seed=2))
+    advice = advice_of(compare_runs(made(), second))
+    assert advice.kind == "unresolved" and "their common baseline moved between the runs" in advice.text
+
+
+@pytest.mark.parametrize("arms", [(None, None), ("keepalive-again", "keepalive-null-1")])
+@pytest.mark.parametrize("factor", [0.7, 1.4])
+def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: tuple[str | None, str | None]) -> None:
+    """Better or worse: nothing to apply and nothing to stay with, though the variant has a snippet."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        off = factor if slot.arm.name == "keepalive-null-1" else 1.0
+        usage = {role: used.model_copy(update={"cpu_s": used.cpu_s * off}) for role, used in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    store = made(planned=plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1), change=change)
+    (advice,) = advices(compare_runs(store, None if arms[0] is None else store, *arms))
+    assert (advice.kind, advice.snippet) == ("moved", "")
+    assert advice.text.endswith(": a false claim, as it is the same variant: `just aa` counts them")
+
+
+def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() -> None:
+    """Each controller was measured alone, in its own run."""
+    first, second = (
+        made("run-1", planned=make_plan([("nginx", None)])),
+        made("run-2", {"okd": 0.5}, make_plan([("okd", None)]), seed=2),
+    )
+    advice = advice_of(compare_runs(first, second, "nginx", "okd"), "okd")
+    assert advice.kind == "apply" and not advice.snippet
+    assert (
+        "no common baseline says what drifted between the runs; measure both in one run: just bench nginx okd"
+        in advice.text
+    )
+    assert advice.text.endswith("there is no setting to apply: choose okd")
+    back = compare_runs(made(effects={"keepalive": 1.5}), None, "keepalive", "baseline")
+    assert advice_of(back, "baseline").text.endswith("there is no setting to apply: choose baseline")
+    elsewhere = made("run-2", {"okd": 0.5}, make_plan([("okd", None)]), seed=2, facts=FACTS | {"cpu": "EPYC"})
+    assert advice_of(compare_runs(first, elsewhere, "nginx", "okd"), "okd").kind == "moved"
+
+
+def test_generators_that_differ_end_in_what_to_do() -> None:
+    def change(_slot: Slot, sample: Sample) -> Sample:
+        return sample.model_copy(update={"generator": "oha", "stand_in_for": None})
+
+    advice = advice_of(compare_runs(made(), made("run-2", seed=2, change=change)))
+    assert advice.kind == "nothing" and advice.text.endswith("measure both with one generator")
+
+
+def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
+    """Once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
+
+    def advised(*roles: str) -> str:
+        def slow(slot: Slot, sample: Sample) -> Sample:
+            return made_invalid(sample, Reason.RATE_NOT_ACHIEVED) if slot.arm.role in roles else sample
+
+        planned = make_plan(points=[make_point()])
+        return advice_of(compare_runs(made(planned=planned, change=slow, target="kind"), None)).text
+
+    said = (
+        "keepalive: nothing to judge: the base served rate-1000 and this did not: `just knee keepalive --target kind`"
+    )
+    assert advised("variant").startswith(said) and advised("variant").endswith("or compare closed loops")
+    assert "measure again: just bench keepalive --target kind" in advised("variant", "baseline")
+
+
+def test_a_disturbances_bound_is_in_its_own_unit() -> None:
+    found = compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 30.0}), None)
+    assert "don't bother unless a difference of" in advice_of(found).text
+    assert (
+        " s in longest gap at delete" in advice_of(found).text
+        or " in failed requests at delete" in advice_of(found).text
+    )
+
+
+def test_a_side_that_is_a_bound_is_told_in_the_sentence() -> None:
+    """The faster side could only be faster without its generator."""
+
+    def limited(slot: Slot, sample: Sample) -> Sample:
+        both = slot.arm.name == "keepalive" and slot.point.rate_rps is None
+        return sample.model_copy(update={"limited_by": "generator"}) if both else sample
+
+    text = advice_of(compare_runs(made(effects={"keepalive": 0.5}, change=limited), None)).text
+    assert "rate at ceiling +" in text and "] (at least)" in text
+
+
+def test_a_disturbance_without_a_valid_block_has_rows_and_a_sentence() -> None:
+    def nothing(_arm: Arm, _point: Point, _block: int) -> None: ...
+
+    found = compare_runs(made_disturbed("run-1", KILL, nothing, sweep="kill"), None)
+    assert [(row.metric, row.judgement) for row in found.rows] == [
+        ("failed", "not-compared"),
+        ("gap_s", "not-compared"),
+    ]
+    assert advice_of(found).text.endswith("just bench --resume run-1")
+
+
+def test_arms_that_lost_blocks_are_measured_with_as_many_more() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        lost = slot.arm.name == "keepalive" and slot.block in (1, 2)
+        return made_invalid(sample, Reason.STEAL) if lost else sample
+
+    advice = advice_of(compare_runs(made(change=change, target="kind"), None))
+    assert advice.text.endswith("just bench keepalive --target kind --blocks 8, or more")
+
+    def apart(slot: Slot, sample: Sample) -> Sample:
+        gone = {"baseline": (1, 2), "variant": (7, 8)}.get(slot.arm.role, ())
+        return made_invalid(sample, Reason.STEAL) if slot.block in gone else sample
+
+    advice = advice_of(compare_runs(made(planned=make_plan(blocks=8), change=apart), None))
+    assert advice.text.endswith("just bench keepalive --blocks 10, or more"), "only four pairs"

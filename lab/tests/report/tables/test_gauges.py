@@ -1,0 +1,96 @@
+"""What the arms of a run hold, under its table: medians, how many times the baseline's, and nothing where nothing is known."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+import pytest
+from rich.console import Console
+
+from lab.analysis.summary import Summary, summarise
+from lab.model.plan import Slot
+from lab.model.samples import Sample, Usage
+from lab.report.tables import gauges as gauge_tables
+from lab.report.tables import steady as tables
+from lab.stats.units import format_bytes
+from lab.tests.support.factories import make_plan, make_run
+
+MANY, FEW = ("okd-routes-1000", "okd")
+
+
+def summary_of(gauges: Mapping[str, Mapping[str, float]]) -> Summary:
+    """Block 1 of the many routes takes longer than the others do; the memory differs by the point."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        told = dict(gauges.get(slot.arm.variant, {}))
+        if slot.block == 1 and slot.arm.variant == MANY and "proxy/load_s" in told:
+            told["proxy/load_s"] = 9.0
+        rss = 40_000_000 if slot.point.rate_rps is None else 30_000_000
+        return sample.model_copy(
+            update={"gauges": told, "usage": {"proxy": Usage(cpu_s=1.0, rss_bytes=rss, processes=2)}}
+        )
+
+    samples, histograms = make_run(make_plan(((MANY, FEW),), blocks=7), change=change)
+    return summarise(
+        make_plan(((MANY, FEW),), blocks=7),
+        samples,
+        lambda sample: histograms.get(sample.id),
+        {MANY: "cpu_per_request"},
+    )
+
+
+BOTH = {
+    FEW: {"proxy/config_bytes": 61_200.0, "proxy/load_s": 0.042},
+    MANY: {"proxy/config_bytes": 612_000.0, "proxy/load_s": 0.303},
+}
+
+
+def printed(summary: Summary) -> str:
+    out = io.StringIO()
+    gauge_tables.print_table(Console(file=out, width=100), summary)
+    return out.getvalue()
+
+
+def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
+    lines = printed(summary_of(BOTH)).splitlines()
+    assert lines[0] == "" and lines[1].split() == ["what", "it", "holds", "configuration", "loaded", "in", "memory"]
+    assert [line.split()[0] for line in lines[2:]] == [FEW, f"{FEW}-again", MANY]  # the direct reference has no gauges
+    assert lines[2].split()[1:] == ["61.2", "kB", "42.0", "ms", "40.0", "MB"]
+    assert lines[4].split()[1:] == ["612", "kB", "×10.00", "303", "ms", "×7.21", "40.0", "MB", "×1.00"]
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert printed(summary_of({})) == "" and gauge_tables.as_markdown(summary_of({})) == ""
+    only = summary_of({MANY: {"proxy/config_bytes": 612_000.0}})
+    assert [line.split() for line in printed(only).splitlines()[1:]] == [
+        ["what", "it", "holds", "configuration", "memory"],
+        [MANY, "612", "kB", "40.0", "MB"],
+    ]
+
+
+def test_the_same_stands_in_markdown_and_in_json() -> None:
+    summary = summary_of(BOTH)
+    text = gauge_tables.as_markdown(summary)
+    assert text.splitlines()[1:3] == [
+        "| what it holds | configuration | loaded in | memory |",
+        "| :-- | --: | --: | --: |",
+    ]
+    row = next(row for row in tables.as_json(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
+    assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0, "0 B"),
+        (999, "999 B"),
+        (61_234, "61.2 kB"),
+        (12_345_678, "12.3 MB"),
+        (1.05e9, "1.05 GB"),
+        (123e9, "123 GB"),
+    ],
+)
+def test_sizes_have_three_digits(value: float | None, text: str) -> None:
+    assert format_bytes(value) == text

@@ -1,0 +1,361 @@
+"""Outcomes of a run's samples → rows, effects, verdicts and tables. The golden tables live in `testdata/outcomes/`."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary, summarise_outcomes
+from lab.analysis.outcome_verdicts import verdicts
+from lab.analysis.summary import Effect, summarise_run
+from lab.base.errors import MeasuringError
+from lab.commands import schema
+from lab.disturbances.outage import Outage
+from lab.model.plan import Plan, Slot
+from lab.model.run import RunRecord, VariantRecord
+from lab.model.samples import Reason, Sample
+from lab.model.sweeps import Point
+from lab.report.tables import outcomes as outcome_tables
+from lab.report.tables import steady as tables
+from lab.stats import paired as stats
+from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
+
+GOLDEN = Path(__file__).parents[1] / "testdata" / "outcomes"
+LOAD: Mapping[str, Any] = {
+    "generator": "k6",
+    "rate_rps": 100.0,
+    "connections": 500,
+    "duration_s": 45.0,
+    "keepalive": False,
+    "timeout_s": 5.0,
+}
+KILL = make_point("kill", **LOAD, disturbance=Outage(at_s=5.0, for_s=30.0))
+CONTROL = KILL.model_copy(update={"name": "control", "control": True})
+BOTH = (("proxy-replicas-2", "baseline"), ("pre-stop-sleep", "baseline"))
+Change = Callable[[Slot, Sample], Sample | None]
+
+
+def outcome_of(slot: Slot, seed: int) -> dict[str, float | None]:
+    """About 29 s down, except where there are two."""
+    rng = np.random.default_rng(zlib.crc32(f"{seed} {slot.block} {slot.arm.name} {slot.point.name}".encode()))
+    spare = slot.arm.variant == "proxy-replicas-2" or slot.point.control
+    down_s = 0.0 if spare else 29.0 + float(rng.normal(0, 0.1))
+    latency = {
+        f"{name}_{at}_s": 0.002 + float(rng.normal(0, 1e-5)) for name in ("p50", "p99") for at in ("before", "after")
+    }
+    latency |= {"p50_during_s": 0.0021, "p99_during_s": 0.005 if spare else 0.02, "max_during_s": 0.02}
+    pods = {} if slot.point.control else {"terminating_s": 28.0, "replaced_s": down_s + 0.5}
+    found = {"requests": 4500.0, "failed": round(down_s * 100), "failed_connect": round(down_s * 100), "gap_s": down_s}
+    return {**found, "reloads": 0.0, "processes": 2.0, "restarts": 0.0, **pods, **latency, "clock_error_s": 1e-4}
+
+
+def run_of(
+    pairs: Sequence[tuple[str, str | None]] = BOTH,
+    blocks: int = 6,
+    change: Change = lambda _slot, sample: sample,
+    points: Sequence[Point] = (KILL, CONTROL),
+    primary: str | None = "gap_s",
+    made: Callable[[Slot, int], dict[str, float | None]] = outcome_of,
+    seed: int = 1,
+) -> tuple[RunRecord, list[Sample]]:
+    plan = make_plan(pairs, points, blocks, reference=None)
+    samples = [
+        found
+        for slot in plan.slots
+        if (found := change(slot, _sample(slot, made(slot, seed) if slot.point.disturbance else {}))) is not None
+    ]
+    return _record(plan, primary), samples
+
+
+def _sample(slot: Slot, outcome: dict[str, float | None]) -> Sample:
+    return make_sample(**of_slot(slot), outcome=outcome)
+
+
+def _record(plan: Plan, primary: str | None) -> RunRecord:
+    variants = {
+        arm.variant: VariantRecord(
+            name=arm.variant, title="", baseline=arm.baseline, knobs=(), own_knobs=("knob",), primary_metric=primary,
+            hypothesis_sweep="kill", manifests_sha256="", snippet=f"kind: {arm.variant}\n",
+        )
+        for arm in plan.arms
+    }  # fmt: skip
+    return RunRecord(
+        id="r", created_at="", command=(), target="local", sweep="kill", seed=plan.seed, blocks=plan.blocks, arms=plan.arms,
+        points=plan.points, slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in plan.slots),
+        variants=variants, generators={}, facts={}, git_commit=None,
+    )  # fmt: skip
+
+
+def summary_of(*args: Any, **more: Any) -> OutcomeSummary:
+    found = summarise_outcomes(*run_of(*args, **more))
+    assert found is not None
+    return found
+
+
+def row_of(summary: OutcomeSummary, arm: str, point: str = "kill") -> OutcomeRow:
+    return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
+
+
+def effect_of(summary: OutcomeSummary, arm: str, metric: str = "gap_s") -> Effect:
+    return next(effect for effect in row_of(summary, arm).effects if effect.metric == metric)
+
+
+def printed(summary: OutcomeSummary, width: int | None = None) -> str:
+    out = io.StringIO()
+    outcome_tables.print_tables(Console(file=out, width=width or 80), summary, width)
+    return out.getvalue()
+
+
+def at(arm: str, block: int, point: str, **update: Any) -> Change:
+    """One sample otherwise."""
+    cell = (arm, block, point)
+    return lambda slot, one: (
+        one.model_copy(update=update) if (slot.arm.name, slot.block, slot.point.name) == cell else one
+    )
+
+
+FAILED_CONTROL = at("pre-stop-sleep", 2, "control", verdict="invalid", reason=Reason.CONTROL_FAILED)
+
+
+@pytest.mark.parametrize("name", ["wide.txt", "columns-100.txt", "table.md", "two-blocks.txt", "baseline-alone.txt"])
+def test_tables_look_as_agreed(name: str) -> None:
+    """Golden text; a difference is shown as a diff, and `LAB_GOLDEN=write` accepts it."""
+    typical = summary_of(blocks=7, change=FAILED_CONTROL)
+    got = {
+        "wide.txt": lambda: printed(typical),
+        "columns-100.txt": lambda: printed(typical, 100),
+        "table.md": lambda: outcome_tables.as_markdown(typical),
+        "two-blocks.txt": lambda: printed(summary_of(blocks=2)),
+        "baseline-alone.txt": lambda: printed(summary_of([("baseline", None)])),
+    }[name]()
+    path = GOLDEN / name
+    if os.environ.get("LAB_GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(got)
+    want = path.read_text()
+    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
+    assert want == got, "\n".join(diff)
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    """As long as one arm fits beside the baseline; sentences below are the terminal's to fold."""
+    table = printed(summary_of(), 100).split("median of the blocks")[0]
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_medians_and_effects_are_of_the_blocks() -> None:
+    summary = summary_of()
+    spare, base = row_of(summary, "proxy-replicas-2"), row_of(summary, "baseline")
+    values = [value for value in base.values["gap_s"].values() if value is not None]
+    assert base.levels["gap_s"] == stats.middle(values)
+    effect = effect_of(summary, "proxy-replicas-2")
+    assert effect.estimate is not None
+    assert effect.estimate.effect == pytest.approx(-np.mean(values))
+    assert (effect.judgement, effect.better, effect.primary) == ("claimed", True, True)
+    assert spare.levels["failed"].value == 0
+    assert effect_of(summary, "proxy-replicas-2", "failed").judgement == "marked", "only the primary metric claims"
+    assert effect_of(summary, "baseline-again").judgement == "a/a"
+    assert all(not row.effects for row in summary.rows if row.point.control)
+
+
+def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:
+    """Of each block's own two: 20 ms after 2 ms is ten times as much; 5 ms where a spare answers."""
+    summary = summary_of(blocks=6)
+    slowed = row_of(summary, "baseline").slowdowns["p99"]
+    assert slowed.ratio == pytest.approx(10, rel=0.02)
+    assert slowed.ratio_interval is not None
+    assert slowed.ratio_interval[0] < slowed.ratio < slowed.ratio_interval[1]
+    assert row_of(summary, "proxy-replicas-2").slowdowns["p99"].ratio == pytest.approx(2.5, rel=0.02)
+    assert row_of(summary_of(blocks=5), "baseline").slowdowns["p99"].ratio_interval is None
+    assert "  p99 during against before" in printed(summary)
+    assert printed(summary).count("during against before ") == printed(summary).count("p99 during against before "), (
+        "no p50"
+    )
+
+
+def test_where_an_arm_has_too_few_answers_for_p99_it_is_p50_that_is_told() -> None:
+    """Of all arms, so that they can be compared; of none where that is unknown as well."""
+
+    def few(slot: Slot, seed: int) -> dict[str, float | None]:
+        found = outcome_of(slot, seed)
+        return found | ({"p99_before_s": None} if slot.arm.name == "pre-stop-sleep" and slot.block == 2 else {})
+
+    def none(slot: Slot, seed: int) -> dict[str, float | None]:
+        return few(slot, seed) | {"p50_before_s": None}
+
+    assert "  p50 during against before" in printed(summary_of(made=few))
+    assert "p99 during against before" not in printed(summary_of(made=few))
+    assert "during against before" not in printed(summary_of(made=none))
+
+
+def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
+    spare, sleep = verdicts(summary_of())
+    assert (spare.kind, spare.snippet) == ("apply", "kind: proxy-replicas-2\n")
+    assert spare.text.startswith("proxy-replicas-2: longest gap at kill 0 s instead of 29.")
+    assert "−29" in spare.text
+    assert spare.text.endswith("apply:")
+    assert sleep.kind == "unresolved"
+    assert "don't bother unless a difference of 0." in sleep.text
+
+
+def test_worse_is_not_to_be_applied() -> None:
+    def worse(slot: Slot, seed: int) -> dict[str, float | None]:
+        more = 5.0 if slot.arm.variant == "pre-stop-sleep" and not slot.point.control else 0.0
+        return outcome_of(slot, seed) | {"gap_s": (outcome_of(slot, seed)["gap_s"] or 0) + more}
+
+    _, sleep = verdicts(summary_of(made=worse))
+    assert (sleep.kind, sleep.snippet) == ("worse", "")
+    assert sleep.text.endswith("do not apply it")
+    (_, system) = verdicts(replace(summary_of(made=worse), systems=frozenset({"pre-stop-sleep"})))
+    assert (system.kind, system.snippet) == ("differs", "") and system.text.endswith(": stay with baseline")
+
+
+def test_better_under_one_and_worse_under_another_has_what_to_apply_and_when() -> None:
+    other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
+    controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
+
+    def made(slot: Slot, seed: int) -> dict[str, float | None]:
+        found = outcome_of(slot, seed)
+        worse = slot.arm.variant == "proxy-replicas-2" and slot.point.name == "other"
+        return found | ({"gap_s": 60.0 + slot.block} if worse else {})
+
+    spare = verdicts(summary_of(points=[KILL, other, *controls], made=made))[0]
+    assert (spare.kind, spare.snippet) == ("mixed", "kind: proxy-replicas-2\n")
+    assert spare.text.endswith(
+        ": better in longest gap at kill, worse in longest gap at other: apply only if the first matters more to you:"
+    )
+
+
+def test_without_a_floor_nothing_is_called_small() -> None:
+    """One block of the baseline's twin is lost."""
+    _, sleep = verdicts(summary_of(change=at("baseline-again", 2, "kill", verdict="invalid", reason=Reason.STEAL)))
+    assert sleep.kind == "no-interval" and sleep.text.endswith("; measure with --blocks 12 or more")
+
+
+def test_below_six_blocks_nothing_is_claimed() -> None:
+    summary = summary_of(blocks=5)
+    assert effect_of(summary, "proxy-replicas-2").judgement == "no-interval"
+    assert row_of(summary, "baseline").levels["gap_s"].low is None
+    assert {verdict.kind for verdict in verdicts(summary)} == {"no-interval"}
+    assert verdicts(summary)[0].text.endswith("; measure with --blocks 6 or more")
+    interrupted = summary_of(change=lambda slot, one: one if slot.block <= 3 else None)
+    assert verdicts(interrupted)[0].text.endswith("; not all of it was measured, go on with: just bench --resume r")
+    _, hurt = verdicts(summary_of(change=FAILED_CONTROL))
+    assert hurt.text.endswith("; measure with --blocks 7 or more")
+
+
+def test_a_hypothesis_about_another_load_is_told_with_the_target() -> None:
+    """Measured elsewhere it may never stand beside this."""
+    for primary, kind in (("gap_s", "unresolved"), ("rate", "not-measurable")):
+        summary = replace(summary_of(primary=primary), target="kind", elsewhere={"pre-stop-sleep": "nds"})
+        _, sleep = verdicts(summary)
+        assert sleep.kind == kind and sleep.text.endswith(": just bench pre-stop-sleep --sweep nds --target kind")
+
+
+def test_a_block_whose_control_failed_does_not_count_for_that_arm() -> None:
+    summary = summary_of(change=FAILED_CONTROL)
+    hurt, other = row_of(summary, "pre-stop-sleep"), row_of(summary, "proxy-replicas-2")
+    assert (hurt.valid_blocks, other.valid_blocks) == (5, 6)
+    assert "1 block not counted: no valid control run of this arm in it" in hurt.notes
+    assert 2 not in hurt.values["gap_s"]
+    assert effect_of(summary, "pre-stop-sleep").judgement == "no-interval"
+    assert not summary.complete
+
+
+def test_a_difference_below_what_the_load_resolves_is_none() -> None:
+    """All blocks alike, and the baselines too: 10 ms between requests is the least that may be claimed of a gap."""
+
+    def alike(by_s: float) -> Callable[[Slot, int], dict[str, float | None]]:
+        def made(slot: Slot, seed: int) -> dict[str, float | None]:
+            faster = slot.arm.variant == "proxy-replicas-2"
+            return outcome_of(slot, seed) | {"gap_s": 1.0 - (by_s if faster else 0.0)}
+
+        return made
+
+    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").judgement == "unresolved"
+    assert effect_of(summary_of(made=alike(0.011)), "proxy-replicas-2").judgement == "claimed"
+
+
+def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
+    """A change nobody saw took longest: without its block the others would look better than they were."""
+    missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0], 1) | {"gap_s": None})
+    summary = summary_of(change=missing)
+    effect = effect_of(summary, "proxy-replicas-2")
+    assert (effect.judgement, "could not be told in 1 block" in effect.note) == ("not-judged", True)
+    assert "(1 –)" in printed(summary)
+    assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
+
+
+def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
+    assert effect_of(summary_of(primary="p99"), "proxy-replicas-2", "p99_during_s").primary
+    assert effect_of(summary_of(primary="errors"), "proxy-replicas-2", "failed").judgement == "claimed"
+    rate = summary_of(primary="rate")
+    assert not any(effect.primary for effect in row_of(rate, "proxy-replicas-2").effects)
+    steady = (
+        "its primary metric is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
+    )
+    assert verdicts(rate)[0].text.endswith(f"{steady} S (S: one of `just list`)")
+    assert verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
+
+
+def test_only_what_the_disturbance_brought_about_has_a_line() -> None:
+    table = printed(summary_of())
+    assert "restarts" not in table
+    assert "stale" not in table
+    assert "proxy processes" not in table, "as many as in the control runs"
+    assert "terminating" in table
+    grown = printed(
+        summary_of(made=lambda slot, seed: outcome_of(slot, seed) | {"processes": 2.0 if slot.point.control else 9.0})
+    )
+    assert "proxy processes at once" in grown
+
+
+def test_steady_points_of_the_same_run_keep_their_own_table() -> None:
+    steady = make_point("rate-100", rate_rps=100.0)
+    record, samples = run_of(points=(KILL, CONTROL, steady))
+    assert {row.point.name for row in summarise_run(record, samples, lambda _: None).rows} == {"rate-100"}
+    outcomes = summarise_outcomes(record, samples)
+    assert outcomes is not None
+    assert {row.point.name for row in outcomes.rows} == {"kill", "control"}
+    assert summarise_outcomes(*run_of(points=(steady,))) is None
+
+
+def test_samples_of_another_load_are_refused() -> None:
+    record, samples = run_of()
+    other = samples[0].model_copy(update={"point": samples[0].point.model_copy(update={"rate_rps": 50.0})})
+    with pytest.raises(MeasuringError, match="is not in the run's plan"):
+        summarise_outcomes(record, [other, *samples[1:]])
+
+
+def test_a_run_of_which_nothing_was_measured_has_its_rows() -> None:
+    record, _ = run_of()
+    empty = summarise_outcomes(record, [])
+    assert empty is not None
+    assert "0/6" in printed(empty)
+    assert not empty.complete
+
+
+def test_the_json_is_as_its_schema_says() -> None:
+    import jsonschema
+
+    record, samples = run_of(change=FAILED_CONTROL)
+    outcomes = summarise_outcomes(record, samples)
+    assert outcomes is not None
+    result = tables.as_json(summarise_run(record, samples, lambda _: None)) | {
+        "outcomes": outcome_tables.as_json(outcomes)
+    }
+    jsonschema.validate(json.loads(json.dumps(result)), schema.schemas()["result"])
+    (row,) = [r for r in result["outcomes"]["rows"] if (r["arm"], r["point"]) == ("proxy-replicas-2", "kill")]
+    assert row["medians"]["failed"] == {"value": 0.0, "low": 0.0, "high": 0.0, "blocks": 6}
+    assert row["disturbance"]["kind"] == "outage"

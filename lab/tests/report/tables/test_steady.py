@@ -1,0 +1,549 @@
+"""Samples to rows, rows to tables and verdicts. The golden tables live in `testdata/tables/`."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from lab.analysis import verdicts
+from lab.analysis.judging import LIMITED
+from lab.analysis.summary import Effect, Row, Summary, counted_samples, summarise, summarise_run
+from lab.base.errors import MeasuringError
+from lab.model.plan import Plan, Slot
+from lab.model.run import RunRecord, VariantRecord
+from lab.model.samples import Reason, Sample
+from lab.report.tables import steady as tables
+from lab.stats import paired as stats
+from lab.stats import units
+from lab.stats.histogram import Histogram
+from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
+from lab.tests.support.made_runs import made, made_record
+
+GOLDEN = Path(__file__).parents[1] / "testdata" / "tables"
+PRIMARY: Mapping[str, str | None] = {"keepalive": "p99", "backlog": "rate"}
+BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
+
+
+def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
+    samples, histograms = make_run(run, **made)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), primary)
+
+
+def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> Row:
+    return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
+
+
+def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000") -> Effect:
+    return next(effect for effect in row_of(summary, arm, point).effects if effect.metric == metric)
+
+
+def printed(summary: Summary, width: int | None = None) -> str:
+    out = io.StringIO()
+    tables.print_table(Console(file=out, width=width or 80), summary, width)
+    return out.getvalue()
+
+
+def stolen_block(slot: Slot, sample: Sample) -> Sample:
+    if (slot.arm.name, slot.block, slot.point.name) == ("keepalive", 3, "rate-1000"):
+        return made_invalid(sample, Reason.STEAL, errors={"timeout": 3})
+    return sample
+
+
+def typical() -> Summary:
+    return summary_of(make_plan(BOTH, blocks=7), effects={"keepalive": 0.8}, change=stolen_block)
+
+
+@pytest.mark.parametrize("name", ["wide.txt", "columns-120.txt", "columns-80.txt", "table.md", "baseline-alone.txt"])
+def test_tables_look_as_agreed(name: str) -> None:
+    """Golden text; a difference is shown as a diff, and `LAB_GOLDEN=write` accepts it."""
+    got = {
+        "wide.txt": lambda: printed(typical()),
+        "columns-120.txt": lambda: printed(typical(), 120),
+        "columns-80.txt": lambda: printed(typical(), 80),
+        "table.md": lambda: tables.as_markdown(typical()),
+        "baseline-alone.txt": lambda: printed(summary_of(make_plan([("baseline", None)]))),
+    }[name]()
+    path = GOLDEN / name
+    if os.environ.get("LAB_GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(got)
+    want = path.read_text()
+    diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
+    assert want == got, "\n".join(diff)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 140])
+def test_no_row_is_wider_than_the_terminal(width: int) -> None:
+    assert max(len(line) for line in printed(typical(), width).splitlines()) <= width
+
+
+def test_a_claim_needs_the_interval_beyond_the_floor_and_ends_in_what_to_apply() -> None:
+    run = make_plan()
+    samples, histograms = make_run(run, {"keepalive": 0.8})
+    snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY, snippets)
+    effect = effect_of(summary, "keepalive", "p99")
+    assert (effect.judgement, effect.primary, effect.better) == ("claimed", True, True)
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "apply"
+    assert verdict.text.startswith("keepalive: p99 at rate-1000 (k6 for wrk2) −2")
+    assert verdict.text.endswith(": apply:")
+    assert "keep-alive-requests" in printed(summary)
+
+
+def test_a_stored_run_brings_its_own_plan_primary_metrics_and_snippets() -> None:
+    run = make_plan()
+    samples, histograms = make_run(run, {"keepalive": 0.8})
+    variants = {
+        name: VariantRecord(
+            name=name, title=name, baseline=None, knobs=(), own_knobs=(), primary_metric="p99" if name == "keepalive" else None,
+            hypothesis_sweep=None, manifests_sha256="", snippet=f"snippet of {name}",
+        )
+        for name in ("keepalive", "baseline", "direct")
+    }  # fmt: skip
+    record = RunRecord(
+        id="r", created_at="", command=(), target="local", sweep="quick", seed=run.seed, blocks=run.blocks, arms=run.arms,
+        points=run.points, slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in run.slots),
+        variants=variants, generators={}, facts={}, git_commit=None,
+    )  # fmt: skip
+    summary = summarise_run(record, samples, lambda sample: histograms.get(sample.id))
+    assert [(verdict.kind, verdict.snippet) for verdict in verdicts.verdicts(summary)] == [
+        ("apply", "snippet of keepalive")
+    ]
+    assert summary.complete
+
+
+def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
+    """However fast it was where it worked; blocks that the machine took are nothing against it."""
+
+    def lost(reason: Reason) -> verdicts.Verdict:
+        def change(slot: Slot, sample: Sample) -> Sample:
+            return made_invalid(sample, reason) if slot.arm.role == "variant" and slot.block > 6 else sample
+
+        summary = summary_of(make_plan(blocks=10), effects={"keepalive": 0.8}, change=change)
+        return verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))[0]
+
+    dying = lost(Reason.PROXY_DIED)
+    assert (dying.kind, dying.snippet) == ("mixed", "data: {a: b}")
+    blocks = "6 of 10 blocks at ceiling, proxy-died 4"
+    assert dying.text.endswith(f", in the blocks that worked ({blocks}): apply only once all of them do:")
+    assert lost(Reason.STEAL).kind == "apply"
+
+
+def test_a_claimed_worsening_is_not_to_be_applied() -> None:
+    (verdict,) = verdicts.verdicts(summary_of(make_plan(), effects={"keepalive": 1.3}))
+    assert verdict.kind == "worse"
+    assert verdict.text.endswith("do not apply it")
+
+
+def test_of_another_system_there_is_nothing_to_apply() -> None:
+    """It is compared all the same, better or worse."""
+    for effect in (0.7, 1.3):
+        summary = replace(summary_of(make_plan(), effects={"keepalive": effect}), systems=frozenset({"keepalive"}))
+        (verdict,) = verdicts.verdicts(summary)
+        assert (verdict.kind, verdict.snippet) == ("differs", "")
+        choice = "choose keepalive" if effect < 1 else "stay with baseline"
+        assert verdict.text.endswith(f"another system, no setting to apply: {choice}")
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "system"), [((), (), True), (("cpu",), ("cpu",), True), (("cpu",), (), False)]
+)
+def test_what_no_knob_tells_from_its_baseline_is_another_system(
+    own: tuple[str, ...], theirs: tuple[str, ...], system: bool
+) -> None:
+    """A root may list knobs, and be compared with another root that lists the same."""
+    record = made_record("r", make_plan())
+    changes = {"keepalive": {"knobs": own, "own_knobs": own, "snippet": ""}, "baseline": {"knobs": theirs}}
+    variants = {name: each.model_copy(update=changes.get(name, {})) for name, each in record.variants.items()}
+    assert record.model_copy(update={"variants": variants}).systems == (frozenset({"keepalive"}) if system else set())
+
+
+def test_nothing_found_names_the_bound() -> None:
+    summary = summary_of(make_plan())
+    effect = effect_of(summary, "keepalive", "p99")
+    assert effect.judgement == "unresolved"
+    assert verdicts.effect_text(effect).startswith("p99 ~ [")
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "unresolved"
+    assert effect.estimate is not None
+    assert effect.estimate.interval is not None
+    assert effect.floor is not None
+    bound = max(*(abs(end) for end in effect.estimate.interval), effect.floor)
+    assert f"don't bother unless {100 * (2.718281828459045**bound - 1):.1f} % matters to you" in verdict.text
+
+
+def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive" or slot.point.name != "ceiling":
+            return sample
+        usage = {role: use.model_copy(update={"cpu_s": use.cpu_s * 2}) for role, use in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    made: dict[str, Any] = {"effects": {"keepalive": 0.8}, "change": change}
+    summary = summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made)
+    (verdict,) = verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))
+    assert (verdict.kind, verdict.snippet) == ("mixed", "data: {a: b}")
+    tool = "(k6 for wrk2)"
+    assert verdict.text.endswith(
+        f": better in CPU per request at rate-1000 {tool}, worse in CPU per request at ceiling {tool}:"
+        " apply only if the first matters more to you:"
+    )
+    (other,) = verdicts.verdicts(replace(summary, systems=frozenset({"keepalive"})))
+    assert other.kind == "mixed" and other.text.endswith(": choose keepalive only if the first matters more to you")
+
+
+@pytest.mark.parametrize("blocks", [1, 5])
+def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
+    summary = summary_of(make_plan(blocks=blocks), effects={"keepalive": 0.5})
+    effect = effect_of(summary, "keepalive", "p99")
+    count = "1 block" if blocks == 1 else f"{blocks} blocks"
+    assert effect.judgement == "no-interval"
+    assert verdicts.effect_text(effect) == f"p99 no interval ({count})"
+    assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
+    assert all(verdict.kind == "no-interval" for verdict in verdicts.verdicts(summary))
+    assert verdicts.floor_line(summary) == f"no floor yet: {count} with both baselines, 6 are needed"
+    row = next(row for row in tables.as_json(summary)["rows"] if row["arm"] == "keepalive")
+    assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
+
+
+def test_without_enough_a_a_blocks_nothing_is_claimed() -> None:
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 1 else sample
+
+    summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
+    effect = effect_of(summary, "keepalive", "p99")
+    assert (effect.judgement, effect.floor) == ("unresolved", None)
+    assert verdicts.effect_text(effect).endswith("(no floor)")
+    assert any("without a floor" in note for note in row_of(summary, "keepalive").notes)
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "no-interval" and "don't bother" not in verdict.text
+    assert verdict.text.endswith("without a floor: fewer than 6 valid A/A blocks; measure with --blocks 12 or more")
+    (resumed,) = verdicts.verdicts(replace(summary, resume="just bench --resume r"))
+    assert resumed.text.endswith("; go on with: just bench --resume r")
+
+
+def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
+    def lost(slot: Slot, sample: Sample) -> Sample | None:
+        gone = {("keepalive", 1), ("baseline", 2)}
+        return None if (slot.arm.name, slot.block) in gone else sample
+
+    summary = summary_of(make_plan(blocks=8), change=lost)
+    estimate = effect_of(summary, "keepalive", "p99").estimate
+    assert estimate is not None
+    assert estimate.n == 6
+    row = row_of(summary, "keepalive")
+    assert (row.valid_blocks, row.planned_blocks) == (7, 8)
+    assert "1 block not measured" in row.notes
+    assert not summary.complete
+
+
+def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
+    """The rate cannot show an effect there, so it neither claims nor is marked; CPU per request takes its place."""
+
+    def limited(slot: Slot, sample: Sample) -> Sample:
+        hit = slot.point.rate_rps is None and slot.block == 2 and slot.arm.name == "baseline"
+        return sample.model_copy(update={"limited_by": "generator"}) if hit else sample
+
+    summary = summary_of(make_plan(), {"keepalive": "rate"}, effects={"keepalive": 0.7}, change=limited)
+    rate = effect_of(summary, "keepalive", "rate", "ceiling")
+    cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
+    assert (rate.judgement, rate.primary) == ("not-judged", False)
+    assert (cpu.judgement, cpu.primary) == ("claimed", True)
+    assert LIMITED in row_of(summary, "keepalive", "ceiling").notes
+    assert effect_of(summary, "keepalive", "p50", "ceiling").judgement == "not-judged"
+    (verdict,) = verdicts.verdicts(summary)
+    assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
+    assert "rate" not in verdicts.floor_line(summary).replace("generator", "")
+
+
+def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
+    summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.5, "backlog": 0.5})
+    assert effect_of(summary, "backlog", "rate").judgement == "not-judged"
+    assert effect_of(summary, "backlog", "rate", "ceiling").judgement == "claimed"
+    assert effect_of(summary, "keepalive", "p99", "ceiling").judgement == "not-judged"
+    closed = make_plan(points=[make_point("ceiling", rate_rps=None)])
+    alone = summary_of(closed, effects={"keepalive": 0.5})
+    assert effect_of(alone, "keepalive", "p99", "ceiling").judgement == "claimed", "there is no other point to judge it"
+
+
+def test_other_metrics_are_marked_after_holm_and_never_claim() -> None:
+    summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.8})
+    found = [effect for row in summary.rows if row.arm.role == "variant" for effect in row.effects]
+    family = [e for e in found if not e.primary and e.judgement in {"marked", "unresolved"}]
+    raw = [e.estimate.p_value for e in family if e.estimate and e.estimate.p_value is not None]
+    assert [e.holm_p for e in family] == pytest.approx(stats.holm(raw))
+    assert effect_of(summary, "keepalive", "cpu_per_request").judgement == "marked"
+    assert effect_of(summary, "backlog", "cpu_per_request").judgement == "unresolved"
+    assert not any(effect.judgement == "claimed" for effect in found if not effect.primary)
+
+
+def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so() -> None:
+    """5 s at 150 req/s: seven requests beyond p99 in a sample, 45 in six merged ones."""
+    summary = summary_of(make_plan(points=[make_point(rate_rps=150.0)]))
+    row = row_of(summary, "keepalive")
+    assert row.latency_s["p99"] is not None
+    assert row.latency_s["p99.9"] is None
+    assert effect_of(summary, "keepalive", "p99").judgement == "not-available"
+    assert "p99 needs 10 requests beyond it in every sample" in row.notes
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "not-measurable"
+    assert "p99 needs 10 requests" in verdict.text
+    assert verdict.text.endswith(
+        ": measure a load that can show it: just bench keepalive --sweep S (S: one of `just list`)"
+    )
+    (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
+    assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
+
+
+def test_percentiles_are_those_of_the_merged_histogram() -> None:
+    run = make_plan(blocks=6)
+    samples, histograms = make_run(run, noise=0.3)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+    merged = Histogram.empty()
+    for sample in samples:
+        if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
+            merged = merged.merge(histograms[sample.id])
+    row = row_of(summary, "keepalive")
+    assert row.latency_s["p99"] == merged.quantile_s(0.99)
+    assert row.latency_s["max"] == merged.maximum_s
+
+
+def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
+    first = make_sample(id="a", attempt=1, reason=Reason.STEAL)
+    second = make_sample(id="b", attempt=2)
+    third = make_sample(id="c", attempt=3, reason=Reason.OTHER_PROCESSES)
+    old = make_sample(id="d", attempt=3, reason=Reason.BLOCK_INTERRUPTED)
+    later = make_sample(id="e", attempt=1, generation=1)
+    key = (1, "baseline", "rate-1000")
+    assert counted_samples([third, second, first, old])[key] is second
+    assert counted_samples([later, second])[key] is later
+    assert counted_samples([first, old]) == {}
+
+
+def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
+    def failing(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive" or slot.block > 2:
+            return sample
+        if slot.block == 1:
+            return made_invalid(sample, Reason.NON_2XX, errors={"404": 40, "502": 2})
+        return sample.model_copy(update={"errors": {"timeout": 5}})
+
+    summary = summary_of(make_plan(), change=failing)
+    row = row_of(summary, "keepalive")
+    assert (row.errors, row.errors_invalid) == ({"timeout": 5}, {"404": 40, "502": 2})
+    assert "5 (+42)" in printed(summary)
+    assert "1 invalid: non-2xx" in row.notes
+
+
+def test_invalid_samples_are_counted_by_reason() -> None:
+    def change(slot: Slot, sample: Sample) -> Sample:
+        reasons = {1: Reason.STEAL, 2: Reason.STEAL, 3: Reason.PROXY_DIED}
+        return made_invalid(sample, reasons[slot.block]) if slot.block in reasons else sample
+
+    assert "3 invalid: proxy-died 1, steal 2" in row_of(summary_of(make_plan(), change=change), "keepalive").notes
+
+
+def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
+    def dead(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive":
+            return sample
+        empty: dict[str, Any] = {"achieved_rps": None, "requests": None, "usage": {}, "histogram": None}
+        return made_invalid(sample, Reason.BRING_UP_FAILED, **empty)
+
+    summary = summary_of(make_plan(), change=dead)
+    row = row_of(summary, "keepalive")
+    assert (row.valid_blocks, row.achieved_rps, row.cpu_per_request_s, row.latency_s["max"]) == (0, None, None, None)
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "not-measurable"
+    assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
+    assert "0/6" in printed(summary)
+
+
+def test_a_run_that_has_not_begun_prints() -> None:
+    summary = summarise(make_plan(BOTH), [], lambda _: None, PRIMARY)
+    assert "6 blocks not measured" in printed(summary)
+    assert not summary.complete
+    assert json.loads(json.dumps(tables.as_json(summary), allow_nan=False))["target"] is None
+
+
+def test_values_that_can_have_no_ratio_are_left_out() -> None:
+    """CPU below the clock's resolution reads zero."""
+
+    def idle(_: Slot, sample: Sample) -> Sample:
+        usage = {role: use.model_copy(update={"cpu_s": 0.0}) for role, use in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
+    assert (effect.estimate, effect.judgement) == (None, "not-available")
+
+
+def test_errors_as_primary_metric_are_counted_not_compared() -> None:
+    summary = summary_of(make_plan(), {"keepalive": "errors"})
+    assert verdicts.verdicts(summary)[0].text == (
+        "keepalive: nothing to judge: errors are counted, not compared:"
+        " measure a load that can show it: just bench keepalive --sweep S (S: one of `just list`)"
+    )
+
+
+def test_a_variant_without_a_primary_metric_claims_nothing() -> None:
+    summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
+    (verdict,) = verdicts.verdicts(summary)
+    assert verdict.kind == "not-measurable" and "lab/primary-metric in its overlay" in verdict.text
+    assert effect_of(summary, "keepalive", "p99").judgement == "marked"
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"target": "kind"}, "different targets: kind, local"),
+        ({"generator": "oha", "stand_in_for": None}, "different generators: k6 1.8.1, oha 1.8.1"),
+        ({"generator_version": "2.2.0"}, "different generators: k6 1.8.1, k6 2.2.0"),
+        ({"point": make_point(connections=99)}, "not in the run's plan"),
+        ({"arm": "somebody"}, "not in the run's plan"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault: str) -> None:
+    run = make_plan()
+    samples, _ = make_run(run)
+    last = next(sample for sample in reversed(samples) if sample.point.name == "rate-1000")
+    changed = [sample.model_copy(update=fields) if sample is last else sample for sample in samples]
+    with pytest.raises(MeasuringError, match=fault):
+        summarise(run, changed, lambda _: None, PRIMARY)
+
+
+def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
+    run = make_plan()
+    samples, histograms = make_run(run)
+    update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
+    samples.append(samples[-1].model_copy(update=update))
+    summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+
+
+def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
+    def bare(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name == "nginx":
+            return sample
+        return sample.model_copy(update={"usage": {"backend": sample.usage["proxy"]}})
+
+    run = make_plan([("nginx", "direct")], reference=None)
+    effect = effect_of(summary_of(run, {"nginx": "cpu_per_request"}, change=bare), "nginx", "cpu_per_request")
+    assert effect.judgement == "not-judged"
+    assert "not comparable" in effect.note
+
+
+def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
+    run = make_plan([("v2", "v1"), ("v1", "root"), ("w", "root")])
+    summary = summary_of(run, {"v1": "p99", "v2": "p99", "w": "p99"})
+    order = ["direct", "root", "root-again", "v2", "v1", "v1-again", "w"]
+    assert [row.arm.name for row in summary.rows] == order * 2
+    assert [row.point.name for row in summary.rows] == ["ceiling"] * 7 + ["rate-1000"] * 7
+    assert effect_of(summary, "v2", "p99").against == "v1"
+    assert effect_of(summary, "v1", "p99").against == "root"
+
+
+def test_json_is_plain_complete_and_in_base_units() -> None:
+    data = json.loads(json.dumps(tables.as_json(typical()), allow_nan=False))
+    row = next(row for row in data["rows"] if (row["arm"], row["point"]) == ("keepalive", "rate-1000"))
+    assert (row["offered_rps"], row["stand_in_for"], row["invalid"]) == (1000.0, "wrk2", {"steal": 1})
+    assert 1e-3 < row["latency_s"]["p99"] < 1e-2
+    effect = next(effect for effect in row["effects"] if effect["metric"] == "p99")
+    assert effect["ratio_low"] < effect["ratio"] < effect["ratio_high"] < 1 / effect["floor_ratio"] < 1
+    documented = tables.as_json.__doc__ or ""
+    for key in [*data, *data["verdicts"][0], *row, *effect]:
+        assert key in documented, f"{key} is not documented"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.00021, "210 µs"),
+        (0.0036149, "3.61 ms"),
+        (0.0123, "12.3 ms"),
+        (1.2, "1.20 s"),
+        (0.99999, "1.00 s"),
+    ],
+)
+def test_latencies_have_three_digits_and_a_unit(value: float | None, text: str) -> None:
+    assert units.format_seconds(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, "–"), (999.84, "999.8"), (1000.0, "1,000"), (23456.7, "23,457")])
+def test_rates_have_separators(value: float | None, text: str) -> None:
+    assert units.format_rate(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(44.6, "45 s"), (310, "5 min 10 s"), (7500, "2 h 5 min")])
+def test_durations_are_for_people(value: float, text: str) -> None:
+    assert units.format_duration(value) == text
+
+
+def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
+    run = make_plan(blocks=6)
+    samples, _ = make_run(run)
+    late = Histogram.of_values([0.001] * 5000 + [500.0])
+    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, PRIMARY))
+
+
+@settings(max_examples=20)
+@given(st.permutations(range(39)), st.integers(0, 3))
+def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -> None:
+    run = make_plan(points=[make_point()], blocks=13, reference=None)
+    samples, histograms = make_run(run, seed=seed)
+    shuffled = [samples[number] for number in order]
+    one, two = (summarise(run, some, lambda sample: histograms.get(sample.id), PRIMARY) for some in (samples, shuffled))
+    assert tables.as_json(one) == tables.as_json(two)
+
+
+def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table() -> None:
+    """40 runs of nothing but noise: at most two claims, from samples to verdict."""
+    kinds = [verdicts.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]
+    assert kinds.count("apply") + kinds.count("worse") <= 2
+
+
+def test_an_unresolved_verdict_names_the_load_of_its_hypothesis() -> None:
+    """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
+    summary = summary_of(make_plan(BOTH), PRIMARY)
+    named = {"keepalive": "digitalocean", "backlog": "digitalocean"}
+    elsewhere = replace(summary, target="kind", elsewhere=named)
+    texts = [verdict.text for verdict in verdicts.verdicts(elsewhere) if verdict.kind == "unresolved"]
+    assert texts
+    assert all(text.endswith("--sweep digitalocean --target kind") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("planned", "kept", "advice"),
+    [
+        (6, lambda slot: slot.block <= 3, "not all of it was measured, go on with: just bench --resume run-1"),
+        (5, lambda slot: slot.block <= 3, "measure with --blocks 6 or more"),
+        (5, lambda _slot: True, "measure with --blocks 6 or more"),
+    ],
+)
+def test_too_few_blocks_end_in_what_gives_more(planned: int, kept: Callable[[Slot], bool], advice: str) -> None:
+    """Where an interruption left some out, that is to go on, unless even all of them would be too few."""
+    run = made(planned=make_plan(blocks=planned), change=lambda slot, sample: sample if kept(slot) else None)
+    (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
+    assert verdict.kind == "no-interval" and verdict.text.endswith(f"; {advice}")
+
+
+def test_a_run_that_lost_a_block_is_not_told_to_measure_as_many_again() -> None:
+    """It would lose as many; re-measuring was tried already."""
+
+    def stolen(slot: Slot, sample: Sample) -> Sample:
+        return made_invalid(sample, Reason.STEAL) if slot.block == 2 else sample
+
+    run = made(change=stolen)
+    (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
+    assert verdict.kind == "no-interval" and verdict.text.endswith("; measure with --blocks 7 or more")

@@ -1,0 +1,110 @@
+"""The fixed buckets: no gap, no overlap, three significant digits, and merging that is addition."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.stats.histogram import BEYOND, BUCKETS, HALF, LIMIT_US, LINEAR, UNIT_S, Histogram, bucket_edges_s, bucket_of
+
+ALL = np.arange(BUCKETS)
+LATENCIES_US = st.lists(st.integers(0, LIMIT_US), max_size=400)
+
+
+def of_us(values_us: list[int]) -> Histogram:
+    return Histogram.of_values(np.asarray(values_us) * UNIT_S)
+
+
+def test_edges_are_contiguous_and_start_at_zero() -> None:
+    """Each bucket begins one microsecond after the one before it ends."""
+    low, high = bucket_edges_s(ALL)
+    low_us, high_us = np.round(low / UNIT_S).astype(int), np.round(high / UNIT_S).astype(int)
+    assert low_us[0] == 0
+    assert (low_us[1:] == high_us[:-1] + 1).all()
+    assert low_us[-1] <= LIMIT_US <= high_us[-1]
+
+
+def test_the_edges_of_a_bucket_fall_into_it() -> None:
+    """`bucket_of` and `bucket_edges_s` are inverses, for every bucket (the last one ends at the limit)."""
+    low, high = bucket_edges_s(ALL)
+    assert (bucket_of(np.round(low / UNIT_S)) == ALL).all()
+    assert (bucket_of(np.round(high / UNIT_S)) == ALL).all()
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    """1 µs up to 2048 µs, then 1024 buckets a doubling, none wider than a thousandth of its value."""
+    low, high = (np.round(edge / UNIT_S) for edge in bucket_edges_s(ALL))
+    assert (high[:LINEAR] == low[:LINEAR]).all()
+    assert low[LINEAR + HALF] == 2 * low[LINEAR] == 2 * LINEAR
+    assert ((high - low)[1:] / low[1:]).max() < 1 / HALF
+
+
+@given(LATENCIES_US)
+def test_every_latency_is_counted_once(values_us: list[int]) -> None:
+    """The total is the number of latencies."""
+    assert of_us(values_us).total == len(values_us)
+    assert Histogram.of_counts([(value * UNIT_S, 1) for value in values_us], "exact").total == len(values_us)
+
+
+@given(LATENCIES_US, LATENCIES_US, LATENCIES_US)
+def test_merging_is_associative_commutative_and_adds(a: list[int], b: list[int], c: list[int]) -> None:
+    """Any order of merging gives the histogram of all latencies together."""
+    one, two, three = of_us(a), of_us(b), of_us(c)
+    left, right = one.merge(two).merge(three), three.merge(one.merge(two))
+    assert (left.counts == right.counts).all()
+    assert (left.counts == of_us(a + b + c).counts).all()
+
+
+def test_merging_with_quantiles_gives_quantiles() -> None:
+    """A merged histogram is exact only when all of its parts are."""
+    exact, rough = Histogram.empty(), Histogram.empty("quantiles")
+    assert exact.merge(exact).kind == "exact"
+    assert exact.merge(rough).kind == rough.merge(exact).kind == "quantiles"
+
+
+@given(st.lists(st.integers(1, LIMIT_US), min_size=BEYOND * 2, max_size=400), st.floats(0, 1))
+def test_a_quantile_is_the_order_statistic_within_a_thousandth(values_us: list[int], probability: float) -> None:
+    """Never below the exact one, at most 0.1 % above; None with fewer than ten samples beyond."""
+    quantile_s = of_us(values_us).quantile_s(probability)
+    beyond = len(values_us) * (1 - probability)
+    if quantile_s is None:
+        assert beyond < BEYOND
+        return
+    assert beyond > BEYOND - 1e-6
+    exact_s = sorted(values_us)[max(1, math.ceil(probability * len(values_us) - 1e-9)) - 1] * UNIT_S
+    assert exact_s * (1 - 1e-9) <= quantile_s <= exact_s * 1.001
+
+
+def test_a_percentile_needs_ten_samples_beyond_it() -> None:
+    """1000 samples show p99 and not p99.9; nothing shows the quantile of nothing."""
+    thousand = of_us(list(range(1, 1001)))
+    assert thousand.quantile_s(0.99) == pytest.approx(990e-6)
+    assert thousand.quantile_s(0.991) is None
+    assert Histogram.empty().quantile_s(0.5) is None
+    assert Histogram.empty().maximum_s is None
+
+
+def test_latencies_beyond_the_limit_count_in_the_last_bucket() -> None:
+    """A hundred hours are "120 s or more", a clock that ran back is 0, and NaN is nobody's latency."""
+    long = Histogram.of_values([360_000.0, math.inf])
+    assert long.counts[-1] == long.total == 2
+    assert (long.maximum_s or 0) >= LIMIT_US * UNIT_S
+    assert Histogram.of_values([-1.0]).counts[0] == 1
+    with pytest.raises(ValueError, match="NaN"):
+        Histogram.of_values([0.1, math.nan])
+
+
+@given(st.lists(st.integers(1, LIMIT_US), min_size=1, max_size=300))
+def test_quantile_points_keep_the_total_and_round_up(values_us: list[int]) -> None:
+    """Counts laid between printed percentiles add up, and no shown percentile is below the exact one's bucket."""
+    ordered = sorted(values_us)
+    shares = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0]
+    points = [(share, ordered[math.ceil(share * len(ordered) - 1e-9) - 1] * UNIT_S) for share in shares]
+    histogram = Histogram.of_quantiles(points, len(ordered))
+    assert (histogram.total, histogram.kind) == (len(ordered), "quantiles")
+    for share in (0.1, 0.3, 0.5):
+        shown_s = histogram.quantile_s(share)
+        exact_s = ordered[math.ceil(share * len(ordered) - 1e-9) - 1] * UNIT_S
+        assert shown_s is None or shown_s >= exact_s * (1 - 1e-9)

@@ -1,0 +1,205 @@
+"""The search for the knee, on simulated systems: it ends, it is as precise as promised, and hiccups do not misplace it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from math import sqrt
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.stats.knee_search import (
+    CONFIRMATIONS,
+    TRIALS_MOST,
+    UNCLEAR_MOST,
+    Found,
+    Search,
+    Stuck,
+    Trial,
+    Try,
+    Verdict,
+    next_step,
+    sought,
+)
+
+FIVE = Search(100, 0.05)
+
+
+def holds(threshold: float) -> Callable[[int], Verdict]:
+    """A system that passes up to a rate and fails beyond it."""
+    return lambda rate: "pass" if rate <= threshold else "fail"
+
+
+def test_the_ramp_doubles_the_bisection_is_geometric_and_both_sides_are_tried_again() -> None:
+    """Known answer: a knee of 1000, to within a quarter."""
+    step, trials = sought(Search(100, 0.25), holds(1000))
+    rates = [trial.rate_rps for trial in trials]
+    middle = round(sqrt(800 * 1600))
+    quarter = round(sqrt(800 * middle))
+    assert rates[:4] == [100, 200, 400, 800]
+    assert rates[4:6] == [1600, 1600], "what fails is tried again"
+    assert rates[6:8] == [middle, middle]
+    assert rates[8] == quarter == 951
+    assert rates[9:] == [middle] + [quarter] * CONFIRMATIONS, "each end once more"
+    assert step == Found(quarter, middle)
+
+
+def test_confirmations_and_the_last_doubt_are_on_fresh_systems_and_nothing_else_is() -> None:
+    trials: list[Trial] = []
+    fresh: list[bool] = []
+    while isinstance(step := next_step(FIVE, trials), Try):
+        fresh.append(step.fresh)
+        trials.append(Trial(step.rate_rps, holds(777)(step.rate_rps)))
+    assert fresh[-CONFIRMATIONS - 1 :] == [True] * (CONFIRMATIONS + 1)
+    assert not any(fresh[: -CONFIRMATIONS - 1])
+
+
+@settings(max_examples=200)
+@given(
+    threshold=st.floats(1, 3_000_000),
+    start=st.integers(1, 100_000),
+    precision=st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.5]),
+)
+def test_any_threshold_is_found_within_the_precision(threshold: float, start: int, precision: float) -> None:
+    """Wherever the search starts: the knee lies between what passed and what failed, which are as near as promised."""
+    step, trials = sought(Search(start, precision), holds(threshold))
+    assert isinstance(step, Found) and step.fails_rps is not None
+    assert step.passes_rps <= threshold < step.fails_rps
+    assert step.fails_rps <= step.passes_rps * (1 + precision) or step.fails_rps == step.passes_rps + 1
+    assert len(trials) <= 80
+    confirmed = [trial for trial in trials if trial == Trial(step.passes_rps, "pass")]
+    assert len(confirmed) > CONFIRMATIONS, "confirmations are beside the trial that found it"
+
+
+@settings(max_examples=150)
+@given(verdicts=st.lists(st.sampled_from(["pass", "fail", "unclear"]), min_size=TRIALS_MOST, max_size=TRIALS_MOST))
+def test_it_ends_whatever_happens(verdicts: list[Verdict]) -> None:
+    """On a system that answers at random, too; and what it says fits what it saw."""
+    told = iter(verdicts)
+    step, trials = sought(FIVE, lambda _: next(told))
+    assert len(trials) <= TRIALS_MOST
+    assert not isinstance(step, Try)
+    if step.passes_rps is not None:
+        assert Trial(step.passes_rps, "pass") in trials
+        assert step.fails_rps is None or step.passes_rps < step.fails_rps
+    if step.fails_rps is not None:
+        assert Trial(step.fails_rps, "fail") in trials
+
+
+@settings(max_examples=60)
+@given(verdicts=st.lists(st.sampled_from(["pass", "fail", "unclear"]), max_size=40))
+def test_a_step_follows_from_the_trials_alone(verdicts: list[Verdict]) -> None:
+    """Replaying a search's trials one by one gives the steps that made them: a resumed run goes on where it was."""
+    told = iter(verdicts)
+    trials: list[Trial] = []
+    for verdict in told:
+        step = next_step(FIVE, trials)
+        if not isinstance(step, Try):
+            break
+        assert step == next_step(FIVE, list(trials))
+        trials.append(Trial(step.rate_rps, verdict))
+
+
+def flaky(threshold: float, p: float, seed: int) -> Callable[[int], Verdict]:
+    """As `holds`, but each trial goes the other way with probability p."""
+    chance = random.Random(seed)
+    right = holds(threshold)
+
+    def verdict(rate: int) -> Verdict:
+        told = right(rate)
+        return told if chance.random() >= p else "fail" if told == "pass" else "pass"
+
+    return verdict
+
+
+def test_hiccups_of_one_trial_in_ten_move_the_knee_little() -> None:
+    """Of 600 searches with p = 0.1 either way 95 % end within four steps of 5 % of the knee (a chance of 0.27 to lose a
+    confirmation costs one), and all end.
+    """
+    near = 0
+    for seed in range(600):
+        threshold = 100 * 1.37 ** (seed % 20)
+        step, _ = sought(FIVE, flaky(threshold, 0.1, seed))
+        assert not isinstance(step, Try)
+        near += isinstance(step, Found) and threshold / 1.05**4 <= step.passes_rps <= threshold * 1.05
+    assert near >= 570, near
+
+
+@pytest.mark.parametrize("at", range(24))
+def test_one_hiccup_wherever_it_comes_moves_the_knee_by_no_more_than_a_step(at: int) -> None:
+    """A single trial that goes wrong, in either direction, at any time; only a confirmation's failure may cost a step."""
+    count = iter(range(10_000))
+
+    def verdict(rate: int) -> Verdict:
+        told = holds(5000)(rate)
+        return told if next(count) != at else "fail" if told == "pass" else "pass"
+
+    step, _ = sought(FIVE, verdict)
+    assert isinstance(step, Found)
+    assert 5000 / 1.05**2 <= step.passes_rps <= 5000
+
+
+def test_a_failed_confirmation_means_a_step_down() -> None:
+    """Strictly: the rate counts as failed, and what lies below is confirmed instead."""
+    seen: dict[int, int] = {}
+
+    def verdict(rate: int) -> Verdict:
+        seen[rate] = seen.get(rate, 0) + 1
+        return "pass" if rate <= 1000 and not (rate > 900 and seen[rate] == 3) else "fail"
+
+    step, trials = sought(FIVE, verdict)
+    assert isinstance(step, Found)
+    assert step.passes_rps <= 900 < (step.fails_rps or 0)
+    assert trials.count(Trial(step.passes_rps, "pass")) == 1 + CONFIRMATIONS
+
+
+def test_a_knee_below_the_start_is_found_and_a_system_that_never_passes_is_told() -> None:
+    assert sought(Search(1000, 0.05), holds(40))[0] == Found(40, 42)
+    assert sought(Search(1000, 0.05), holds(0))[0] == Stuck(None, 1, "nothing")
+    assert sought(Search(1000, 0.05, least_rps=100), holds(40))[0] == Stuck(None, 100, "nothing")
+
+
+def test_a_system_without_a_knee_is_found_at_the_most_that_may_be_asked_for() -> None:
+    assert sought(Search(100, 0.05, most_rps=5000), holds(1e9))[0] == Found(5000, None)
+
+
+def test_what_cannot_be_told_is_tried_beside_and_then_ends_the_search() -> None:
+    """Twice beside it; a third time in a row says that this machine cannot tell. The rates known by then are kept."""
+
+    def verdict(rate: int) -> Verdict:
+        return "pass" if rate <= 400 else "unclear"
+
+    step, trials = sought(FIVE, verdict)
+    assert step == Stuck(400, None, "unclear")
+    assert [trial.rate_rps for trial in trials[-UNCLEAR_MOST:]] == [800, 720, 880]
+
+
+def test_a_rate_that_failed_once_bounds_what_was_not_resolved() -> None:
+    """It failed, and then the machine could not tell any more: the knee lies below it as far as anybody knows."""
+    count = iter(range(100))
+
+    def verdict(rate: int) -> Verdict:
+        return "unclear" if next(count) > 4 else holds(1000)(rate)
+
+    assert sought(FIVE, verdict)[0] == Stuck(800, 1600, "unclear")
+
+
+def test_an_unclear_rate_does_not_stop_a_search_that_can_go_on_beside_it() -> None:
+    """One rate that can never be told, in the ramp and in the bisection."""
+    for dark in (800, 1131):
+        step, _ = sought(FIVE, lambda rate, dark=dark: "unclear" if rate == dark else holds(1000)(rate))
+        assert isinstance(step, Found)
+        assert step.passes_rps <= 1000 < (step.fails_rps or 0) <= step.passes_rps * 1.05
+
+
+def test_trials_that_the_search_would_not_have_made_count_as_what_they_show() -> None:
+    """Of a run whose samples were moved away: what is left is used, nothing fails."""
+    _, trials = sought(FIVE, holds(1000))
+    step = next_step(FIVE, trials[3:])
+    assert isinstance(step, (Try, Found))
+    while isinstance(step, Try):
+        trials.append(Trial(step.rate_rps, holds(1000)(step.rate_rps)))
+        step = next_step(FIVE, trials[3:])
+    assert isinstance(step, Found) and step.passes_rps <= 1000 < (step.fails_rps or 0)

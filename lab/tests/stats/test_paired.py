@@ -1,0 +1,321 @@
+"""The statistics against known answers, by simulation and by property."""
+
+from math import exp, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from lab.stats import paired as stats
+
+values = st.floats(1e-6, 1e6)
+pairs = st.lists(st.tuples(values, values), min_size=2, max_size=12)
+VARIANT = [0.91, 0.95, 0.88, 0.97, 0.90, 0.93, 0.99, 0.86]
+BASELINE = [1.02, 0.99, 1.01, 1.03, 0.98, 1.00, 1.05, 0.97]
+
+
+def split(rows: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [a for a, _ in rows], [b for _, b in rows]
+
+
+def test_the_interval_and_p_value_are_those_of_the_paired_t_test() -> None:
+    """Against scipy.stats.ttest_rel on the logarithms."""
+    ours = stats.paired(VARIANT, BASELINE)
+    theirs = reference.ttest_rel(np.log(VARIANT), np.log(BASELINE))
+    interval = theirs.confidence_interval(0.95)
+    assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high))
+    assert ours.p_value == pytest.approx(theirs.pvalue)
+    assert ours.ratio == pytest.approx(exp(np.mean(np.log(VARIANT) - np.log(BASELINE))))
+    assert (ours.n, ours.notes, ours.outliers) == (8, (), False)
+
+
+def test_hodges_lehmann_gives_the_textbook_answer() -> None:
+    """Hollander & Wolfe, table 3.1 (depression scores): estimate −0.46, interval (−0.786, −0.010) at 96.1 %."""
+    x = np.array([1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30])
+    y = np.array([0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29])
+    estimate, low, high = stats.hodges_lehmann(y - x, 0.95)
+    assert estimate == pytest.approx(-0.46, abs=5e-4)
+    assert (low, high) == pytest.approx((-0.786, -0.010), abs=5e-4)
+
+
+@pytest.mark.parametrize("n", [6, 9, 15])
+def test_the_distribution_free_interval_inverts_wilcoxons_test(n: int) -> None:
+    """Shifts just inside the interval are not rejected by scipy.stats.wilcoxon at 5 %, shifts just outside are."""
+    d = np.random.default_rng(n).normal(0.1, 1, n)
+    _, low, high = stats.hodges_lehmann(d)
+    assert low is not None and high is not None
+    for shift, kept in ((low - 1e-9, False), (low + 1e-9, True), (high - 1e-9, True), (high + 1e-9, False)):
+        p_value = float(np.asarray(reference.wilcoxon(d - shift, method="exact"))[1])
+        assert (p_value > 0.05) == kept
+
+
+def test_five_blocks_have_no_distribution_free_interval_and_six_have() -> None:
+    assert stats.hodges_lehmann(np.arange(5.0))[1:] == (None, None)
+    assert stats.hodges_lehmann(np.arange(6.0))[1:] == (0.0, 5.0)
+
+
+def test_holm_gives_the_known_answer() -> None:
+    """R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")."""
+    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert stats.holm([]) == []
+    assert stats.holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("bad", [[1.1], [-0.1], [float("nan")]])
+def test_holm_refuses_what_is_no_probability(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        stats.holm(bad)
+
+
+def test_one_block_has_no_interval() -> None:
+    one = stats.paired([2.0], [1.0])
+    assert (one.effect, one.low, one.high, one.p_value, one.interval) == (pytest.approx(log(2)), None, None, None, None)
+    assert one.notes == (stats.NEED_BLOCKS,)
+    assert stats.judge(one, 0.01) == "no-interval"
+
+
+def test_five_blocks_are_computed_but_neither_shown_nor_claimed() -> None:
+    five = stats.paired(VARIANT[:5], BASELINE[:5])
+    assert five.low is not None and five.p_value is not None
+    assert not five.has_interval and five.ratio_interval is None
+    assert stats.NEED_BLOCKS in five.notes
+    assert stats.judge(five, 0.0) == "no-interval"
+    assert stats.noise_floor(BASELINE[:5], VARIANT[:5]) is None
+
+
+def test_equal_differences_are_said_and_do_not_divide_by_zero() -> None:
+    same = stats.paired([3.0] * 6, [3.0] * 6)
+    assert (same.effect, same.low, same.high, same.p_value) == (0.0, 0.0, 0.0, 1.0)
+    assert same.notes == (stats.ALL_EQUAL,)
+    tenth = stats.paired([1.1, 2.2, 3.3, 4.4, 5.5, 6.6], [1, 2, 3, 4, 5, 6])
+    assert tenth.p_value == 0.0 and tenth.low == tenth.high == pytest.approx(log(1.1))
+
+
+def test_an_outlier_is_flagged_and_hodges_lehmann_stays_near_the_rest() -> None:
+    wild = stats.paired([1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99, 5.0], [1.0] * 8)
+    assert wild.outliers and stats.OUTLIERS in wild.notes
+    assert abs(wild.hodges_lehmann) < 0.02 < wild.effect
+    assert stats.paired([1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0], [1.0] * 10).outliers, "with a MAD of zero"
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_impossible_values_are_refused(bad: float) -> None:
+    for sides in (([1.0, bad], [1.0, 1.0]), ([1.0, 1.0], [bad, 1.0])):
+        with pytest.raises(ValueError, match="positive finite"):
+            stats.paired(*sides)
+
+
+@pytest.mark.parametrize("sides", [([], []), ([1.0], [1.0, 2.0]), ([[1.0]], [[1.0]]), (1.0, 1.0)])
+def test_unequal_shapes_are_refused(sides: tuple[list[float], list[float]]) -> None:
+    with pytest.raises(ValueError, match="equal length"):
+        stats.paired(*sides)
+
+
+def test_an_effect_is_claimed_only_wholly_beyond_the_floor() -> None:
+    effect = stats.paired(VARIANT, BASELINE)
+    assert effect.low is not None and effect.high is not None and effect.high < 0
+    assert stats.judge(effect, -effect.high - 1e-9) == "claimed"
+    assert stats.judge(effect, -effect.high) == "unresolved"
+    assert stats.judge(effect, None) == "unresolved", "nothing is claimed without a floor"
+    assert stats.judge(stats.paired(BASELINE, VARIANT), -effect.high - 1e-9) == "claimed"
+    for bad in (-0.1, float("nan")):
+        with pytest.raises(ValueError, match="floor"):
+            stats.judge(effect, bad)
+
+
+def test_the_floor_is_the_far_end_of_the_interval() -> None:
+    estimate = stats.paired(VARIANT, BASELINE)
+    assert (
+        stats.noise_floor(BASELINE, VARIANT)
+        == stats.noise_floor(VARIANT, BASELINE)
+        == pytest.approx(-(estimate.low or 0))
+    )
+
+
+@pytest.mark.parametrize("n", [6, 10, 20])
+def test_intervals_cover_the_truth_93_to_97_times_in_100(n: int) -> None:
+    """Log-normal noise, blocks that differ by far more than the effect."""
+    rng, truth, runs = np.random.default_rng(n), log(0.94), 3000
+    blocks = rng.normal(0, 0.5, (runs, n))
+    baseline, variant = np.exp(blocks + rng.normal(0, 0.05, (2, runs, n)) + np.array([0, truth])[:, None, None])
+    estimates = [stats.paired(v, b) for v, b in zip(variant, baseline, strict=True)]
+    covered = np.mean([e.low is not None and e.high is not None and e.low <= truth <= e.high for e in estimates])
+    assert 0.93 <= covered <= 0.97
+    free = np.mean(
+        [e.hl_low is not None and e.hl_high is not None and e.hl_low <= truth <= e.hl_high for e in estimates]
+    )
+    assert 0.94 <= free <= 0.98, (
+        "distribution-free intervals are discrete: never less than 95 % in truth, a little more"
+    )
+
+
+def claims(n: int, effect: float, noise: float, runs: int, heavy: bool = False) -> float:
+    """How often a run of baseline, A/A and a variant with this true effect claims one."""
+    rng = np.random.default_rng(7 * n)
+    error = noise * (rng.standard_t(3, (3, runs, n)) if heavy else rng.normal(0, 1, (3, runs, n)))
+    baseline, again, variant = np.exp(rng.normal(0, 0.3, (runs, n)) + error + np.array([0, 0, effect])[:, None, None])
+    arms = zip(baseline, again, variant, strict=True)
+    return float(np.mean([stats.judge(stats.paired(v, b), stats.noise_floor(b, a)) == "claimed" for b, a, v in arms]))
+
+
+@pytest.mark.parametrize(("n", "heavy"), [(6, False), (6, True), (10, False), (20, True)])
+def test_a_variant_that_does_nothing_is_claimed_at_most_5_times_in_100(n: int, heavy: bool) -> None:
+    assert claims(n, 0.0, 0.05, 1000, heavy) <= 0.05
+
+
+@pytest.mark.parametrize(("n", "power"), [(6, 0.9), (6, 0.5), (12, 0.9), (30, 0.9)])
+def test_what_is_called_resolvable_is_claimed_as_often_as_promised(n: int, power: float) -> None:
+    """Noise of 3 % per measurement is √2 times as much per log-ratio."""
+    effect = stats.resolvable(0.03 * 2**0.5, n, power)
+    assert effect is not None
+    assert claims(n, np.log1p(effect), 0.03, 1500) == pytest.approx(power, abs=0.035)
+
+
+def test_more_blocks_resolve_less_and_fewer_than_six_nothing() -> None:
+    found = [stats.resolvable(0.04, blocks) for blocks in (5, 6, 12, 24)]
+    assert found[0] is None
+    assert found[1:] == sorted((value for value in found[1:] if value is not None), reverse=True)
+    assert stats.resolvable(0.0, 6) == 0.0
+
+
+@given(pairs)
+def test_swapping_the_sides_gives_the_reciprocal(rows: list[tuple[float, float]]) -> None:
+    left, right = split(rows)
+    one, two = stats.paired(left, right), stats.paired(right, left)
+    assert one.ratio * two.ratio == pytest.approx(1)
+    assert one.low == pytest.approx(-(two.high or 0), abs=1e-9)
+    assert one.p_value == pytest.approx(two.p_value, abs=1e-9)
+    assert one.hodges_lehmann == pytest.approx(-two.hodges_lehmann, abs=1e-9)
+    assert one.notes == two.notes
+
+
+@given(pairs, st.floats(1e-3, 1e3))
+def test_units_do_not_matter(rows: list[tuple[float, float]], factor: float) -> None:
+    left, right = split(rows)
+    scaled = stats.paired([factor * value for value in left], [factor * value for value in right])
+    plain = stats.paired(left, right)
+    assert (scaled.effect, scaled.low, scaled.high) == pytest.approx((plain.effect, plain.low, plain.high), abs=1e-9)
+
+
+@given(pairs)
+def test_every_interval_holds_its_estimate(rows: list[tuple[float, float]]) -> None:
+    estimate = stats.paired(*split(rows))
+    assert estimate.low is not None and estimate.high is not None
+    assert estimate.low <= estimate.effect <= estimate.high
+    if estimate.hl_low is not None and estimate.hl_high is not None:
+        assert estimate.hl_low <= estimate.hodges_lehmann <= estimate.hl_high
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_keeps_the_order_and_never_lowers(p_values: list[float]) -> None:
+    adjusted = stats.holm(p_values)
+    assert all(p <= a <= 1 for p, a in zip(p_values, adjusted, strict=True))
+    ranked = [a for _, a in sorted(zip(p_values, adjusted, strict=True))]
+    assert ranked == sorted(ranked)
+
+
+def test_a_level_is_the_geometric_mean_with_the_t_interval_of_the_logarithms() -> None:
+    """Against scipy.stats.gmean and the one-sample t interval; t(7) at 95 % is 2.3646 (any table)."""
+    found = stats.level(BASELINE)
+    logs = np.log(BASELINE)
+    assert found.value == pytest.approx(float(reference.gmean(BASELINE)))
+    low, high = reference.t.interval(0.95, 7, loc=logs.mean(), scale=reference.sem(logs))
+    assert (found.low, found.high) == pytest.approx((exp(low), exp(high)))
+    half = 2.364624 * np.std(logs, ddof=1) / np.sqrt(8)
+    assert log(found.high or 0) - log(found.value) == pytest.approx(half)
+    assert found.n == 8
+
+
+def test_a_level_below_six_blocks_has_no_interval() -> None:
+    few, equal = stats.level([4.0, 1.0, 2.0, 2.0, 2.0]), stats.level([2.0] * 6)
+    assert (few.low, few.high, few.n) == (None, None, 5)
+    assert few.value == pytest.approx(2.0)
+    assert (equal.value, equal.low, equal.high) == pytest.approx((2.0, 2.0, 2.0))
+
+
+@pytest.mark.parametrize("wrong", [[], [0.0, 1.0], [-1.0], [float("nan")], [[1.0, 2.0]]])
+def test_a_level_of_what_is_no_positive_number_is_refused(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="positive finite"):
+        stats.level(wrong)
+
+
+def test_a_difference_is_the_paired_t_interval_in_the_values_own_unit() -> None:
+    """Against scipy's paired t-test; zeros are numbers as any other."""
+    left, right = np.array([0.0, 3, 0, 1, 2, 0, 4]), np.array([12.0, 10, 13, 11, 9, 12, 12])
+    found = stats.difference(left, right)
+    expected = reference.ttest_rel(left, right)
+    low, high = expected.confidence_interval(0.95)
+    assert found.effect == pytest.approx(float(np.mean(left - right)))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert stats.judge(found, 2.0) == "claimed"
+    assert stats.judge(found, 10.0) == "unresolved"
+
+
+def test_the_same_difference_in_every_block_has_no_width() -> None:
+    found = stats.difference([0.0] * 6, [37.0] * 6)
+    assert (found.effect, found.interval, found.p_value) == (-37.0, (-37.0, -37.0), 0.0)
+    assert stats.ALL_EQUAL in found.notes
+    nothing = stats.difference([0.0] * 6, [0.0] * 6)
+    assert (nothing.interval, stats.judge(nothing, 0.0)) == ((0.0, 0.0), "unresolved")
+
+
+def test_what_is_no_number_has_no_difference() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        stats.difference([1.0, float("inf")], [1.0, 2.0])
+    with pytest.raises(ValueError, match="equal length"):
+        stats.difference([1.0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("blocks", [6, 12])
+def test_nothing_is_claimed_of_counts_without_a_difference_more_often_than_promised(blocks: int) -> None:
+    """Failed requests as a load has them: a few in each block, or none in most. Two in a hundred runs at most claim something."""
+    rng = np.random.default_rng(2024)
+    claimed = 0
+    for mean in (0.3, 3.0, 300.0):
+        for own, base, again in rng.poisson(mean, (700, 3, blocks)).astype(float):
+            floor = stats.floor_of(stats.difference(again, base))
+            claimed += stats.judge(stats.difference(own, base), floor) == "claimed"
+    assert claimed <= 0.02 * 2100
+
+
+def test_the_interval_of_a_difference_covers_it_where_both_sides_wait() -> None:
+    """Times as outages have them, each with an exponential wait: in their difference the skew cancels."""
+    rng = np.random.default_rng(7)
+    draws = rng.exponential(2.0, (3000, 2, 8)) + np.array([30.0, 10.0])[:, None]
+    found = [stats.difference(own, base) for own, base in draws]
+    assert np.mean([e.low <= 20.0 <= e.high for e in found if e.low is not None and e.high is not None]) > 0.94
+
+
+def test_a_middle_is_the_median_with_its_order_statistics() -> None:
+    """Ranks as in Hollander & Wolfe's table of the sign test: 1 and 6 of 6, 1 and 8 of 8, 2 and 9 of 10, 6 and 15 of 20.
+
+    Of counts and where values tie just these, else between them and the next.
+    """
+    for n, (low, high) in {6: (1, 6), 8: (1, 8), 10: (2, 9), 20: (6, 15)}.items():
+        counts = stats.middle(np.arange(n, 0, -1))
+        assert (counts.value, counts.low, counts.high, counts.n) == ((n + 1) / 2, low, high, n)
+        tied = stats.middle([*np.arange(n, 1, -1) / 4, 0.5])
+        assert (tied.low, tied.high) == (max(2, low) / 4, high / 4)
+        found = stats.middle(np.arange(n, 0, -1) / 4)
+        assert found.low is not None and found.high is not None and found.value == (n + 1) / 8
+        assert low / 4 < found.low < (low + 1) / 4 and found.low + found.high == pytest.approx((n + 1) / 4)
+    few = stats.middle([3.0, 1.0, 2.0])
+    assert (few.value, few.low, few.high) == (2.0, None, None)
+
+
+def test_a_middles_interval_is_the_published_one() -> None:
+    """Minitab's help on its 1-Sample Sign: of 12 values ranks 4 and 9 cover 85.40 % (17.5, 18.1), 3 and 10 96.14 % (17.4, 19).
+
+    Interpolated to 95 %: (17.4263, 18.7632).
+    """
+    found = stats.middle([17.0, 17.2, 17.4, 17.5, 17.6, 17.65, 17.75, 17.8, 18.1, 19.0, 19.2, 19.4])
+    assert (found.value, found.low, found.high) == pytest.approx((17.7, 17.4263, 18.7632), abs=5e-5)
+
+
+@pytest.mark.parametrize("wrong", [[], [float("nan")], [[1.0]]])
+def test_a_middle_of_what_is_no_number_is_refused(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        stats.middle(wrong)

@@ -1,0 +1,100 @@
+"""How many blocks to plan: known answers, agreement with what runs resolve, and the knobs of known cost that try it for real."""
+
+import re
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats as reference
+
+from lab.model.variants.knobs import MANIFESTS, load_knob
+from lab.model.variants.variants import load_overlay, load_variant
+from lab.stats import paired as stats
+from lab.stats import power
+
+WORK = {name: int(name.rpartition("-")[2]) for name in (f"extra-work-{n}" for n in (2, 4, 8, 80, 88, 96))}
+
+
+@pytest.mark.parametrize("blocks", [2, 6, 10, 40])
+def test_the_planned_sd_is_the_upper_confidence_limit(blocks: int) -> None:
+    """Against scipy.stats.chi2; of simulated pilots as many as assured stay below their limit."""
+    limit = 0.03 * np.sqrt((blocks - 1) / reference.chi2.ppf(0.2, blocks - 1))
+    assert power.planned_sd(0.03, blocks) == pytest.approx(limit)
+    pilots = np.random.default_rng(blocks).normal(0, 1, (4000, blocks)).std(axis=1, ddof=1)
+    assert np.mean([power.planned_sd(float(sd), blocks) >= 1 for sd in pilots]) == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("sd", "pilot", "effect"), [(0.03, 6, 0.05), (0.03, 20, 0.02), (0.08, 10, 0.1), (0.05, 8, 0.05)]
+)
+def test_one_block_fewer_would_not_do(sd: float, pilot: int, effect: float) -> None:
+    blocks = power.blocks_for(sd, pilot, effect)
+    assert blocks is not None and blocks > stats.MIN_BLOCKS
+    enough, short = (power.resolvable_now(sd, pilot, count) for count in (blocks, blocks - 1))
+    assert enough is not None and short is not None and enough <= effect < short
+    assert enough == stats.resolvable(power.planned_sd(sd, pilot), blocks)
+
+
+def test_never_fewer_than_six_blocks_and_none_beyond_a_thousand() -> None:
+    assert power.blocks_for(0.0, 6, 0.02) == power.blocks_for(1e-6, 6, 0.02) == stats.MIN_BLOCKS
+    assert power.blocks_for(3.0, 6, 0.02) is None
+    assert power.resolvable_now(0.03, 10, 5) is None
+
+
+def test_smaller_effects_noisier_pilots_and_shorter_ones_need_more_blocks() -> None:
+    for rising in (
+        [power.blocks_for(0.04, 10, effect) for effect in (0.1, 0.05, 0.02)],
+        [power.blocks_for(sd, 10, 0.05) for sd in (0.03, 0.06, 0.12)],
+        [power.blocks_for(0.04, pilot, 0.05) for pilot in (40, 10, 6)],
+        [power.blocks_for(0.04, 10, 0.05, wanted) for wanted in (0.5, 0.9, 0.99)],
+    ):
+        found = [blocks for blocks in rising if blocks is not None]
+        assert len(found) == len(rising) and found == sorted(set(found))
+
+
+def test_every_further_block_resolves_less_and_planning_is_quick() -> None:
+    began = time.process_time()
+    found = [stats.resolvable(0.04, blocks) or 0.0 for blocks in range(6, 1200)]
+    assert all(later < earlier for earlier, later in pairwise(found))
+    for effect in (0.02, 0.05, 0.1):
+        for sd in np.geomspace(0.001, 1, 60):
+            power.blocks_for(float(sd), 10, effect)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "bad", [(-0.1, 6, 0.05), (float("nan"), 6, 0.05), (0.1, 1, 0.05), (0.1, 6, 0.0), (0.1, 6, float("nan"))]
+)
+def test_plans_without_a_pilot_or_an_effect_are_refused(bad: tuple[float, int, float]) -> None:
+    with pytest.raises(ValueError, match=r"planned_sd|effect"):
+        power.blocks_for(*bad)
+
+
+@pytest.mark.parametrize("knob", WORK)
+def test_a_knob_of_known_work_is_the_same_work_so_many_times(knob: str) -> None:
+    """Lines that differ only in their number, none of which matches what a client sends; the last one is read back."""
+    lines = (MANIFESTS / "components" / knob / "work.conf").read_text().splitlines()
+    assert [int(re.search(r"\(\?#(\d+)\)", line)[1]) for line in lines if line] == list(range(1, WORK[knob] + 1))  # pyright: ignore[reportOptionalSubscript]
+    assert len({re.sub(r"\(\?#\d+\)", "", line) for line in lines}) == 1
+    (check,) = load_knob(knob).readback
+    regex = check.value.removeprefix("$server_protocol ~ ")
+    assert f'"{regex}"' in lines[-1]
+    assert not any(re.search(regex, protocol) for protocol in ("HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "HTTP/3.0"))
+
+
+def test_the_variants_of_known_work_differ_by_it_alone() -> None:
+    """The slope is 20 times the medium, 10 times the large; where the proxy limits the rate, twice as much is added again."""
+    lines = {}
+    for name in ("small", "medium", "large", "slope", "rate-medium", "rate-large"):
+        variant = load_variant(f"extra-work-{name}")
+        (text,) = [yaml.safe_dump(o["data"]) for o in variant.manifests if "server-snippet" in o.get("data", {})]
+        lines[name] = text.count("if ($server_protocol")
+        assert variant.readback[-1].value.endswith(f"(?#{lines[name]})"), (
+            "of two such knobs the last one's is read back"
+        )
+    assert lines == {"small": 2, "medium": 4, "large": 8, "slope": 80, "rate-medium": 88, "rate-large": 96}
+    assert load_overlay("extra-work-rate-large").baseline == "extra-work-slope"
+    assert load_variant("extra-work-rate-large").primary_metric == "rate"
+    assert load_variant("extra-work-large").primary_metric == "cpu_per_request"

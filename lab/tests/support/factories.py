@@ -1,0 +1,140 @@
+"""Realistic fake plans and samples for tests: nothing here measures, and every number follows from a seed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lab.model.plan import Plan, Slot, arms_for, plan
+from lab.model.samples import Reason, Sample, Usage
+from lab.model.sweeps import Point
+from lab.stats.histogram import Histogram
+
+
+def make_point(name: str = "rate-1000", **overrides: Any) -> Point:
+    """A steady 5 s point at 1000 req/s over 100 connections; `rate_rps=None` makes it a ceiling."""
+    fields: dict[str, Any] = {
+        "generator": "wrk2",
+        "connections": 100,
+        "rate_rps": 1000.0,
+        "duration_s": 5.0,
+        "warmup_s": 1.0,
+        "threads": 1,
+        "page": "1kB.bin",
+    }
+    return Point(name=name, **{**fields, **overrides})
+
+
+def make_sample(**overrides: Any) -> Sample:
+    """A valid sample of `baseline` at `make_point()`, measured by k6 in wrk2's place; any field can be given."""
+    point: Point = overrides.get("point") or make_point()
+    achieved = overrides.get("achieved_rps", point.rate_rps or 20_000.0)
+    requests = overrides.get("requests", round(achieved * point.duration_s) if achieved is not None else None)
+    fields: dict[str, Any] = {
+        "id": "0001-b01-baseline-rate-1000",
+        "order": 1,
+        "block": 1,
+        "attempt": 1,
+        "arm": "baseline",
+        "role": "baseline",
+        "variant": "baseline",
+        "baseline": None,
+        "target": "local",
+        "point": point,
+        "generator": "k6",
+        "generator_version": "1.8.1",
+        "stand_in_for": None if point.generator == overrides.get("generator", "k6") else point.generator,
+        "latency_from": "sent",
+        "argv": ("k6", "run", "script.js"),
+        "started_at": "2026-11-21T12:00:00Z",
+        "bring_up_s": 0.4,
+        "offered_rps": point.rate_rps,
+        "achieved_rps": achieved,
+        "requests": requests,
+        "duration_s": point.duration_s,
+        "recorded_s": point.duration_s,
+        "histogram": "quantiles",
+        "dropped": 0,
+        "size_bytes": 1024,
+        "usage": {
+            "proxy": Usage(cpu_s=25e-6 * (requests or 0), rss_bytes=30_000_000, processes=2),
+            "backend": Usage(cpu_s=15e-6 * (requests or 0), rss_bytes=20_000_000, processes=2),
+            "generator": Usage(cpu_s=1.5, rss_bytes=90_000_000, processes=1),
+        },
+        "limited_by": "proxy" if point.rate_rps is None else None,
+        "verdict": "invalid" if overrides.get("reason") else "valid",
+        "reason": None,
+    }
+    return Sample(**{**fields, **overrides})
+
+
+def make_plan(
+    variants: Sequence[tuple[str, str | None]] = (("keepalive", "baseline"),),
+    points: Sequence[Point] | None = None,
+    blocks: int = 6,
+    seed: int = 1,
+    reference: str | None = "direct",
+) -> Plan:
+    """A run of the given (variant, baseline) pairs; by default at a ceiling and one rate."""
+    return plan(
+        arms_for(variants, reference),
+        points or [make_point("ceiling", rate_rps=None), make_point()],
+        blocks,
+        seed,
+    )
+
+
+def make_run(
+    run: Plan,
+    effects: Mapping[str, float] | None = None,
+    noise: float = 0.02,
+    seed: int = 1,
+    change: Callable[[Slot, Sample], Sample | None] = lambda _slot, sample: sample,
+) -> tuple[list[Sample], dict[str, Histogram]]:
+    """Every sample of a plan and the histograms by sample id.
+
+    `effects`: variant → factor on latency and CPU per request (rates divide by it). `noise`: standard deviation of one
+    measurement's logarithm. `change` may alter a sample or, by returning None, leave it out.
+    """
+    samples: list[Sample] = []
+    histograms: dict[str, Histogram] = {}
+    for slot in run.slots:
+        rng = np.random.default_rng(zlib.crc32(f"{seed} {slot.block} {slot.arm.name} {slot.point.name}".encode()))
+        factor = (effects or {}).get(slot.arm.variant, 1.0) * (0.5 if slot.arm.role == "reference" else 1.0)
+        wobble = [float(value) for value in np.exp(rng.normal(0, noise, 3))]
+        achieved = slot.point.rate_rps or 20_000 / factor * wobble[0]
+        requests = round(achieved * slot.point.duration_s)
+        role = "backend" if slot.arm.role == "reference" else "proxy"
+        sample = make_sample(
+            **of_slot(slot),
+            achieved_rps=achieved,
+            requests=requests,
+            usage={role: Usage(cpu_s=25e-6 * factor * wobble[1] * requests, rss_bytes=30_000_000, processes=2)},
+        )
+        kept = change(slot, sample)
+        if kept is not None:
+            samples.append(kept)
+            latencies = np.exp(np.linspace(-2, 2, min(requests, 5000)) ** 3 / 4) * 800e-6 * factor * wobble[2]
+            histograms[kept.id] = Histogram.of_values(latencies)
+    return samples, histograms
+
+
+def of_slot(slot: Slot) -> dict[str, Any]:
+    """What a sample's first attempt has of its slot: fields for `make_sample`."""
+    return {
+        "id": slot.sample_id(1),
+        "order": slot.order,
+        "block": slot.block,
+        "arm": slot.arm.name,
+        "role": slot.arm.role,
+        "variant": slot.arm.variant,
+        "baseline": slot.arm.baseline,
+        "point": slot.point,
+    }
+
+
+def made_invalid(sample: Sample, reason: Reason, **fields: Any) -> Sample:
+    return sample.model_copy(update={"verdict": "invalid", "reason": reason, **fields})

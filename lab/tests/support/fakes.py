@@ -1,0 +1,339 @@
+"""A target, a system and a generator that behave as told, so that the loop can be tested without measuring."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import polars as pl
+
+from lab.base.errors import LabError
+from lab.base.files import write_texts
+from lab.generators import Generator, Installed, Load, OutputError, Result
+from lab.measure.loop import Bench
+from lab.measure.steady import Chosen
+from lab.model.events import Event
+from lab.model.plan import Slot, arms_for, plan
+from lab.model.run import RunRecord, VariantRecord, now
+from lab.model.samples import Sample
+from lab.model.sweeps import Point
+from lab.model.variants.variants import Check, Variant
+from lab.records.store import RunStore
+from lab.stats.histogram import Histogram
+from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
+from lab.targets.common.sampler import Sampler
+from lab.targets.readback import Reading
+
+PAGE = b"x" * 1024
+
+
+def point(name: str = "ceiling", rate_rps: float | None = None) -> Point:
+    return Point(
+        name=name,
+        generator="fake",
+        connections=1,
+        rate_rps=rate_rps,
+        duration_s=1.0,
+        warmup_s=0.0,
+        threads=1,
+        page="1kB.bin",
+    )
+
+
+def variant(name: str = "baseline", baseline: str | None = None, readback: Sequence[Check] = ()) -> Variant:
+    return Variant(
+        name=name,
+        title=name,
+        study=None,
+        baseline=baseline,
+        knobs=(),
+        own_knobs=(),
+        manifests=(),
+        readback=tuple(readback),
+    )
+
+
+@dataclass
+class FakeGenerator:
+    """Runs `script` with this Python; its stdout is a JSON record, its status and delay are the script's."""
+
+    script: str = 'print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 1100000, "errors": {}}\')'
+    name: str = "fake"
+    binary: str = sys.executable
+    models: frozenset[Literal["open", "closed"]] = frozenset({"open", "closed"})
+    latency_from: Literal["due", "sent"] = "sent"
+    remedy: str = ""
+    aliases: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
+    logs_requests: bool = False
+
+    def version_argv(self) -> list[str]:
+        return [self.binary, "--version"]
+
+    def version(self, output: str) -> str | None:
+        return "1"
+
+    def refusal(self, load: Load) -> str | None:
+        return None
+
+    def calibration_s(self, load: Load) -> float:
+        return 0.0
+
+    def files(self, load: Load) -> Mapping[str, str]:
+        return {"load.py": self.script}
+
+    def argv(self, load: Load) -> list[str]:
+        return [self.binary, "load.py"]
+
+    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        raise OutputError("expected a row for every request, which this one does not tell")
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        try:
+            record = json.loads(stdout)
+        except ValueError:
+            raise OutputError(f"expected JSON, got {stdout[:40]!r}") from None
+        latency = Histogram.of_values([0.001] * record["requests"])
+        return Result(
+            requests=record["requests"],
+            duration_s=record["duration_s"],
+            latency=latency,
+            recorded_s=record["duration_s"],
+            errors=record["errors"],
+            size_bytes=record["bytes"],
+            dropped=record.get("dropped", 0),
+        )
+
+
+@dataclass
+class FakeSystem:
+    through_proxy: bytes = PAGE
+    limits: Sequence[str] = ()
+    restarted: int = 0
+    happened: Sequence[Event] | LabError = ()
+    done: list[str] = field(default_factory=list[str])
+    """What a disturbance did, in words."""
+
+    def entry(self) -> Endpoint:
+        return Endpoint("http://proxy", "h")
+
+    def endpoint(self, point: Point) -> Endpoint:
+        return Endpoint("http://proxy", "h")
+
+    def backend_endpoint(self) -> Endpoint:
+        return Endpoint("http://backend", "h")
+
+    def pod_address(self, role: Role) -> str:
+        return "192.0.2.1"
+
+    def fetch(
+        self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return Response(200, PAGE if "backend" in endpoint.base_url else self.through_proxy, {})
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        write_texts(cwd, files or {})
+        return subprocess.Popen(argv, cwd=cwd, stdout=stdout, stderr=stderr, start_new_session=True)
+
+    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+        return Ran("", "one place only", 1, False)
+
+    def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(argv)
+
+    def shape(self, link_mbit: float | None) -> None: ...
+
+    def watch(self) -> Sampler:
+        return Sampler(lambda: {"lab": [os.getpid()]}, self.counters)
+
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+    def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        return []
+
+    def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        return []
+
+    def processes(self, role: Role) -> list[int]:
+        return []
+
+    def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(list(argv), 1, "", "there is no container")
+
+    def restarts(self) -> Mapping[str, int]:
+        return {"proxy": self.restarted}
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        return []
+
+    def unapplied(self) -> Sequence[str]:
+        return self.limits
+
+    def log_tail(self) -> str:
+        return "last words"
+
+    def gauges(self) -> Mapping[str, float]:
+        return {}
+
+    def recorder(self) -> FakeRecorder:
+        return FakeRecorder(self.happened)
+
+    def clock(self) -> ClockOffset:
+        return ClockOffset(0.0, 0.0)
+
+    def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        self.done.append(f"end {role} {how}")
+        return how != "evict"
+
+    def scale(self, role: Role, replicas: int) -> None:
+        self.done.append(f"scale {role} {replicas}")
+
+    def roll(self, role: Role) -> None:
+        self.done.append(f"roll {role}")
+
+    def freeze(self, role: Role, frozen: bool) -> None:
+        self.done.append(f"freeze {role} {frozen}")
+
+    def squeeze(self, role: Role, cpu: str | None) -> None:
+        self.done.append(f"squeeze {role} {cpu}")
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        self.done += [f"apply {obj['kind']}" for obj in objects]
+
+
+@dataclass
+class FakeRecorder:
+    """`happened`: its events, or the error that it ends with."""
+
+    happened: Sequence[Event] | LabError = ()
+
+    def __enter__(self) -> FakeRecorder:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def events(self) -> Sequence[Event]:
+        if isinstance(self.happened, LabError):
+            raise self.happened
+        return self.happened
+
+    def notes(self) -> Sequence[str]:
+        return []
+
+
+@dataclass
+class FakeTarget:
+    """Counts its bring-ups; `on_up` may raise or change the system of each."""
+
+    name: str = "fake"
+    bring_up_s: float = 2.0
+    system: FakeSystem = field(default_factory=FakeSystem)
+    on_up: Callable[[int], None] = lambda count: None
+    ups: list[str] = field(default_factory=list)
+
+    def at(self, context: str | None) -> FakeTarget:
+        return self
+
+    def check(self) -> None: ...
+    def installed(self, generator: Generator) -> Installed | None:
+        return Installed(generator.name, generator.binary, "1")
+
+    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        return {point.name: self.system.endpoint(point) for point in points}
+
+    def enter(self, argv: Sequence[str]) -> int | None:
+        return None
+
+    def facts(self) -> Mapping[str, str]:
+        return {"fake": "yes"}
+
+    def close(self) -> None: ...
+    def cpus(self) -> Mapping[Role, frozenset[int]]:
+        return {}
+
+    @contextmanager
+    def up(self, variant: Variant, changing: bool = False) -> Iterator[FakeSystem]:
+        self.ups.append(variant.name)
+        self.on_up(len(self.ups))
+        yield self.system
+
+
+@dataclass
+class Silent:
+    """An observer that only remembers; `on_measured` may raise, as Ctrl-C does."""
+
+    samples: list[Sample] = field(default_factory=list)
+    failures: list[LabError] = field(default_factory=list)
+    on_measured: Callable[[int], None] = lambda count: None
+
+    def bringing_up(self, slot: Slot) -> None: ...
+    def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None: ...
+    def measuring(self, slot: Slot, attempt: int) -> None: ...
+    def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
+        self.samples.append(sample)
+        self.on_measured(len(self.samples))
+
+    def failed(self, slot: Slot, error: LabError) -> None:
+        self.failures.append(error)
+
+
+def bench(
+    blocks: int = 2,
+    points: Sequence[Point] = (),
+    generator: FakeGenerator | None = None,
+    target: FakeTarget | None = None,
+    observer: Silent | None = None,
+    variants: Sequence[Variant] = (),
+) -> Bench:
+    """A loop over a new run in LAB_RUNS: `baseline` and its A/A twin unless told otherwise."""
+    wanted = list(variants) or [variant()]
+    loads = list(points) or [point()]
+    planned = plan(arms_for([(v.name, v.baseline) for v in wanted], None), loads, blocks, seed=7)
+    used = FakeTarget() if target is None else target
+    record = RunRecord(
+        id="run-1",
+        created_at=now(),
+        command=("lab", "bench"),
+        target=used.name,
+        sweep="fake",
+        seed=7,
+        blocks=blocks,
+        arms=planned.arms,
+        points=planned.points,
+        slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
+        variants={
+            v.name: VariantRecord(
+                name=v.name,
+                title=v.title,
+                baseline=v.baseline,
+                knobs=(),
+                own_knobs=(),
+                primary_metric=None,
+                hypothesis_sweep=None,
+                manifests_sha256="",
+            )
+            for v in wanted
+        },
+        generators={p.name: {"name": "fake", "version": "1", "stand_in_for": None} for p in loads},
+        facts={"fake": "yes"},
+        git_commit=None,
+    )
+    store = RunStore.create(record, {})
+    used_generator = generator or FakeGenerator()
+    chosen = {p.name: Chosen(used_generator, used_generator.binary, "1", None) for p in loads}
+    return Bench(used, {v.name: v for v in wanted}, chosen, store, observer or Silent())

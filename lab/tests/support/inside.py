@@ -1,0 +1,118 @@
+"""Tests inside the local target's namespaces: a file that runs itself again there, as this user and as one without privileges."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.model.variants.variants import Variant, load_variant
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.namespaces import prepare, unshare
+from lab.tests.support.factories import make_point
+
+ROOT = Path(__file__).parents[3]
+INSIDE = "LAB_TEST_INSIDE" in os.environ
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+IDENTITIES = ("this user", "nobody")
+inside = pytest.mark.skipif(not INSIDE, reason="runs inside the namespaces: see test_inside")
+
+
+def run_inside(file: str, identity: str, identities: tuple[str, ...] = IDENTITIES) -> None:
+    """Every test of the file, in the namespaces that `enter` would make; fails with what they print.
+
+    All `identities` are started with the first that is asked for, at once: their tests mostly wait, for probes and grace periods.
+    """
+    if identity == "nobody" and os.geteuid() != 0:
+        pytest.skip("this user is already one without privileges")
+    done = _started(file, identities)[identity].result()
+    if done is None:
+        pytest.skip(f"nobody may not read {ROOT} or {sys.executable}")
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@cache
+def _started(file: str, identities: tuple[str, ...]) -> Mapping[str, Future[subprocess.CompletedProcess[str] | None]]:
+    wanted = [identity for identity in identities if identity == "this user" or os.geteuid() == 0]
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        return {identity: pool.submit(_run, file, identity) for identity in wanted}
+
+
+def _run(file: str, identity: str) -> subprocess.CompletedProcess[str] | None:
+    """None: this identity cannot read the checkout or Python."""
+    who = NOBODY if identity == "nobody" else []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o777)
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "LAB_TEST_INSIDE": "1", "HOME": name, "TMPDIR": name}
+        reads = [*who, sys.executable, "-c", "import lab.targets"]
+        if subprocess.run(reads, cwd="/", env=env, check=False, capture_output=True).returncode:
+            return None
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file]
+        return subprocess.run(
+            [*who, *unshare(as_root=not who and os.geteuid() == 0), *command],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="session")
+def target() -> LocalTarget:
+    prepare()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    local = LocalTarget()
+    local.check()
+    return local
+
+
+@pytest.fixture(autouse=True)
+def clean(target: LocalTarget) -> Iterator[None]:
+    """Every test leaves nothing: no process, no interface, no namespace, no folder."""
+    yield
+    left = [process.name() for process in psutil.process_iter() if process.pid != os.getpid()]
+    assert left == []
+    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in links] == ["lo"]
+    assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
+
+
+def changed(name: str, edit: Callable[[dict[str, Any]], None], kind: str = "Deployment", of: str = "proxy") -> Variant:
+    """A variant with one of its objects edited."""
+    variant = load_variant(name)
+    manifests = copy.deepcopy(variant.manifests)
+    (found,) = [item for item in manifests if item["kind"] == kind and item["metadata"]["name"] == of]
+    edit(found)
+    return variant.model_copy(update={"manifests": manifests})
+
+
+def pod_of(deployment: dict[str, Any]) -> dict[str, Any]:
+    return deployment["spec"]["template"]["spec"]
+
+
+def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def answers(system: LocalSystem) -> bool:
+    try:
+        return system.fetch(system.endpoint(make_point()), "/1kB.bin", 1.0).status == 200
+    except OSError:
+        return False

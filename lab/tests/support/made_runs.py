@@ -1,0 +1,110 @@
+"""Runs to compare with known answers: records and samples from a seed, as a store would give them. Nothing is measured or written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from lab.model.plan import Arm, Plan, Slot, arms_for, plan
+from lab.model.run import RunRecord, VariantRecord
+from lab.model.samples import Sample
+from lab.model.sweeps import Point
+from lab.records.store import RunStore
+from lab.stats.histogram import Histogram
+from lab.tests.support.factories import make_plan, make_run, make_sample, of_slot
+
+FACTS = {"cpu": "Xeon", "cpus": "2", "memory_bytes": "25276510208", "kernel": "6.1", "boot_id": "a"}
+SNIPPETS = {"keepalive": "data:\n  keep-alive-requests: '10000'\n"}
+PRIMARY = {"keepalive": "p99", "backlog": "rate"}
+
+
+class MadeStore(RunStore):
+    """A run that lies in memory."""
+
+    def __init__(self, record: RunRecord, samples: Sequence[Sample], histograms: Mapping[str, Histogram]) -> None:
+        super().__init__(Path("/nowhere") / record.id, record)
+        self._samples, self._histograms = list(samples), histograms
+
+    def samples(self) -> list[Sample]:
+        return list(self._samples)
+
+    def take(self, samples: Iterable[Sample]) -> None:
+        """Those in the place of what it had."""
+        self._samples = list(samples)
+
+    def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
+        return self._histograms.get(sample.id)
+
+
+def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
+    variants = {
+        arm.variant: VariantRecord(
+            name=arm.variant,
+            title=arm.variant,
+            baseline=arm.baseline if arm.role == "variant" else None,
+            knobs=(arm.variant,) if arm.role == "variant" else (),
+            own_knobs=(arm.variant,) if arm.role == "variant" else (),
+            primary_metric=PRIMARY.get(arm.variant),
+            hypothesis_sweep=None,
+            manifests_sha256=f"of {arm.variant}",
+            snippet=SNIPPETS.get(arm.variant, ""),
+        )
+        for arm in sorted(planned.arms, key=lambda arm: arm.role == "variant")
+    }
+    fields: dict[str, Any] = {
+        "id": name,
+        "created_at": "2026-11-21T12:00:00.000+00:00",
+        "command": ("lab", "bench"),
+        "target": "local",
+        "sweep": "quick",
+        "seed": planned.seed,
+        "blocks": planned.blocks,
+        "arms": planned.arms,
+        "points": planned.points,
+        "slots": tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
+        "variants": variants,
+        "generators": {p.name: {"name": "k6", "version": "1.8.1", "stand_in_for": None} for p in planned.points},
+        "facts": FACTS,
+        "git_commit": "25a6612c76374bf2110dcb6501a19c74e9c2d722",
+    }
+    return RunRecord(**{**fields, **overrides})
+
+
+def made(
+    name: str = "run-1",
+    effects: Mapping[str, float] | None = None,
+    planned: Plan | None = None,
+    noise: float = 0.02,
+    seed: int = 1,
+    change: Callable[[Slot, Sample], Sample | None] = lambda _slot, sample: sample,
+    **record: Any,
+) -> MadeStore:
+    """A steady run: `effects`, `noise`, `change` as in `make_run`; `record` overrides the record's fields."""
+    planned = planned or make_plan()
+    samples, histograms = make_run(planned, effects, noise, seed, change)
+    return MadeStore(made_record(name, planned, **record), samples, histograms)
+
+
+def made_disturbed(
+    name: str,
+    points: Sequence[Point],
+    outcome: Callable[[Arm, Point, int], Mapping[str, float | None] | None],
+    variants: Sequence[tuple[str, str | None]] = (("keepalive", "baseline"),),
+    blocks: int = 6,
+    **record: Any,
+) -> MadeStore:
+    """A run of disturbances: (arm, point, block) → what came of it; None: there is no such sample."""
+    planned = plan(arms_for(variants, None), points, blocks, 1)
+    samples: list[Sample] = []
+    for slot in planned.slots:
+        found = outcome(slot.arm, slot.point, slot.block)
+        if found is not None:
+            samples.append(
+                make_sample(
+                    **of_slot(slot),
+                    outcome={"clock_error_s": 0.0002, **found},
+                    clock_offset_s=0.0,
+                )
+            )
+    return MadeStore(made_record(name, planned, **record), samples, {})

@@ -1,0 +1,403 @@
+"""What disturbances do on a cluster, and refuse, against an API server in memory."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lab.base.errors import LostError, MeasuringError, UsageError
+from lab.targets.cluster import changes as module
+from lab.targets.cluster import ways
+from lab.targets.cluster.api import DeniedError, RefusedError
+from lab.targets.cluster.changes import RESTARTED, Changes
+from lab.targets.cluster.clock import offset
+from lab.targets.cluster.gauges import of
+from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.objects import Reference
+from lab.tests.support.cluster_fakes import FakeApi
+
+NS = "ingress-lab"
+DEPLOYMENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "proxy", "namespace": NS, "labels": {"app.kubernetes.io/part-of": "ingress-lab"}},
+    "spec": {
+        "replicas": 1,
+        "template": {
+            "metadata": {"labels": {"lab/role": "proxy"}},
+            "spec": {"containers": [{"name": "proxy", "resources": {"requests": {"cpu": "100m"}}}]},
+        },
+    },
+}
+ROUTE = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "changing"}, "spec": {}}
+
+
+RUNNING = {"state": {"running": {}}}
+
+
+def pod(name: str, ready: bool = True, made: str = "2026-01-01T00:00:00Z", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": NS,
+            "labels": {"lab/role": "proxy"},
+            "creationTimestamp": made,
+            **metadata,
+        },
+        "spec": {"nodeName": "n", "containers": [{"name": "proxy"}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [{"name": "proxy", "containerID": f"containerd://{64 * 'a'}", **RUNNING}],
+        },
+    }
+
+
+def crashed(obj: dict[str, Any]) -> dict[str, Any]:
+    """The same pod between two of its containers."""
+    statuses = [{"name": "proxy", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    return {**obj, "status": {**obj["status"], "containerStatuses": statuses}}
+
+
+class Cluster(FakeApi):
+    """`refusal`: what a budget says of evictions. A resize takes at once, unless `pending` says why not."""
+
+    refusal: str | None = None
+    gone: bool = False
+    """Its pods are, by the time that they are asked to change."""
+    pending: dict[str, str] | None = None
+
+    def evict(self, namespace: str, pod: str) -> str | None:
+        self._ask("evict", ("Pod", namespace, pod))
+        return self.refusal
+
+    def change(
+        self, api_version: str, kind: str, name: str, namespace: str, body: dict[str, Any], subresource: str = ""
+    ) -> dict[str, Any]:
+        if self.gone:
+            raise RefusedError("context test: Pod", "PATCH refused (404): not found", "")
+        changed = super().change(api_version, kind, name, namespace, body, subresource)
+        if subresource == "resize":
+            (container,) = changed["spec"]["containers"]
+            (status,) = changed["status"]["containerStatuses"]
+            if "running" not in status["state"]:
+                pass  # nobody is there to be given more or less
+            elif self.pending is None:
+                status["resources"] = container["resources"]
+            else:
+                changed["status"]["conditions"].append({"type": "PodResizePending", "status": "True", **self.pending})
+            self.put(changed)
+        return changed
+
+
+@dataclass
+class Listed:
+    """The inventory."""
+
+    added: list[set[Reference]] = field(default_factory=list[set[Reference]])
+
+    def add(self, refs: Collection[Reference]) -> None:
+        self.added.append(set(refs))
+
+
+class Named:
+    """The images."""
+
+    def named(self, name: str) -> str:
+        return name
+
+
+@dataclass
+class Made:
+    api: Cluster
+    inventory: Listed
+    changes: Changes
+    said: list[tuple[str, str, str]]
+
+
+@pytest.fixture
+def made() -> Made:
+    api, inventory, said = Cluster(), Listed(), list[tuple[str, str, str]]()
+    api.put(DEPLOYMENT)
+    api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "2"}}})
+
+    def say(kind: str, name: str, detail: str) -> None:
+        said.append((kind, name, detail))
+
+    server: Any = api
+    images: Any = Named()
+    held: Any = inventory
+    return Made(api, inventory, Changes(server, images, held, [DEPLOYMENT], NS, "run-1", say), said)
+
+
+def test_the_first_pod_is_the_oldest_that_is_ready(made: Made) -> None:
+    """One that is ending is none; where none is ready, the oldest is it."""
+    made.api.put(pod("a", made="2026-01-01T00:00:00Z", deletionTimestamp="2026-01-01T00:01:00Z"))
+    made.api.put(pod("b", ready=False, made="2026-01-01T00:00:01Z"))
+    made.api.put(pod("c", made="2026-01-01T00:00:03Z"))
+    made.api.put(pod("d", made="2026-01-01T00:00:02Z"))
+    assert made.changes.first("proxy")["metadata"]["name"] == "d"
+    del made.api.objects["Pod", NS, "c"], made.api.objects["Pod", NS, "d"]
+    assert made.changes.first("proxy")["metadata"]["name"] == "b"
+    del made.api.objects["Pod", NS, "b"]
+    with pytest.raises(MeasuringError, match="no pod is there"):
+        made.changes.first("proxy")
+
+
+def test_a_pod_is_deleted_with_its_own_grace(made: Made) -> None:
+    made.api.put(pod("a"))
+    assert made.changes.end_pod("proxy", "delete")
+    assert made.api.asked == ["delete Pod ingress-lab/a"]
+
+
+def test_a_budget_that_refuses_an_eviction_is_told(made: Made) -> None:
+    """In its own words, as an event; the next try may succeed."""
+    made.api.put(pod("a"))
+    made.api.refusal = "The disruption budget proxy needs 1 healthy pods and has 1 currently"
+    assert not made.changes.end_pod("proxy", "evict")
+    assert made.said == [("EvictionRefused", "a", made.api.refusal)]
+    made.api.refusal = None
+    assert made.changes.end_pod("proxy", "evict")
+    assert len(made.said) == 1
+
+
+def test_a_deployment_is_scaled_and_rolled(made: Made) -> None:
+    """Two rolls are two: their stamps differ."""
+    made.changes.scale("proxy", 3)
+    made.changes.roll("proxy")
+    now = made.api.objects["Deployment", NS, "proxy"]
+    first = now["spec"]["template"]["metadata"]["annotations"][RESTARTED]
+    made.changes.roll("proxy")
+    second = made.api.objects["Deployment", NS, "proxy"]["spec"]["template"]["metadata"]["annotations"][RESTARTED]
+    assert now["spec"]["replicas"] == 3
+    assert first != second
+    with pytest.raises(UsageError, match="role backend: nothing makes its pods"):
+        made.changes.scale("backend", 2)
+
+
+def test_a_squeeze_keeps_requests_below_limits_and_is_undone_by_the_nodes_cpus(made: Made) -> None:
+    """A limit cannot be taken away: what the node has is none. A pod that is ending is left alone."""
+    made.api.put(pod("a"))
+    made.api.put(pod("b", deletionTimestamp="2026-01-01T00:01:00Z"))
+    made.changes.squeeze("proxy", "20m")
+    assert resources(made, "a") == {"limits": {"cpu": "20m"}, "requests": {"cpu": "20m"}}
+    made.changes.squeeze("proxy", None)
+    assert resources(made, "a") == {"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}}
+    assert [asked for asked in made.api.asked if "resize" in asked] == ["change(resize) Pod ingress-lab/a"] * 2
+
+
+def resources(made: Made, name: str) -> dict[str, Any]:
+    return made.api.objects["Pod", NS, name]["spec"]["containers"][0]["resources"]
+
+
+def test_a_pod_that_starved_until_it_was_unready_or_crashed_gets_its_cpu_back(made: Made) -> None:
+    """That is what being starved does: it is undone for every pod, and waited for only where somebody can tell."""
+    made.api.put(pod("a", ready=False))
+    made.api.put(crashed(pod("b", ready=False)))
+    made.changes.squeeze("proxy", "20m")
+    made.changes.squeeze("proxy", None)
+    for name in ("a", "b"):
+        assert resources(made, name) == {"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}}
+
+
+def test_undoing_a_squeeze_fails_only_with_the_cluster_or_a_right(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is there, they have gone, the kubelet says nothing: the sample is what there is to see of it."""
+    monkeypatch.setattr(module, "RESIZED_S", 0.05)
+    made.changes.squeeze("proxy", None)
+    with pytest.raises(MeasuringError, match="no pod is there to be squeezed"):
+        made.changes.squeeze("proxy", "20m")
+    made.api.put(pod("a"))
+    made.api.pending = {"reason": "Deferred"}
+    made.changes.squeeze("proxy", None)
+    made.api.gone = True
+    made.changes.squeeze("proxy", None)
+
+    def denied(verb: str, key: object) -> None:
+        raise DeniedError("context test", "user u cannot patch pods/resize")
+
+    made.api.gone, made.api.before = False, denied
+    with pytest.raises(DeniedError):
+        made.changes.squeeze("proxy", None)
+
+
+@pytest.mark.parametrize(
+    "statuses", [None, [], [{"name": "proxy"}], [{"name": "proxy", "containerID": ""}], [{"name": "other"}]]
+)
+def test_no_process_is_killed_by_an_id_that_is_none(made: Made, statuses: object) -> None:
+    """An empty one would be found in every cgroup of the node."""
+    obj = pod("a")
+    obj["status"]["containerStatuses"] = statuses
+    made.api.put(obj)
+    with pytest.raises(MeasuringError, match="container proxy cannot be killed: none runs"):
+        made.changes.end_pod("proxy", "crash")
+    assert made.api.asked == []
+
+
+def test_what_is_still_ending_is_killed_from_inside_before_from_its_node(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its node only where that did not help; that neither did is no error, that the cluster is lost is one."""
+    monkeypatch.setattr(module, "KILLED_S", 0.0)
+    killed: list[str] = []
+    crashes: list[str] = []
+
+    def crash(api: object, image: str, obj: dict[str, Any], run: str) -> None:
+        crashes.append(obj["metadata"]["name"])
+        raise MeasuringError("pod", "is not killed", "")
+
+    def kill(obj: dict[str, Any]) -> None:
+        name = obj["metadata"]["name"]
+        killed.append(name)
+        if name == "stubborn":
+            raise MeasuringError("pod", "has no shell", "")
+        made.api.put(crashed(obj))
+
+    monkeypatch.setattr(module.crash, "crash", crash)
+    for name, grace_s in (("quick", 1), ("willing", 3600), ("stubborn", 3600)):
+        made.api.put(pod(name, uid=name, deletionTimestamp="x", deletionGracePeriodSeconds=grace_s))
+    made.api.put(pod("serving", uid="serving"))
+    made.changes.settle(kill)
+    assert (killed, crashes) == (["willing", "stubborn"], ["stubborn"])
+
+    def lose(obj: object) -> None:
+        raise LostError("context test", "does not answer", "")
+
+    with pytest.raises(LostError):
+        made.changes.settle(lose)
+
+
+@pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
+def test_a_resize_that_does_not_take_is_an_error(made: Made, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RESIZED_S", 0.05)
+    made.api.put(pod("a"))
+    made.api.pending = {"reason": reason, "message": "node has not enough cpu"}
+    with pytest.raises(MeasuringError, match=rf"its CPU limit is not 20m: {reason}: node has not enough cpu"):
+        made.changes.squeeze("proxy", "20m")
+
+
+def test_what_is_applied_is_listed_first_labelled_and_listed_once(made: Made) -> None:
+    """With the labels that all objects of the variant share, and its namespace."""
+    for prefix in ("/1", "/2"):
+        made.changes.apply([{**ROUTE, "spec": {"path": prefix}}])
+    found = made.api.objects["Route", NS, "changing"]
+    assert found["spec"] == {"path": "/2"}
+    assert found["metadata"]["labels"] == {"app.kubernetes.io/part-of": "ingress-lab", RUN_LABEL: "run-1"}
+    assert made.inventory.added == [{Reference("route.openshift.io/v1", "Route", NS, "changing")}]
+
+
+def test_what_is_applied_together_is_applied_in_order(made: Made) -> None:
+    """A Service before the Route that leads to it."""
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "changing"}, "spec": {}}
+    made.changes.apply([ROUTE, service])
+    assert made.api.asked == ["apply Service ingress-lab/changing", "apply Route ingress-lab/changing"]
+
+
+def test_the_inventory_takes_only_what_goes_with_a_namespace_of_the_variants() -> None:
+    api: Any = FakeApi()
+    inventory = Inventory(api, "run-1")
+    namespace = Reference("v1", "Namespace", "", NS)
+    api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ingress-lab-client", "labels": {}}})
+    inventory._write({namespace})  # pyright: ignore[reportPrivateUsage]
+    inventory.add([Reference("v1", "Service", NS, "changing")])
+    with pytest.raises(UsageError, match="in no namespace that the variant has"):
+        inventory.add([Reference("v1", "Service", "shop", "web")])
+    listed = inventory._read()  # pyright: ignore[reportPrivateUsage]
+    assert listed == {namespace, Reference("v1", "Service", NS, "changing")}
+
+
+def test_a_way_that_lasts_is_the_services_own_address() -> None:
+    """Whatever its type, and though the pod has its node's ports: those end with it."""
+    api = FakeApi()
+    spec = {"selector": {"lab/role": "proxy"}, "type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "proxy", "namespace": NS}, "spec": spec}
+    api.put({**service, "spec": {**spec, "clusterIP": "10.96.0.9"}})
+    way = ways.way(api, [DEPLOYMENT, service], "proxy", lasting=True)
+    assert (way.host, way.port) == ("10.96.0.9", 80)
+    api.put({**service, "spec": {**spec, "type": "ClusterIP", "clusterIP": "None"}})
+    with pytest.raises(UsageError, match="headless"):
+        ways.way(api, [DEPLOYMENT, service], "proxy", lasting=True)
+
+
+HOST_PORT: dict[str, Any] = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "template": {
+    "metadata": {"labels": {"lab/role": "proxy"}},
+    "spec": {
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "containers": [{"name": "proxy", "ports": [{"containerPort": 80, "hostPort": 80}]}],
+    },
+}}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("free", "words"), [(1, ""), (2, ": a replacement may start at once on another of the 2 nodes")]
+)
+def test_a_way_that_lasts_says_that_it_is_not_by_the_host_port(free: int, words: str) -> None:
+    """And where a replacement need not wait for the port: on nodes that are labelled so, and keep nobody off."""
+    api = FakeApi()
+    spec = {"selector": {"lab/role": "proxy"}, "clusterIP": "10.96.0.9", "ports": [{"name": "http", "port": 80}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "proxy", "namespace": NS}, "spec": spec}
+    api.put(service)
+    taints: list[dict[str, Any]] = [
+        {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+        {"unschedulable": True},
+        *({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]} for _ in range(free)),
+    ]
+    for number, taint in enumerate(taints):
+        metadata = {"name": f"n{number}", "labels": {"kubernetes.io/os": "linux"}}
+        api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taint})
+    api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}, "spec": {}})
+    said = ways.way(api, [HOST_PORT, service], "proxy", lasting=True).words
+    assert ", not by the host port that its pods have" + words in said
+    assert ("replacement" in said) == bool(words)
+    assert "host port" not in ways.way(api, [DEPLOYMENT, service], "proxy", lasting=True).words
+
+
+@dataclass
+class Shell:
+    """Answers in turn; the last again and again."""
+
+    answers: Sequence[str]
+    place: str = "pod client/generator"
+    asked: int = 0
+
+    def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+        answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        return subprocess.CompletedProcess([text], 0, answer, "")
+
+
+def test_a_clocks_offset_is_told_by_the_shortest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round trips of 40 and 10 ms, an hour apart: the middle of the shorter one, half of it as error."""
+    here = iter([1000.0, 1000.04, 1001.0, 1001.01])
+    monkeypatch.setattr("lab.targets.cluster.clock.time.time", lambda: next(here))
+    found = offset(Shell(["4600.0\n", "4601.1\n"]), tries=2)
+    assert found.offset_s == pytest.approx(3600.095)
+    assert found.error_s == pytest.approx(0.005)
+
+
+def test_a_date_without_fractions_is_refused() -> None:
+    with pytest.raises(MeasuringError, match="does not tell its clock"):
+        offset(Shell(["4600.%N\n"]))
+
+
+def test_gauges_are_what_the_proxy_tells() -> None:
+    api = FakeApi()
+    api.logs["proxy"] = (
+        '2026-11-21T22:03:00.100Z I1121 "Configuration changes detected, backend reload required"\n'
+        '2026-11-21T22:03:00.350Z I1121 "Backend successfully reloaded"\n'
+    )
+    assert of(api, pod("a"), Shell(["17386\n"]), loads=True) == {
+        "proxy/config_bytes": 17386.0,
+        "proxy/load_s": pytest.approx(0.25),
+    }
+    assert of(FakeApi(), pod("a"), Shell(["0\n"]), loads=True) == {}
+
+
+def test_a_steady_proxy_is_not_asked_for_its_log() -> None:
+    mute: Any = None
+    assert of(mute, pod("a"), Shell(["17386\n"]), loads=False) == {"proxy/config_bytes": 17386.0}

@@ -1,0 +1,187 @@
+"""The generator's pod, the tools of other pods and the way in: what is asked for there, and what is told when it is gone."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lab.base.errors import LostError, MeasuringError
+from lab.generators import generator
+from lab.model.variants import kustomize
+from lab.targets.cluster import client as module
+from lab.targets.cluster import tether, tunnel
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.client import ClientPod
+from lab.targets.cluster.tools import described
+from lab.tests.support.pods_here import ApiHere
+
+
+@pytest.fixture
+def api() -> ApiHere:
+    return ApiHere()
+
+
+@pytest.fixture
+def pod(api: ApiHere) -> Iterator[ClientPod]:
+    assert api.pod is not None
+    client = ClientPod(cast("Api", cast("Any", api)), api.pod)
+    yield client
+    client.close()
+
+
+def test_the_pod_asks_for_nothing_that_it_does_not_need() -> None:
+    """No token, no capability, no privileges, no probe while something is measured; one tag decides its image."""
+    namespace, made = kustomize.objects(kustomize.render([module.MANIFESTS]))
+    assert namespace["metadata"]["name"] == made["metadata"]["namespace"] == "ingress-lab-client"
+    container = made["spec"]["containers"][0]
+    assert made["spec"]["automountServiceAccountToken"] is False and made["spec"]["enableServiceLinks"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not {"livenessProbe", "readinessProbe"} & set(container)
+    assert container["command"][:4] == ["microsocks", "-q", "-i", "127.0.0.1"]
+
+
+def test_a_generator_is_found_where_the_pod_has_it(pod: ClientPod) -> None:
+    """By its own path and version there; asked once."""
+    found = pod.installed(generator("k6"))
+    assert found is not None and found.path.endswith("/k6") and found.version[0].isdigit()
+    pod.close()
+    assert pod.installed(generator("k6")) is found
+
+
+def test_a_program_that_shares_only_the_name_is_not_it(pod: ClientPod, tmp_path: Path, monkeypatch: Any) -> None:
+    """wrk2 may be installed as `wrk`, and wrk is not it."""
+    impostor = tmp_path / "wrk"
+    impostor.write_text("#!/bin/sh\necho 'wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer'\n")
+    impostor.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert pod.installed(generator("wrk2")) is None
+    found = pod.installed(generator("wrk"))
+    assert found is not None and found.path == str(impostor)
+
+
+def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod's own lines stay; ours go, also when what was done meanwhile fails."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n10.0.0.9 old.lab.test # ingress-lab\n")
+    monkeypatch.setattr(module, "HOSTS", str(hosts))
+
+    def fail() -> None:
+        with pod.resolving({"a.lab.test": "10.0.0.1", "b.lab.test": "10.0.0.2"}):
+            assert hosts.read_text().splitlines() == [
+                "127.0.0.1 localhost",
+                "10.0.0.1 a.lab.test # ingress-lab",
+                "10.0.0.2 b.lab.test # ingress-lab",
+            ]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert hosts.read_text() == "127.0.0.1 localhost\n"
+    monkeypatch.setattr(module, "HOSTS", str(tmp_path / "none" / "hosts"))
+    with pytest.raises(MeasuringError, match="cannot be written"), pod.resolving({"a": "10.0.0.1"}):
+        pass
+
+
+def test_a_lab_that_lost_its_place_leaves_the_names_there_to_the_next(
+    pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.touch()
+    monkeypatch.setattr(module, "HOSTS", str(hosts))
+
+    def lose() -> None:
+        with pod.resolving({"a.lab.test": "10.0.0.1"}):
+            hosts.write_text("10.0.0.2 theirs.lab.test # ingress-lab\n")
+            raise LostError("lease ingress-lab", "lost: bob holds it now")
+
+    with pytest.raises(LostError):
+        lose()
+    assert hosts.read_text() == "10.0.0.2 theirs.lab.test # ingress-lab\n"
+
+
+def test_a_forwarded_connection_that_breaks_says_nothing_on_the_terminal() -> None:
+    """Not even when its websocket cannot be shut down any more."""
+
+    class Broken:
+        def __init__(self, sock: socket.socket) -> None:
+            self.sock = sock
+
+        def shutdown(self) -> None:
+            raise OSError("not connected")
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.close()
+        tunnel._pump(Broken(theirs), socket.socketpair()[0])  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_tether_whose_stdin_is_closed_already_says_nothing() -> None:
+    process = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.close()
+    tether._send(process, b"archive")  # pyright: ignore[reportPrivateUsage]
+    process.wait()
+
+
+def test_another_pod_of_the_same_name_is_not_the_same_place(api: ApiHere, pod: ClientPod) -> None:
+    """What was measured in the one says nothing of the other."""
+    pod.check()
+    assert api.pod is not None
+    api.pod["metadata"]["uid"] = "another"
+    with pytest.raises(LostError, match="pod ingress-lab-client/generator: is gone"):
+        pod.check()
+
+
+def test_tools_may_what_their_container_may() -> None:
+    """Its user and capabilities, its volumes (a subPath is refused there), its processes; and nothing else."""
+    context = {"runAsUser": 101, "capabilities": {"drop": ["ALL"]}}
+    log = {"name": "log", "mountPath": "/var/log/lab"}
+    target = {"name": "proxy", "securityContext": context, "volumeMounts": [log, {**log, "subPath": "x"}]}
+    made = described("lab-tools-proxy", "lab/loadgen:1", target)
+    assert made["securityContext"] == context and made["volumeMounts"] == [log]
+    assert made["targetContainerName"] == "proxy" and made["image"] == "lab/loadgen:1"
+    assert described("t", "i", {"name": "proxy"})["securityContext"] == {}
+
+
+@pytest.mark.parametrize(
+    ("reply", "number"),
+    [
+        (b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00", 0),
+        (b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00", errno.ECONNREFUSED),
+        (b"\x05\x01\x00\x01\x00\x00\x00\x00\x00\x00", errno.EHOSTUNREACH),
+        (b"\x05\x04\x00\x03\x01x\x00\x00", errno.EHOSTUNREACH),
+        (b"\x05\x09\x00\x01\x00\x00\x00\x00\x00\x00", errno.EIO),
+    ],
+)
+def test_the_socks_server_is_asked_by_name_and_its_refusals_are_errors(reply: bytes, number: int) -> None:
+    """As this machine's own: refused, unreachable, reset. What follows the reply is the connection's."""
+    ours, theirs = socket.socketpair()
+    asked = bytearray()
+
+    def answer() -> None:
+        with theirs:
+            asked.extend(theirs.recv(3))
+            theirs.sendall(b"\x05\x00")
+            asked.extend(theirs.recv(64))
+            theirs.sendall(reply + b"hello")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with ours:
+        ours.settimeout(5)
+        if number == 0:
+            tunnel._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
+            assert ours.recv(64) == b"hello"
+        else:
+            with pytest.raises(OSError, match=r"pod") as caught:
+                tunnel._ask_socks(ours, "web.ns", 8080)  # pyright: ignore[reportPrivateUsage]
+            assert caught.value.errno == number
+    thread.join(5)
+    assert bytes(asked) == b"\x05\x01\x00\x05\x01\x00\x03\x06web.ns\x1f\x90"

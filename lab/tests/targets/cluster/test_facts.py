@@ -1,0 +1,123 @@
+"""A cluster's facts and the record of its pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lab.targets.cluster.api import DeniedError
+from lab.targets.cluster.facts import NOT_VISIBLE, facts, nodes_in_words, pods_record
+from lab.targets.cluster.images import Images
+
+IMAGES = Images(
+    {"nginx": "docker.io/library/nginx:1.28@sha256:00", "loadgen": "lab/loadgen:x"}, {"nginx": "mirror/nginx:1"}
+)
+
+
+def node(name: str, cpus: str = "2", memory: str = "24615604Ki", **more: str) -> dict[str, Any]:
+    info = {
+        "operatingSystem": "linux",
+        "kernelVersion": "6.18.44",
+        "architecture": "amd64",
+        "osImage": "Debian GNU/Linux 12 (bookworm)",
+        "containerRuntimeVersion": "containerd://2.1.5",
+        "kubeletVersion": "v1.34.4",
+    }
+    return {
+        "metadata": {"name": name, "labels": more},
+        "spec": {"providerID": f"kind://docker/dev/{name}"},
+        "status": {"nodeInfo": info, "capacity": {"cpu": cpus, "memory": memory}},
+    }
+
+
+@dataclass
+class FakeApi:
+    nodes: list[dict[str, Any]] = field(default_factory=lambda: [node("a")])
+    settings: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    daemons: tuple[str, ...] = ()
+    denied: bool = False
+
+    def version(self) -> str:
+        return "v1.34.4"
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None:
+        self._check()
+        return {"data": self.settings[name]} if name in self.settings else None
+
+    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
+        if kind == "Node":
+            return self.nodes
+        self._check()
+        return [{"metadata": {"name": name}} for name in self.daemons]
+
+    def _check(self) -> None:
+        if self.denied:
+            raise DeniedError("context x", "user u cannot")
+
+
+def test_nodes_of_one_kind_are_told_together() -> None:
+    """What they are, and neither names nor ages; a little less memory after a boot is no other fact."""
+    same = [node("a"), node("b", memory="24615504Ki")]
+    one = "2 CPUs, 23.5 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4"
+    assert nodes_in_words(same) == f"2 × {one}"
+    cloud = node("c", "1", "2Gi", **{"node.kubernetes.io/instance-type": "s-1vcpu-2gb"})
+    assert nodes_in_words([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode"),
+    [
+        ({"kube-proxy": {"config.conf": "kind: KubeProxyConfiguration\nmode: nftables\n"}}, "nftables"),
+        ({"kube-proxy": {"config.conf": 'mode: ""\n'}}, "iptables (by default)"),
+        ({"kube-proxy-config": {"config": "mode: ipvs\n"}}, "ipvs"),
+        ({}, "unknown"),
+    ],
+)
+def test_the_mode_of_kube_proxy(settings: dict[str, dict[str, str]], mode: str) -> None:
+    """From its ConfigMap as kubeadm and EKS write it; where there is none, it may have been replaced."""
+    assert facts(FakeApi(settings=settings), IMAGES)["kube_proxy"] == mode
+
+
+def test_facts_of_a_cluster() -> None:
+    """Provider, network, the images that are really used, and that nobody is pinned."""
+    found = facts(FakeApi(daemons=("cilium", "node-exporter")), IMAGES)
+    assert found["kubernetes"] == "v1.34.4"
+    assert found["provider"] == "kind"
+    assert found["pod_network"] == "Cilium"
+    assert facts(FakeApi(daemons=("our-own-netd",)), IMAGES)["pod_network"] == "unknown"
+    assert found["pinning"].startswith("none")
+    assert found["image_nginx"] == "mirror/nginx:1"
+    assert found["image_loadgen"] == "lab/loadgen:x"
+
+
+def test_what_you_may_not_see_is_said_so() -> None:
+    """A fact that is hidden is not an error, and not a guess."""
+    found = facts(FakeApi(denied=True), IMAGES)
+    assert (found["kube_proxy"], found["pod_network"]) == (NOT_VISIBLE, NOT_VISIBLE)
+
+
+def test_the_record_of_a_pod() -> None:
+    """Where it ran, how well, and the digest of what it ran; one that has not started has no digest."""
+    pod = {
+        "metadata": {"name": "proxy-1", "labels": {"lab/role": "proxy"}},
+        "spec": {"nodeName": "a", "containers": [{"name": "nginx", "image": "nginx:1"}]},
+        "status": {
+            "qosClass": "Burstable",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "nginx", "restartCount": 2, "imageID": "nginx@sha256:aa"}],
+        },
+    }
+    waiting = {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "x", "image": "y"}]}}
+    record, other = pods_record([pod, waiting])
+    assert record == {
+        "role": "proxy",
+        "name": "proxy-1",
+        "node": "a",
+        "ready": True,
+        "restarts": 2,
+        "qos": "Burstable",
+        "images": {"nginx": {"image": "nginx:1", "image_id": "nginx@sha256:aa"}},
+    }
+    assert (other["ready"], other["images"]["x"]["image_id"]) == (False, None)

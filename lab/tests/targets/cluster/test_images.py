@@ -1,0 +1,255 @@
+"""Images: one pinned list, LAB_IMAGES over it, and what is on a kind node under which name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.base.errors import UsageError
+from lab.model.variants.variants import chain, load_variant, variant_names
+from lab.targets.cluster import docker, images, kind, loadgen, node_images, programs
+from lab.targets.cluster.images import Images
+from lab.targets.cluster.names import ROLE_LABEL
+
+DIGEST = "sha256:" + "0f" * 32
+
+
+@pytest.fixture
+def lab_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that LAB_IMAGES names; tests write it."""
+    path = tmp_path / "images.yaml"
+    monkeypatch.setenv("LAB_IMAGES", str(path))
+    return path
+
+
+def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the generators' image, which is built here under a tag made from what goes into it."""
+    monkeypatch.delenv("LAB_IMAGES", raising=False)
+    loaded = images.load()
+    assert set(loaded.chosen) == {"loadgen"}
+    assert loaded.named("nginx") == loaded.pinned["nginx"]
+    assert loaded.named("loadgen") == f"docker.io/lab/loadgen:{loadgen.tag(loaded.pinned['debian'])}"
+
+
+def test_every_image_that_a_registry_has_by_digest_is_pinned_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OKD's router is a tag that can move, and images.yaml says why; the generators' image is in no registry."""
+    monkeypatch.delenv("LAB_IMAGES", raising=False)
+    pinned = images.load().pinned
+    assert {short for short, reference in pinned.items() if "@sha256:" not in reference} == {
+        "haproxy-router",
+        "loadgen",
+    }
+
+
+def test_every_image_of_every_variant_is_resolved(lab_images: Path) -> None:
+    """What kustomize renders is a pinned name, so whatever is chosen takes its place."""
+    names = ("nginx", "ingress-nginx-controller", "haproxy-router")
+    lab_images.write_text(yaml.safe_dump({short: f"mirror.test:5000/{short}:1" for short in names}))
+    loaded = images.load()
+    for name in variant_names():
+        for manifest in load_variant(name).manifests:
+            spec = manifest.get("spec", {}).get("template", {}).get("spec", {})
+            for container in (*spec.get("initContainers", []), *spec.get("containers", [])):
+                assert loaded.resolve(container["image"]).startswith("mirror.test:5000/"), container["image"]
+
+
+def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> None:
+    """And nothing else does; one that its annotation says is for few is rendered by no other variant."""
+    lab_images.write_text("{}")
+    pinned, wanted = images.load().pinned, images.of_variants()
+    users: dict[str, set[str]] = {}
+    for name in variant_names():
+        for manifest in load_variant(name).manifests:
+            spec = manifest.get("spec", {}).get("template", {}).get("spec", {})
+            for container in (*spec.get("initContainers", []), *spec.get("containers", [])):
+                users.setdefault(container["image"], set()).add(name)
+    assert {pinned[short] for short in wanted} == set(users)
+    assert {short: sorted(users[pinned[short]])[0] for short, only_for in wanted.items() if only_for} == {
+        "haproxy-router": "okd"
+    }
+    assert {chain(name)[0].name for name in users[pinned["haproxy-router"]]} == {"okd", "okd-150m"}
+
+
+def test_what_is_not_the_labs_stays_as_it_is() -> None:
+    assert Images({"nginx": "a/nginx:1"}, {"nginx": "b:2"}).resolve("c:3") == "c:3"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("ngnix: a:1", "unknown image 'ngnix'\n  did you mean 'nginx'?"),
+        ("nginx: [a]", "nginx: ['a'] is no image reference"),
+        ("nginx: Not An Image", "is no image reference"),
+        ("- nginx", "expected `short name: reference` lines"),
+        ("nginx: [", "not YAML"),
+        (None, "there is no such file"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        lab_images.write_text(content)
+    with pytest.raises(UsageError) as caught:
+        images.load()
+    assert str(caught.value).startswith(f"LAB_IMAGES={lab_images}: ")
+    assert said in str(caught.value)
+
+
+def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So an image of yesterday's k6 is never taken for today's."""
+    monkeypatch.delenv("IN_NIX_SHELL", raising=False)
+    monkeypatch.setattr(loadgen, "ROOT", tmp_path)
+    k6 = tmp_path / ".cache" / "bin" / "k6"
+    k6.parent.mkdir(parents=True)
+    k6.write_bytes(b"one")
+    tags: list[str] = []
+    for content, base in ((b"one", "debian:a"), (b"two", "debian:a"), (b"two", "debian:b")):
+        k6.write_bytes(content)
+        loadgen.tag.cache_clear()
+        tags.append(loadgen.tag(base))
+    loadgen.tag.cache_clear()
+    assert len(set(tags)) == 3
+
+
+# On the nodes
+
+
+class Nodes:
+    """Stands in for docker, kind and crictl: what the engine and each node hold, and what was asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, here: dict[str, str], there: list[dict[str, Any]]) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.there = there
+        monkeypatch.setattr(docker, "held", here.get)
+        monkeypatch.setattr(programs, "run", self._run)
+
+    def _run(self, argv: list[str], *_: object) -> Any:
+        from subprocess import CompletedProcess
+
+        if "images" in argv:
+            return CompletedProcess(argv, 0, json.dumps({"images": self.there}), "")
+        self.calls.append(tuple(argv))
+        if argv[-1].endswith(":gone"):
+            said = (
+                'time="2026" level=fatal msg="pulling image: failed to pull and unpack image \\"x:gone\\": not found"'
+            )
+            return CompletedProcess(argv, 1, "", said)
+        return CompletedProcess(argv, 0, "", "")
+
+
+def test_a_tag_held_here_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again only when the engine has other contents under that name."""
+    listed = [{"id": "sha256:1", "repoTags": ["docker.io/lab/nginx:1"], "repoDigests": []}]
+    nodes = Nodes(monkeypatch, {"lab/nginx:1": "sha256:1"}, listed)
+    assert node_images.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "there"
+    assert nodes.calls == []
+    Nodes(monkeypatch, {"lab/nginx:1": "sha256:2"}, listed)
+    assert node_images.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "loaded"
+
+
+def test_a_digest_is_pulled_on_the_nodes_that_lack_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even when the engine has it: loaded under a tag it would have no digest there."""
+    reference = f"docker.io/library/nginx:1@{DIGEST}"
+    nodes = Nodes(monkeypatch, {reference: "sha256:1"}, [])
+    assert node_images.ensure("c", ["n1"], "nginx", reference) == "pulled"
+    assert nodes.calls == [("docker", "exec", "n1", "crictl", "pull", reference)]
+    nodes = Nodes(monkeypatch, {}, [{"id": "i", "repoTags": [], "repoDigests": [f"docker.io/library/nginx@{DIGEST}"]}])
+    assert node_images.ensure("c", ["n1"], "nginx", reference) == "there"
+
+
+def test_an_image_that_nobody_has_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    Nodes(monkeypatch, {}, [])
+    with pytest.raises(UsageError) as caught:
+        node_images.ensure("c", ["n1"], "nginx", "lab/nginx:gone")
+    assert str(caught.value).startswith(
+        "image nginx: lab/nginx:gone: not found\n  LAB_IMAGES=<file> with a line `nginx: …`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reference", "listed"),
+    [
+        ("debian", "docker.io/library/debian:latest"),
+        ("lab/nginx:1", "docker.io/lab/nginx:1"),
+        ("localhost/nginx:1", "localhost/nginx:1"),
+        ("mirror.test:5000/nginx", "mirror.test:5000/nginx:latest"),
+        (f"mirror.test:5000/a/nginx:1@{DIGEST}", f"mirror.test:5000/a/nginx@{DIGEST}"),
+        (f"nginx:1@{DIGEST}", f"docker.io/library/nginx@{DIGEST}"),
+    ],
+)
+def test_references_are_compared_as_containerd_lists_them(reference: str, listed: str) -> None:
+    assert node_images.full(reference) == listed
+
+
+# The cluster's configuration
+
+
+@pytest.fixture
+def chosen() -> Images:
+    return Images({"kind-node": "kindest/node:v1"}, {})
+
+
+def test_the_cluster_is_as_its_file_says(chosen: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node of the pinned image, the proxy mode said, the kubelet's sysctls, and what it was made from as a label."""
+    monkeypatch.setenv("LAB_KIND_NAME", "mine")
+    made = kind.config(chosen, 0)
+    assert made["name"] == "mine"
+    assert made["networking"]["kubeProxyMode"] == "iptables"
+    kubelet = yaml.safe_load(made["kubeadmConfigPatches"][0])
+    assert kubelet["allowedUnsafeSysctls"] == ["net.core.somaxconn", "net.ipv4.*"] and kubelet["failCgroupV1"] is False
+    (node,) = made["nodes"]
+    assert node["image"] == "kindest/node:v1" and node["labels"] == {kind.MADE_FROM: kind.made_from(made)}
+
+
+def test_what_it_was_made_from_knows_images_and_workers_and_not_its_name(
+    chosen: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kind.made_from(kind.config(chosen, 0))
+    monkeypatch.setenv("LAB_KIND_NAME", "another")
+    assert kind.made_from(kind.config(chosen, 0)) == before
+    assert kind.made_from(kind.config(chosen, 1)) != before
+    assert kind.made_from(kind.config(Images(chosen.pinned, {"kind-node": "other:1"}), 0)) != before
+
+
+@pytest.mark.parametrize(("workers", "control_is_free"), [(1, True), (2, False)])
+def test_the_first_worker_is_the_generators(chosen: Images, workers: int, control_is_free: bool) -> None:
+    """Labelled, and closed to other pods; where it is the only one, those run on the control plane's node."""
+    control, first, *others = kind.config(chosen, workers)["nodes"]
+    assert first["labels"][ROLE_LABEL] == "generator"
+    (taint,) = yaml.safe_load(first["kubeadmConfigPatches"][0])["nodeRegistration"]["taints"]
+    assert (taint["key"], taint["value"], taint["effect"]) == (ROLE_LABEL, "generator", "NoSchedule")
+    assert ("kubeadmConfigPatches" in control) is control_is_free
+    assert all("kubeadmConfigPatches" not in node for node in others)
+
+
+def test_a_name_that_kind_would_not_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_KIND_NAME", "Not This")
+    with pytest.raises(UsageError, match="LAB_KIND_NAME: 'Not This' is no name for a kind cluster"):
+        kind.name()
+
+
+def test_too_little_disk_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where Docker's data are this machine's."""
+    engine = docker.Engine("27", Path("/var/lib/docker"))
+    monkeypatch.setattr(docker, "free_bytes", lambda _engine: 5 * 2**30)
+    with pytest.raises(UsageError, match="5.0 GB free where Docker keeps its data, a cluster takes up to 6"):
+        docker.check_disk(engine)
+    monkeypatch.setattr(docker, "free_bytes", lambda _engine: None)
+    docker.check_disk(engine)
+
+
+def test_a_fifth_cluster_is_refused_where_its_kube_proxy_would_crash(
+    chosen: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one did: 128 inotify instances, 27 of them for each control plane."""
+    limit = tmp_path / "max_user_instances"
+    limit.write_text("128\n")
+    monkeypatch.setattr(kind, "INOTIFY", limit)
+    monkeypatch.setattr(programs, "output", lambda *_: "control-plane\n" * 3)
+    kind.check_inotify(kind.config(chosen, 0))
+    monkeypatch.setattr(programs, "output", lambda *_: "control-plane\n" * 4)
+    with pytest.raises(UsageError, match="128; with 4 nodes of kind clusters here already, 1 more make it 135"):
+        kind.check_inotify(kind.config(chosen, 0))

@@ -1,0 +1,204 @@
+"""What the lab has applied on a cluster: pruned, removed, and nobody else's touched. The API server is in memory."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from lab.base.errors import LostError, UsageError
+from lab.model.variants.variants import load_variant
+from lab.targets.cluster import objects
+from lab.targets.cluster.api import Api, DeniedError, RefusedError
+from lab.targets.cluster.inventory import Inventory, remove_all
+from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
+from lab.targets.cluster.objects import WORKLOADS
+from lab.tests.support.cluster_fakes import FakeApi, Key
+
+LABEL = {RUN_LABEL: "run-0"}
+
+
+class Images:
+    def resolve(self, reference: str) -> str:
+        return reference
+
+
+def prepared(name: str) -> list[dict[str, Any]]:
+    return objects.prepare(load_variant(name).manifests, Images(), "run-1", "stamp-1")
+
+
+def made() -> tuple[FakeApi, Inventory]:
+    fake = FakeApi()
+    return fake, Inventory(cast("Api", fake), "run-1")
+
+
+def kinds(fake: FakeApi) -> list[str]:
+    return sorted(f"{kind} {name}" for kind, _, name in fake.objects)
+
+
+def thing(kind: str, name: str, namespace: str = "", **metadata: Any) -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **place, **metadata}}
+
+
+def test_nothing_of_the_last_variant_survives_the_next_one() -> None:
+    fake, inventory = made()
+    inventory.apply(prepared("baseline"))
+    assert "IngressClass ingress-lab" in kinds(fake) and "ClusterRole ingress-lab-nginx" in kinds(fake)
+    inventory.apply(prepared("direct"))
+    assert kinds(fake) == [
+        "ConfigMap backend",
+        f"ConfigMap {INVENTORY}",
+        "Deployment backend",
+        "Namespace ingress-lab",
+        f"Namespace {CLIENT_NAMESPACE}",
+        "Service backend",
+    ]
+
+
+def test_the_old_goes_before_the_new_comes() -> None:
+    """A new proxy never sees the last variant's routes."""
+    fake, inventory = made()
+    inventory.apply(prepared("baseline"))
+    fake.asked.clear()
+    inventory.apply(prepared("direct"))
+    deleted = [number for number, line in enumerate(fake.asked) if line.startswith("delete")]
+    assert max(deleted) < fake.asked.index("apply Deployment ingress-lab/backend")
+    assert fake.asked[:2] == ["delete Deployment ingress-lab/backend", "delete Deployment ingress-lab/proxy"]
+
+
+@pytest.mark.parametrize("stops_at", ["ServiceAccount", "Service", "Deployment"])
+def test_a_run_that_was_killed_while_applying_leaves_a_list_of_everything_it_made(stops_at: str) -> None:
+    fake, inventory = made()
+
+    def die(verb: str, key: Key) -> None:
+        if key[0] == stops_at and verb == "apply":
+            raise LostError("test", "killed")
+
+    fake.before = die
+    with pytest.raises(LostError, match="killed"):
+        inventory.apply(prepared("baseline"))
+    fake.before = lambda verb, key: None
+    Inventory(cast("Api", fake), "run-2").take_over()
+    assert kinds(fake) == [f"Namespace {CLIENT_NAMESPACE}"]
+
+
+@pytest.mark.parametrize("act", ["remove", "remove_workloads", "apply"])
+def test_a_list_of_another_run_is_left_alone_but_when_the_place_is_taken_over(act: str) -> None:
+    """A lab that slept through its lease's end finds what the next one has made there."""
+    fake, inventory = made()
+    inventory.apply(prepared("baseline"))
+    later = Inventory(cast("Api", fake), "run-2")
+    later.take_over()
+    later.apply(prepared("baseline"))
+    fake.asked.clear()
+    acts = {"remove": inventory.remove, "remove_workloads": inventory.remove_workloads}
+    with pytest.raises(LostError, match="is of the run run-2: another lab has begun there"):
+        acts.get(act, lambda: inventory.apply(prepared("direct")))()
+    assert fake.asked == []
+
+
+def test_there_may_be_nothing_to_take_over() -> None:
+    fake, inventory = made()
+    inventory.take_over()
+    assert fake.asked == []
+
+
+def test_a_namespace_of_somebody_else_is_refused_and_nothing_is_written() -> None:
+    fake, inventory = made()
+    managed = [{"manager": "helm"}]
+    fake.put(thing("Namespace", "ingress-lab", managedFields=managed, creationTimestamp="2026-01-02T03:04:05Z"))
+    with pytest.raises(
+        UsageError, match=r"Namespace ingress-lab: is not the lab's: there since 2026-01-02.*made by helm"
+    ):
+        inventory.apply(prepared("baseline"))
+    assert fake.asked == []
+
+
+def test_a_cluster_scoped_object_of_somebody_else_is_refused_and_nothing_is_written() -> None:
+    fake, inventory = made()
+    fake.put(thing("ClusterRole", "ingress-lab-nginx"))
+    with pytest.raises(UsageError, match="ClusterRole ingress-lab-nginx: is not the lab's"):
+        inventory.apply(prepared("baseline"))
+    assert fake.asked == []
+
+
+def test_what_somebody_else_has_made_meanwhile_under_a_listed_name_is_not_deleted() -> None:
+    fake, inventory = made()
+    inventory.apply(prepared("baseline"))
+    fake.put(thing("Namespace", "ingress-lab"))
+    inventory.remove()
+    assert "Namespace ingress-lab" in kinds(fake) and "Service proxy" in kinds(fake)
+
+
+def test_a_kind_that_would_not_be_found_again_is_refused() -> None:
+    fake, inventory = made()
+    with pytest.raises(UsageError, match="Node worker: has no namespace"):
+        inventory.apply([thing("Node", "worker")])
+    assert fake.asked == []
+
+
+def test_workloads_and_pods_end_and_the_generator_stays() -> None:
+    """A pod is granted one second; one that tunes its node, its own grace."""
+    fake, inventory = made()
+    inventory.apply(prepared("baseline"))
+    fake.put(thing("Pod", "proxy-1", "ingress-lab", labels=LABEL | {"lab/role": "proxy"}))
+    fake.put(thing("Pod", "tuning-1", "ingress-lab", labels=LABEL | {"lab/scope": "node"}))
+    fake.put(thing("Pod", "other", "ingress-lab", labels={}))
+    fake.put(thing("Pod", "generator", CLIENT_NAMESPACE, labels=LABEL | {"lab/role": "generator"}))
+    inventory.remove_workloads()
+    assert [name for kind, _, name in fake.objects if kind == "Pod"] == ["other", "generator"]
+    assert "delete(1) Pod ingress-lab/proxy-1" in fake.asked and "delete Pod ingress-lab/tuning-1" in fake.asked
+    assert not any(kind == "Deployment" for kind, _, _ in fake.objects)
+    fake.asked.clear()
+    inventory.remove_workloads()
+    assert fake.asked == []
+
+
+def test_a_field_that_cannot_be_changed_costs_a_new_object_only_where_the_lab_made_the_old_one() -> None:
+    fake, inventory = made()
+    refusals = ["spec.clusterIP: field is immutable"]
+
+    def refuse(verb: str, key: Key) -> None:
+        if verb == "apply" and key[0] == "Service" and refusals:
+            raise RefusedError("test", refusals.pop())
+
+    fake.before = refuse
+    with pytest.raises(RefusedError, match="immutable"):
+        inventory.apply(prepared("direct"))
+    inventory.apply(prepared("direct"))
+    refusals.append("spec.clusterIP: field is immutable")
+    inventory.apply(prepared("direct"))
+    assert "delete Service ingress-lab/backend" in fake.asked and "Service backend" in kinds(fake)
+
+
+def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None:
+    fake, inventory = made()
+    inventory.apply(prepared("baseline"))
+    fake.put(thing("ClusterRole", "of-an-older-run", labels=LABEL))
+    fake.put(thing("ClusterRole", "foreign"))
+    fake.put(thing("Namespace", "foreign"))
+    fake.put(thing("Deployment", "foreign", "foreign", labels=LABEL))
+    said = remove_all(cast("Api", fake))
+    assert kinds(fake) == ["ClusterRole foreign", "Deployment foreign", "Namespace foreign"]
+    assert "ClusterRole of-an-older-run" in said and "Namespace ingress-lab" in said
+    assert said.index("ClusterRole of-an-older-run") < said.index("Namespace ingress-lab")
+    assert remove_all(cast("Api", fake)) == []
+
+
+def test_who_may_list_in_the_labs_namespaces_only_can_remove_everything_there() -> None:
+    """What may not even be listed there goes with its namespace."""
+    fake, inventory = made()
+    inventory.apply(prepared("baseline"))
+    everywhere = fake.list
+
+    def limited(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
+        if (kind in WORKLOADS and namespace is None) or kind == "CronJob":
+            raise DeniedError("context test", f"user u cannot list {kind}")
+        return everywhere(api_version, kind, namespace, labels)
+
+    fake.list = limited
+    said = remove_all(cast("Api", fake))
+    assert fake.objects == {}
+    assert "not looked for: CronJob in namespace ingress-lab: user u cannot list CronJob" in said
+    assert "delete Deployment ingress-lab/proxy" in fake.asked

@@ -1,0 +1,182 @@
+"""What the kubelets tell of other people's pods, and what this machine's /proc tells where it carries the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import LostError
+from lab.targets.cluster import hostwatch, kubelet
+from lab.targets.cluster.api import DeniedError, RefusedError
+from lab.targets.cluster.kubelet import Figure, figures
+from lab.targets.common.sampler import TICK_S
+
+METRICS = """\
+# HELP node_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the node in core-seconds
+# TYPE node_cpu_usage_seconds_total counter
+node_cpu_usage_seconds_total 165.10610145 1795285869187
+# TYPE pod_cpu_usage_seconds_total counter
+pod_cpu_usage_seconds_total{namespace="h3-test",pod="backend"} 1.284404679 1795285866013
+pod_cpu_usage_seconds_total{namespace="kube-system",pod="etcd-dev-control-plane"} 2.0593826257e+01 1795285860884
+resource_scrape_error 0
+"""
+
+
+@dataclass
+class FakeApi:
+    """`answers`: for every read of a kubelet, pod → (seconds, CPU seconds); an error is raised."""
+
+    answers: Sequence[Mapping[tuple[str, str], tuple[float, float]] | Exception]
+    labelled: Sequence[str] = ("ingress-lab", "ingress-lab-client")
+    asked: list[str] = field(default_factory=list[str])
+    listed: int = 0
+    gone: bool = False
+
+    def raw(self, path: str) -> Any:
+        if path == "/version":
+            if self.gone:
+                raise LostError("context x", "the API server does not answer")
+            return {"gitVersion": "v1.34.4"}
+        answer = self.answers[min(len(self.asked), len(self.answers) - 1)]
+        self.asked.append(path)
+        if isinstance(answer, Exception):
+            raise answer
+        return "\n".join(
+            f'pod_cpu_usage_seconds_total{{namespace="{namespace}",pod="{pod}"}} {cpu_s} {round(1000 * at_s)}'
+            for (namespace, pod), (at_s, cpu_s) in answer.items()
+        )
+
+    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
+        assert (kind, labels) == ("Namespace", "lab/run")
+        self.listed += 1
+        return [{"metadata": {"name": name}} for name in self.labelled]
+
+
+SHOP = ("shop", "web-0")
+
+
+def test_a_kubelets_figures() -> None:
+    """Its own text: pods alone, each with the moment of its own figure."""
+    assert figures(METRICS) == {
+        ("h3-test", "backend"): Figure(1795285866.013, 1.284404679),
+        ("kube-system", "etcd-dev-control-plane"): Figure(1795285860.884, 20.593826257),
+    }
+    assert figures("") == {}
+    with pytest.raises(ValueError, match="expected a pod's CPU"):
+        figures('pod_cpu_usage_seconds_total{namespace="a",pod="b"} 1.5')
+
+
+def test_other_peoples_pods_count_and_nobody_elses() -> None:
+    """Neither the lab's namespaces nor the cluster's own; over the time that the figures themselves cover."""
+    api = FakeApi(
+        [
+            {SHOP: (100, 5.0), ("kube-system", "etcd"): (100, 1.0), ("ingress-lab", "proxy"): (100, 1.0)},
+            {SHOP: (112, 8.0), ("kube-system", "etcd"): (112, 9.0), ("ingress-lab", "proxy"): (112, 9.0)},
+        ]
+    )
+    seen = kubelet.others(api)(["n1"])()
+    assert seen.cores == pytest.approx(0.25)
+    assert seen.counters == {"others/pods": 1, "others/stale_pods": 0, "others/window_ms": 12000}
+    assert api.asked == ["/api/v1/nodes/n1/proxy/metrics/resource"] * 2
+
+
+@pytest.mark.parametrize(
+    ("namespace", "theirs"),
+    [
+        ("kube-system", False),
+        ("local-path-storage", False),
+        ("openshift", False),
+        ("openshift-ingress", False),
+        ("calico-system", False),
+        ("shop", True),
+        ("default", True),
+        ("my-kube-things", True),
+    ],
+)
+def test_what_the_cluster_itself_is(namespace: str, theirs: bool) -> None:
+    """Its own namespaces are known by name; whoever else is there is somebody."""
+    api = FakeApi([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}])
+    assert kubelet.others(api)(["n1"])().cores == pytest.approx(0.1 if theirs else 0.0)
+
+
+def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
+    """A kubelet looks every 10 to 30 s: in between a pod's latest rate stands, and is called stale."""
+    api = FakeApi([{SHOP: (100, 5.0)}, {SHOP: (110, 6.0)}, {SHOP: (110, 6.0)}, {SHOP: (110, 6.0)}])
+    watch = kubelet.others(api)
+    assert watch(["n1"])().counters["others/stale_pods"] == 0
+    again = watch(["n1"])()
+    assert (again.cores, again.counters["others/stale_pods"]) == (pytest.approx(0.1), 1)
+    unknown = kubelet.others(FakeApi([{SHOP: (100, 5.0)}]))(["n1"])()
+    assert (unknown.cores, unknown.counters["others/stale_pods"]) == (0.0, 1)
+
+
+def test_a_pod_that_is_new_counts_from_nothing() -> None:
+    """What it has used, it has used since the look before."""
+    api = FakeApi([{}, {SHOP: (110, 2.0)}])
+    assert kubelet.others(api)(["n1"])().cores == pytest.approx(0.2)
+
+
+def test_namespaces_are_asked_for_once() -> None:
+    """Only one that was not there before makes it ask again."""
+    api = FakeApi([{SHOP: (100, 5.0)}, {SHOP: (110, 6.0)}, {("new", "x"): (110, 6.0)}])
+    watch = kubelet.others(api)
+    watch(["n1"])()
+    assert api.listed == 1
+    watch(["n1", "n2"])()
+    assert api.listed == 2
+
+
+def test_a_kubelet_that_may_not_be_asked_is_not_visible() -> None:
+    """Nothing is said then, whether the kubelet or its node is gone; an API server that is gone is not the same."""
+    lost = LostError("context x", "the API server does not do it now: status 503")
+    denied = DeniedError("context x", "user u cannot get nodes/proxy")
+    for error in (denied, RefusedError("context x", "500"), lost, {("a", "b}"): (100, 1.0)}):
+        assert kubelet.others(FakeApi([error]))(["n1"])().cores is None
+        assert kubelet.others(FakeApi([{}, error]))(["n1"])().cores is None
+    with pytest.raises(LostError):
+        kubelet.others(FakeApi([lost], gone=True))(["n1"])
+
+
+NODE = "5c5abf6f214c"
+
+
+def process(proc: Path, pid: int, parent: int, title: str, ticks: int, cgroup: str) -> None:
+    folder = proc / str(pid)
+    folder.mkdir(exist_ok=True)
+    (folder / "cgroup").write_text(f"1:cpu:{cgroup}\n")
+    fields = f"S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 1 0 20 0 1 0 {pid} 1 1 1"
+    (folder / "stat").write_text(f"{pid} ({title}) {fields}")
+
+
+def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab's descend from it, the cluster's are in the nodes' containers or carry them; the rest is somebody's."""
+    own = 500
+    monkeypatch.setattr(hostwatch, "host_proc", lambda: (str(tmp_path), own))
+    monkeypatch.setattr(hostwatch.time, "monotonic", iter([100.0, 102.0, 104.0, 106.0]).__next__)
+
+    def work(ticks: int) -> None:
+        process(tmp_path, 1, 0, "systemd", 0, "/init.scope")
+        process(tmp_path, 2, 0, "kthreadd", ticks, "/")
+        process(tmp_path, 3, 2, "ksoftirqd/0", ticks, "/")
+        process(tmp_path, own, 1, "python", ticks, "/user.slice")
+        process(tmp_path, 501, own, "kubectl", ticks, "/user.slice")
+        process(tmp_path, 600, 1, "containerd-shim", ticks, "/system.slice/docker.service")
+        process(tmp_path, 601, 600, "systemd", ticks, f"/docker/{NODE}/init.scope")
+        process(tmp_path, 602, 601, "nginx", ticks, f"/docker/{NODE}/kubelet.slice/pod1")
+        process(tmp_path, 700, 1, "firefox", ticks, "/user.slice")
+
+    work(0)
+    watch = hostwatch.others([NODE])
+    end = watch(["kind-control-plane"])
+    work(50)
+    assert end().cores == pytest.approx(50 * TICK_S / 2)
+    assert hostwatch.others(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
+
+
+def test_this_machine_itself_can_be_looked_at() -> None:
+    """The real /proc, where every process counts as a node's."""
+    assert hostwatch.others([""])(["n"])().cores is not None

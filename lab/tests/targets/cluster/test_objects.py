@@ -1,0 +1,137 @@
+"""Rendered manifests → what is applied: labels, images, certificates, order. Asks no cluster."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.model.variants.variants import load_variant
+from lab.targets.cluster import objects
+from lab.targets.cluster.names import BROUGHT_UP, NO_BALANCER, RUN_LABEL
+from lab.targets.cluster.objects import Reference
+from lab.targets.common.certificates import subject
+
+
+class Images:
+    def resolve(self, reference: str) -> str:
+        return f"mirror.test/{reference}"
+
+
+class Kinds:
+    """A cluster that knows what `objects` may meet, but no Route."""
+
+    place = "context test"
+
+    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        namespaced = not kind.startswith("Cluster") and kind not in ("Namespace", "IngressClass")
+        return None if kind == "Route" else (kind.lower() + "s", namespaced)
+
+
+def prepared(name: str) -> list[dict[str, Any]]:
+    return objects.prepare(load_variant(name).manifests, Images(), "run-1", "stamp-1")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "StatefulSet", "Job"])
+def test_a_role_is_that_of_the_pods_whatever_makes_them(kind: str) -> None:
+    """And never the object's own label."""
+    template = {"metadata": {"labels": {"lab/role": "proxy"}}, "spec": {"containers": []}}
+    obj = {"kind": kind, "metadata": {"name": "x", "labels": {"lab/role": "backend"}}, "spec": {"template": template}}
+    assert objects.role(obj) == "proxy"
+    assert objects.role({"kind": "Pod", **template}) == "proxy"
+    assert objects.role({"kind": "Service", "metadata": {"name": "x"}, "spec": {}}) is None
+    assert objects.role(obj | {"spec": {"template": {"metadata": {}, "spec": {}}}}) is None
+
+
+def one(found: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    (obj,) = [obj for obj in found if obj["kind"] == kind and obj["metadata"]["name"] == name]
+    return obj
+
+
+@pytest.mark.parametrize("name", ["baseline", "okd-reencrypt", "aws-a1-node", "direct"])
+def test_every_object_and_pod_carries_the_runs_label_and_every_image_is_resolved(name: str) -> None:
+    for obj in prepared(name):
+        assert obj["metadata"]["labels"][RUN_LABEL] == "run-1"
+        template = objects.pod_template(obj)
+        if template is not None:
+            assert template["metadata"]["labels"][RUN_LABEL] == "run-1"
+            assert template["metadata"]["annotations"][BROUGHT_UP] == "stamp-1"
+            containers = template["spec"].get("initContainers", []) + template["spec"]["containers"]
+            assert all(item["image"].startswith("mirror.test/") for item in containers)
+
+
+def test_selectors_do_not_ask_for_the_run_so_that_they_never_change() -> None:
+    found = prepared("baseline")
+    assert RUN_LABEL not in one(found, "Deployment", "proxy")["spec"]["selector"]["matchLabels"]
+    assert RUN_LABEL not in one(found, "Service", "proxy")["spec"]["selector"]
+
+
+def test_the_variants_own_manifests_are_left_as_they_are() -> None:
+    """They are recorded and read back against."""
+    variant = load_variant("okd-edge")
+    before = copy.deepcopy(variant.manifests)
+    objects.prepare(variant.manifests, Images(), "run-1", "stamp-1")
+    assert variant.manifests == before
+
+
+def test_what_others_need_comes_first_and_workloads_last() -> None:
+    kinds = [obj["kind"] for obj in prepared("okd")]
+    assert kinds[0] == "Namespace" and set(kinds[-2:]) == {"Deployment"}
+    assert (
+        kinds.index("ServiceAccount")
+        < kinds.index("ClusterRoleBinding")
+        < kinds.index("Service")
+        < kinds.index("Route")
+    )
+
+
+def test_a_list_is_taken_apart() -> None:
+    inner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}}
+    nested = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [{"apiVersion": "v1", "kind": "List", "items": [inner]}, inner],
+    }
+    assert [obj["kind"] for obj in objects.prepare([nested], Images(), "r", "s")] == ["ConfigMap", "ConfigMap"]
+
+
+def test_a_secret_gets_the_certificate_that_it_asks_for() -> None:
+    data = one(prepared("okd-reencrypt"), "Secret", "router-certificate")["data"]
+    assert set(data) == {"tls.crt", "tls.key", "ca.crt"}
+    assert subject(base64.b64decode(data["tls.crt"]).decode()) == "*.apps.lab.test"
+
+
+def test_no_cloud_buys_a_load_balancer_and_other_services_stay_as_they_are() -> None:
+    assert one(prepared("okd"), "Service", "proxy")["spec"]["loadBalancerClass"] == NO_BALANCER
+    assert "loadBalancerClass" not in one(prepared("baseline"), "Service", "proxy")["spec"]
+
+
+def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
+    for name in ("proxy", "backend"):
+        affinity = one(prepared("baseline"), "Deployment", name)["spec"]["template"]["spec"]["affinity"]
+        term, beside = affinity["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert beside["weight"] < term["weight"], "away from the generator first, then from each other"
+        assert term["podAffinityTerm"]["labelSelector"]["matchLabels"] == {"lab/role": "generator"}
+    tuning = [obj for obj in prepared("aws-a1-node") if obj["kind"] == "DaemonSet"]
+    assert tuning and all("affinity" not in obj["spec"]["template"]["spec"] for obj in tuning)
+
+
+def test_the_rights_needed_are_those_of_the_kinds_in_their_namespaces() -> None:
+    wanted = objects.resources(Kinds(), load_variant("baseline").manifests)
+    assert ("apps", "deployments", "ingress-lab") in wanted and ("", "namespaces", None) in wanted
+    assert ("rbac.authorization.k8s.io", "clusterroles", None) in wanted
+
+
+def test_a_kind_that_the_cluster_does_not_know_is_refused_before_anything_starts() -> None:
+    with pytest.raises(UsageError, match="knows no Route of route.openshift.io/v1\n.*route-crd.yaml"):
+        objects.resources(Kinds(), load_variant("okd").manifests)
+
+
+def test_a_reference_is_said_with_its_namespace() -> None:
+    assert (
+        str(Reference("v1", "Pod", "a", "b")) == "Pod a/b"
+        and str(Reference("v1", "Namespace", "", "b")) == "Namespace b"
+    )

@@ -1,0 +1,450 @@
+"""What is told of pods meanwhile: from what the API server, kubelets and logs say, as they said it on a kind cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from lab.base.errors import MeasuringError
+from lab.targets.cluster import watches
+from lab.targets.cluster.api import DeniedError
+from lab.targets.cluster.happenings import Happenings
+from lab.targets.cluster.probing import Count, Probing, counts
+from lab.targets.cluster.recorder import ClusterRecorder
+from lab.targets.cluster.reload_logs import Followed, kind
+from lab.targets.cluster.watches import Watched
+
+NS = "ingress-lab"
+Object = dict[str, Any]
+
+
+def pod(
+    name: str = "proxy-1",
+    version: int = 1,
+    container: str | None = "containerd://a",
+    restarts: int = 0,
+    ended: Mapping[str, Any] | None = None,
+    **metadata: Any,
+) -> Object:
+    status: Object = {"name": "proxy", "restartCount": restarts}
+    if container:
+        status |= {"containerID": container, "state": {"running": {"startedAt": "2026-11-21T21:53:10Z"}}}
+    if ended:
+        status["lastState"] = {"terminated": ended}
+    labels = {"lab/role": "proxy"}
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version), "labels": labels, **metadata},
+        "spec": {"nodeName": "n", "containers": [{"name": "proxy", "readinessProbe": {"timeoutSeconds": 2}}]},
+        "status": {"containerStatuses": [status]},
+    }
+
+
+def endpoint_slice(version: int = 1, **ready: bool) -> Object:
+    endpoints = [
+        {
+            "addresses": [f"10.0.0.{number}"],
+            "conditions": {"ready": is_ready, "terminating": not is_ready},
+            "targetRef": {"kind": "Pod", "name": name.replace("_", "-")},
+        }
+        for number, (name, is_ready) in enumerate(ready.items())
+    ]
+    labels = {"kubernetes.io/service-name": "proxy"}
+    metadata = {"name": "proxy-x", "uid": "slice", "resourceVersion": str(version), "labels": labels}
+    return {"metadata": metadata, "endpoints": endpoints, "ports": [{"port": 80}]}
+
+
+def said(told: Happenings) -> list[tuple[str, str, str, str]]:
+    return [(event.role, event.object, event.kind, event.detail) for event in told.events()]
+
+
+def happenings() -> Happenings:
+    return Happenings(lambda pod, container_id, before: None)
+
+
+def test_what_was_there_before_is_no_event() -> None:
+    """Nor is a status that says the same again."""
+    told = happenings()
+    told.pod(1.0, "LISTED", pod())
+    told.slice(1.0, "LISTED", endpoint_slice(proxy_1=True))
+    told.pod(2.0, "MODIFIED", pod(version=2))
+    told.slice(2.0, "MODIFIED", endpoint_slice(2, proxy_1=True))
+    assert said(told) == []
+
+
+def test_a_pod_that_is_deleted_and_replaced() -> None:
+    """In the order in which a kind cluster told it."""
+    told = happenings()
+    told.pod(1.0, "LISTED", pod())
+    told.slice(1.0, "LISTED", endpoint_slice(proxy_1=True))
+    ending = pod(version=2, deletionTimestamp="x", deletionGracePeriodSeconds=300)
+    told.pod(2.0, "MODIFIED", ending)
+    told.slice(2.1, "MODIFIED", endpoint_slice(2, proxy_1=False))
+    told.pod(2.2, "ADDED", pod("proxy-2", 3, container=None))
+    told.pod(3.0, "MODIFIED", pod("proxy-2", 4, container="containerd://b"))
+    told.slice(4.0, "MODIFIED", endpoint_slice(5, proxy_1=False, proxy_2=True))
+    told.pod(5.0, "DELETED", {**ending, "metadata": {**ending["metadata"], "resourceVersion": "6"}})
+    assert said(told) == [
+        ("proxy", "proxy-1", "Deleted", "grace 300 s"),
+        ("proxy", "proxy-1", "NotReady", "terminating"),
+        ("", "proxy", "Endpoints", "0"),
+        ("proxy", "proxy-2", "Created", ""),
+        ("proxy", "proxy-2", "Started", "by the API's clock 2026-11-21T21:53:10Z"),
+        ("proxy", "proxy-2", "Ready", ""),
+        ("", "proxy", "Endpoints", "1"),
+        ("proxy", "proxy-1", "Gone", ""),
+    ]
+
+
+def test_a_container_that_crashed_is_started_again() -> None:
+    """Each end and each start once, though the status says them again and again."""
+    told = happenings()
+    told.pod(1.0, "LISTED", pod())
+    ended = {"containerID": "containerd://a", "exitCode": 137, "reason": "Error"}
+    told.pod(2.0, "MODIFIED", pod(version=2, container=None, restarts=1, ended=ended))
+    for version in (3, 4):
+        told.pod(3.0, "MODIFIED", pod(version=version, container="containerd://b", restarts=1, ended=ended))
+    assert [(name, detail.split(";")[0]) for _, _, name, detail in said(told)] == [
+        ("Exited", "exited with 137 (Error)"),
+        ("Started", "restart 1"),
+    ]
+    assert told.ended("containerd://a")
+    assert not told.ended("containerd://b")
+
+
+def test_kubernetes_own_events_are_counted_up() -> None:
+    """`count` 3 after 1 are two more; what was counted before watching began is not told; another kind's are not ours."""
+    told = happenings()
+    told.pod(1.0, "LISTED", pod())
+
+    def event(count: int, reason: str = "Unhealthy", about: str = "Pod") -> Object:
+        words = "Readiness probe failed: HTTP probe failed with statuscode: 500"
+        metadata = {"uid": f"{reason}{about}", "resourceVersion": "1"}
+        involved = {"kind": about, "name": "proxy-1"}
+        return {
+            "metadata": metadata,
+            "involvedObject": involved,
+            "reason": reason,
+            "message": words,
+            "count": count,
+        }
+
+    told.event(1.0, "LISTED", event(4))
+    told.event(2.0, "MODIFIED", event(6))
+    told.event(3.0, "ADDED", event(1, about="Ingress"))
+    told.event(3.0, "ADDED", event(1, "Pulled"))
+    told.event(4.0, "ADDED", event(1, "Killing"))
+    assert [(name, detail.rpartition("; ")[2]) for _, _, name, detail in said(told)] == [
+        ("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 500"),
+        ("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 500"),
+        ("Killing", "grace 30 s"),
+    ]
+    assert told.complaint("proxy-1", "readiness") == "HTTP probe failed with statuscode: 500"
+
+
+METRICS = """\
+prober_probe_duration_seconds_bucket{container="proxy",namespace="ingress-lab",pod="proxy-1",probe_type="Readiness",le="+Inf"} 16
+prober_probe_duration_seconds_sum{container="proxy",namespace="ingress-lab",pod="proxy-1",probe_type="Readiness"} 0.04066
+prober_probe_duration_seconds_count{container="proxy",namespace="ingress-lab",pod="proxy-1",probe_type="Readiness"} 16
+prober_probe_duration_seconds_count{container="coredns",namespace="kube-system",pod="coredns-1",probe_type="Liveness"} 9
+prober_probe_total{container="proxy",namespace="ingress-lab",pod="proxy-1",pod_uid="8",probe_type="Readiness",result="failed"} 3
+prober_probe_total{container="proxy",namespace="ingress-lab",pod="proxy-1",pod_uid="8",probe_type="Readiness",result="successful"} 16
+"""
+
+
+def test_a_kubelets_counts_of_one_namespaces_probes() -> None:
+    assert counts(METRICS, NS) == {("proxy-1", "proxy", "Readiness"): Count(16, 0.04066, 3)}
+    assert counts("", NS) == {}
+    assert counts(METRICS[: len(METRICS) // 2], "kube-system") == {}
+
+
+class Kubelet:
+    """Says one after the other; the last again and again."""
+
+    def __init__(self, *said: str | Exception) -> None:
+        self._said, self.asked = list(said), 0
+
+    def raw(self, path: str) -> str:
+        assert path == "/api/v1/nodes/n/proxy/metrics/probes"
+        found = self._said[min(self.asked, len(self._said) - 1)]
+        self.asked += 1
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def test_attempts_are_told_with_their_own_durations() -> None:
+    """Of a failed one the kubelet counts none: where it gave up, that took the probe's timeout."""
+    told = happenings()
+    told.pod(1.0, "LISTED", pod())
+    later = METRICS.replace("0.04066", "0.04366").replace("} 16", "} 17").replace("} 3", "} 5")
+    probing = Probing(Kubelet(METRICS, later), NS, told)
+    probing.start()
+    words = "Readiness probe failed: Get http://10.0.0.1/healthz: context deadline exceeded"
+    about = {"kind": "Pod", "name": "proxy-1"}
+    told.event(
+        2.0, "ADDED", {"metadata": {"uid": "e"}, "involvedObject": about, "reason": "Unhealthy", "message": words}
+    )
+    probing.stop()
+    assert [detail for _, _, name, detail in said(told) if name == "Probe"] == [
+        "readiness 0.0030 ok",
+        "readiness 2.0000 no answer within 2 s",
+        "readiness 2.0000 no answer within 2 s",
+    ]
+
+
+def test_whoever_may_not_ask_the_kubelets_is_told_no_attempts() -> None:
+    told = happenings()
+    told.pod(1.0, "LISTED", pod())
+    probing = Probing(Kubelet(DeniedError("node n", "you may not")), NS, told)
+    probing.start()
+    probing.stop()
+    assert said(told) == []
+
+
+class Lines:
+    """A stream of so many lines, which then goes on in silence until it is closed, or `breaks`."""
+
+    def __init__(self, *lines: bytes, breaks: bool = False) -> None:
+        self._lines, self._breaks, self._closed = lines, breaks, threading.Event()
+
+    def lines(self) -> Iterator[bytes]:
+        yield from self._lines
+        if self._breaks:
+            raise OSError("Connection reset by peer")
+        self._closed.wait(10)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+
+def changed(change: str, obj: Object) -> bytes:
+    return json.dumps({"type": change, "object": obj}).encode()
+
+
+class Server:
+    """`now`: what a listing shows; a watch gives the next stream."""
+
+    def __init__(self, now: list[Object], *streams: Lines) -> None:
+        self.now, self._streams, self.since = now, list(streams), list[str]()
+
+    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
+        version = max((int(item["metadata"]["resourceVersion"]) for item in self.now), default=9)
+        return self.now, str(version)
+
+    def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
+        self.since.append(since)
+        return self._streams.pop(0)
+
+
+def watched(server: Server, told: list[tuple[str, str]]) -> Watched:
+    def tell(at_s: float, change: str, obj: Object) -> None:
+        told.append((change, obj["metadata"]["resourceVersion"]))
+
+    made = Watched(server, "v1", "Pod", NS, tell)
+    made.start()
+    return made
+
+
+def test_a_watch_that_ends_goes_on_where_it_was() -> None:
+    """By its last resourceVersion, a bookmark's, too: nothing is told twice, nothing is missing."""
+    told: list[tuple[str, str]] = []
+    bookmark = changed("BOOKMARK", {"metadata": {"resourceVersion": "7"}})
+    first = Lines(changed("MODIFIED", pod(version=5)), bookmark, breaks=True)
+    server = Server([pod(version=3)], first, Lines(changed("DELETED", pod(version=9))))
+    watch = watched(server, told)
+    server.now = []
+    watch.stop()
+    assert told == [("LISTED", "3"), ("MODIFIED", "5"), ("DELETED", "9")]
+    assert server.since == ["3", "7"]
+
+
+def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last look shows a change that never came; and a server that no longer knows what came after."""
+    monkeypatch.setattr(watches, "CAUGHT_UP_S", 0.1)
+    server = Server([pod(version=3)], Lines())
+    watch = watched(server, [])
+    server.now = [pod(version=4)]
+    with pytest.raises(MeasuringError, match="has not told of 1 changes"):
+        watch.stop()
+    expired = json.dumps({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}})
+    watch = watched(Server([pod(version=3)], Lines(expired.encode())), [])
+    with pytest.raises(MeasuringError, match="ended by the server: too old resource version"):
+        watch.stop()
+
+
+def test_a_watch_that_was_blind_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came meanwhile has no time of its own."""
+    monkeypatch.setattr(watches, "BLIND_S", -1.0)
+    watch = watched(Server([], Lines()), [])
+    time.sleep(0.05)
+    with pytest.raises(MeasuringError, match="saw nothing for"):
+        watch.stop()
+
+
+def test_a_watch_that_broke_after_a_while_is_taken_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was blind since it broke, not since it began."""
+    monkeypatch.setattr(watches, "CAUGHT_UP_S", 0.3)
+    first = Waiting(0.4)
+    server = Server([pod(version=3)], first, Lines(changed("MODIFIED", pod(version=5))))
+    told: list[tuple[str, str]] = []
+    watch = watched(server, told)
+    first.over.wait(5)
+    server.now = [pod(version=5)]
+    watch.stop()
+    assert told == [("LISTED", "3"), ("MODIFIED", "5")]
+
+
+class Waiting(Lines):
+    """Says nothing for so long, and breaks."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds, self.over = seconds, threading.Event()
+
+    def lines(self) -> Iterator[bytes]:
+        time.sleep(self._seconds)
+        self.over.set()
+        yield from ()
+        raise OSError("Connection reset by peer")
+
+
+def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None:
+    """What is opened just then is closed by whoever opened it."""
+    connecting, go_on, late = threading.Event(), threading.Event(), Lines()
+
+    class Slow(Server):
+        def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
+            connecting.set()
+            go_on.wait(5)
+            return super().watch(api_version, kind, namespace, since)
+
+    watch = watched(Slow([], late), [])
+    connecting.wait(5)
+    ending = threading.Thread(target=watch.end)
+    ending.start()
+    time.sleep(0.05)
+    go_on.set()
+    ending.join(2)
+    assert not ending.is_alive()
+    assert late.closed
+
+
+class Denying(Server):
+    """Pods may be seen, EndpointSlices as it is told, and no kubelet be asked."""
+
+    def __init__(self, refuses: str = "") -> None:
+        super().__init__([])
+        self.refuses, self.opened = refuses, list[Lines]()
+
+    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
+        if kind == self.refuses:
+            raise DeniedError("context test", f"user u cannot list {kind}")
+        return [pod()] if kind == "Pod" else [], "9"
+
+    def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
+        lines = (changed("ADDED", endpoint_slice(8)),) if kind == "EndpointSlice" else ()
+        self.opened.append(Lines(*lines))
+        return self.opened[-1]
+
+    def follow(self, *_: object) -> Any:
+        self.opened.append(Lines())
+        return self.opened[-1]
+
+    def log(self, *_: object, **__: object) -> str:
+        return ""
+
+    def raw(self, path: str) -> str:
+        raise DeniedError("node n", "user u cannot get nodes/proxy")
+
+
+def test_a_recorder_that_cannot_begin_leaves_nothing_running() -> None:
+    api: Any = Denying("Event")
+    before = threading.active_count()
+    recorder = ClusterRecorder(api, NS)
+    with pytest.raises(DeniedError, match="cannot list Event"):
+        recorder.__enter__()
+    assert all(stream.closed for stream in api.opened)
+    assert threading.active_count() == before
+
+
+def test_a_recorder_says_what_its_events_lack() -> None:
+    """Single probes, where the kubelets may not be asked; and how late a watch is, by what the lab itself wrote."""
+    api: Any = Denying()
+    with ClusterRecorder(api, NS) as recorder:
+        time.sleep(0.05)
+    late, probes = recorder.notes()
+    assert "not measured here" in late
+    assert "single probes cannot be seen (user u cannot get nodes/proxy)" in probes
+    with ClusterRecorder(api, NS) as recorder:
+        recorder.wrote(endpoint_slice(8))
+        time.sleep(0.05)
+    assert "ms (median of 1)" in recorder.notes()[0]
+
+
+LOG = [
+    b'2026-11-21T21:53:11.900000000Z I1121 12 controller.go:193] "Configuration changes detected, backend reload required"',
+    b'2026-11-21T21:53:12.541191421Z I1121 12 controller.go:213] "Backend successfully reloaded"',
+    b'2026-11-21T21:53:17.244853890Z 10.244.0.4 - - "GET /1kB.bin HTTP/1.1" 200',
+]
+
+
+def test_the_lines_that_tell_a_reload() -> None:
+    """Of ingress-nginx 1.11 to 1.15, and of openshift/router release-4.22."""
+    router = b'I1121 1 router.go:664] "msg"="router reloaded" "logger"="template" "output"=" - Checking http://localhost:8080 ...'
+    assert [kind(line) for line in (*LOG, router)] == ["Reload", "Reloaded", None, "Reloaded"]
+
+
+class Logs:
+    """`newest`: what the last line is, before following began and now."""
+
+    def __init__(self, stream: Lines, *newest: bytes) -> None:
+        self._stream, self._newest = stream, list(newest)
+
+    def follow(self, namespace: str, pod: str, container: str, since: str) -> Any:
+        return self._stream
+
+    def log(
+        self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
+    ) -> str:
+        assert (lines, times) == (1, True)
+        return self._newest.pop(0).decode()
+
+
+def test_a_log_is_followed_from_now_on() -> None:
+    """Lines of the second in which that began are not told again; the clock's distance is the least that a line came late."""
+    followed = Followed(Logs(Lines(*LOG), LOG[0], LOG[2]), NS, "proxy-1", "proxy", "c", "n", whole=False)
+    followed.stop(ended=False)
+    assert [(told.kind, told.pod) for told in followed.told] == [("Reloaded", "proxy-1")]
+    assert followed.told[0].written_s == pytest.approx(1795297992.541191)
+    assert followed.behind_s == pytest.approx(time.time() - 1795297997.244854, abs=1.0)
+
+
+def test_a_log_that_ends_before_its_container_says_so() -> None:
+    broken = Followed(Logs(Lines(LOG[0], breaks=True), LOG[2]), NS, "proxy-1", "proxy", "c", "n", whole=True)
+    with pytest.raises(MeasuringError, match=r"log of pod ingress-lab/proxy-1: cannot be followed: Connection reset"):
+        broken.stop(ended=False)
+    ended = Followed(Logs(Lines(LOG[0], breaks=True)), NS, "proxy-1", "proxy", "c", "n", whole=True)
+    ended.stop(ended=True)
+    assert ended.told == []
+
+
+def test_what_a_new_container_loads_first_is_its_start_and_no_reload() -> None:
+    """Of a log that is followed from its beginning; also where that was tried twice. Later ones are reloads."""
+    start = [b"2026-11-21T21:53:10.100000000Z " + LOG[0].partition(b" ")[2], *LOG]
+    again = [b"2026-11-21T21:53:2%d.000000000Z " % n + line.partition(b" ")[2] for n, line in enumerate(LOG[:2])]
+    log = Logs(Lines(*start, *again), again[1])
+    followed = Followed(log, NS, "proxy-2", "proxy", "c", "n", whole=True)
+    followed.stop(ended=False)
+    assert [(told.kind, told.written_s) for told in followed.told] == [
+        ("Reload", pytest.approx(1795298000.0)),
+        ("Reloaded", pytest.approx(1795298001.0)),
+    ]

@@ -1,0 +1,188 @@
+"""Is it ready, and if not, why: what is said of pods as a real kubelet (1.34) described them. Asks no cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+import pytest
+
+from lab.base.errors import MeasuringError
+from lab.targets.cluster import rollout
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.names import RUN_LABEL
+from lab.tests.support.cluster_fakes import FakeApi
+
+Object = dict[str, Any]
+LABEL = {RUN_LABEL: "r"}
+DEPLOYMENT: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "proxy", "namespace": "n"}}
+ROUTE: Object = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "a", "namespace": "n"}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "POLL_S", 0.01)
+    monkeypatch.setattr(rollout, "ROUTES_POLL_S", 0.01)
+    monkeypatch.setattr(rollout, "PATIENCE_S", 0.1)
+
+
+def deployment(ready: int, wanted: int = 1, **status: Any) -> Object:
+    counts = {"replicas": wanted, "updatedReplicas": wanted, "readyReplicas": ready, "observedGeneration": 1}
+    metadata = DEPLOYMENT["metadata"] | {"generation": 1, "uid": "d"}
+    return {**DEPLOYMENT, "metadata": metadata, "spec": {"replicas": wanted}, "status": counts | status}
+
+
+def pod(state: Object | None = None, name: str = "proxy-abc", init: Object | None = None, **status: Any) -> Object:
+    containers = [] if state is None else [{"name": "proxy", "ready": False, "restartCount": 0} | state]
+    inits = [] if init is None else [{"name": "sysctl", "ready": False, "restartCount": 0} | init]
+    metadata = {"name": name, "namespace": "n", "labels": LABEL, "uid": "p"}
+    told = {"phase": "Pending", "initContainerStatuses": inits, "containerStatuses": containers} | status
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": told}
+
+
+def waiting(reason: str, message: str = "", **more: Any) -> Object:
+    return {"state": {"waiting": {"reason": reason} | ({"message": message} if message else {})}} | more
+
+
+def exited(code: int, reason: str = "Error") -> Object:
+    return {"terminated": {"exitCode": code, "reason": reason}}
+
+
+def fails(*there: Object, limit_s: float = 5.0, fake: FakeApi | None = None) -> MeasuringError:
+    """The error, which must not have taken the whole limit."""
+    fake = fake or FakeApi()
+    for obj in there:
+        fake.put(obj)
+    applied = [obj for obj in (DEPLOYMENT, ROUTE) if any(obj["kind"] == item["kind"] for item in there)]
+    started = time.monotonic()
+    with pytest.raises(MeasuringError) as raised:
+        rollout.wait(cast("Api", fake), applied, started + limit_s)
+    assert time.monotonic() - started < 2.0
+    return raised.value
+
+
+def test_a_deployment_whose_pods_are_all_new_and_ready_is_ready() -> None:
+    fake = FakeApi()
+    fake.put(deployment(2, 2))
+    rollout.wait(cast("Api", fake), [DEPLOYMENT], time.monotonic() + 1)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"observedGeneration": 0}, {"replicas": 3}, {"updatedReplicas": 1}, {"readyReplicas": 1}],
+)
+def test_one_that_is_not_looked_at_or_has_old_or_unready_pods_is_not(status: Object) -> None:
+    error = fails(deployment(2, 2, **status), limit_s=0.05)
+    assert "deployment n/proxy: not in time: " in str(error)
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "remedy"),
+    [
+        (
+            waiting("ImagePullBackOff", "Back-off pulling image"),
+            "ImagePullBackOff: Back-off pulling image",
+            "LAB_IMAGES",
+        ),
+        (waiting("ErrImagePull", "not\nfound"), "ErrImagePull: not found", "LAB_IMAGES"),
+        (waiting("InvalidImageName"), "InvalidImageName", "LAB_IMAGES"),
+        (waiting("CreateContainerConfigError", 'configmap "x" not found'), 'configmap "x" not found', "manifests"),
+        (
+            waiting("CrashLoopBackOff", "back-off", restartCount=2, lastState=exited(137, "OOMKilled")),
+            "CrashLoopBackOff: back-off (before: exited with 137 (OOMKilled))",
+            "its log says why",
+        ),
+    ],
+)
+def test_what_does_not_come_right_by_itself_fails_at_once(state: Object, said: str, remedy: str) -> None:
+    error = fails(deployment(0), pod(state))
+    assert error.place == "context test: pod n/proxy-abc"
+    assert error.fault.startswith("not ready: container proxy: ") and said in error.fault and remedy in error.remedy
+
+
+def test_a_container_may_crash_twice() -> None:
+    """It may only have been faster than what it needs."""
+    for restarts, final in ((0, False), (1, False), (2, True)):
+        fault = rollout.pod_fault(pod(waiting("CrashLoopBackOff", restartCount=restarts)))
+        assert fault is not None and fault.final is final
+
+
+def test_a_forbidden_sysctl_fails_at_once_and_says_what_allows_it() -> None:
+    message = 'Pod was rejected: forbidden sysctl: "net.core.rmem_max" not allowlisted'
+    error = fails(deployment(0), pod(phase="Failed", reason="SysctlForbidden", message=message))
+    assert error.fault == f"SysctlForbidden: {message}" and "allowedUnsafeSysctls" in error.remedy
+
+
+def test_a_pod_without_a_node_is_waited_for_a_while() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu"}
+    started = time.monotonic()
+    error = fails(deployment(0), pod(conditions=[condition]))
+    assert time.monotonic() - started >= 0.1
+    assert error.fault == "not scheduled: Unschedulable: Insufficient cpu"
+
+
+def test_pods_that_cannot_even_be_made_are_told_of_by_their_deployment() -> None:
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
+    error = fails(deployment(0, conditions=[condition]))
+    assert error.place.endswith("deployment n/proxy") and error.fault == "FailedCreate: exceeded quota"
+
+
+def test_a_failing_probe_is_said_at_the_deadline_with_its_events_and_the_log() -> None:
+    fake = FakeApi()
+    for number, (uid, reason) in enumerate([("other", "Foreign"), ("p", "Started"), ("p", "Unhealthy")]):
+        event = {
+            "reason": reason,
+            "count": number + 1,
+            "message": "connection\nrefused",
+            "involvedObject": {"uid": uid},
+        }
+        stamp = {"lastTimestamp": f"2026-01-01T00:00:0{number}Z"}
+        fake.put({"kind": "Event", "metadata": {"name": f"e{number}", "namespace": "n"}, **event, **stamp})
+    fake.logs["proxy"] = "first\nsecond\n"
+    error = fails(deployment(0), pod({"state": {"running": {}}}), limit_s=0.05, fake=fake)
+    assert error.fault == "not in time: not ready: container proxy: running, not ready"
+    assert error.remedy.splitlines() == [
+        "its readiness or startup probe does not succeed",
+        "  event Started (2×): connection refused",
+        "  event Unhealthy (3×): connection refused",
+        "  log of proxy: first",
+        "  log of proxy: second",
+    ]
+
+
+def test_a_restarted_container_that_has_said_nothing_yet_is_quoted_from_before() -> None:
+    fake = FakeApi()
+    fake.logs["proxy/previous"] = "nginx: [emerg] bad"
+    error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)
+    assert "log of proxy: nginx: [emerg] bad" in error.remedy
+
+
+def test_the_init_container_that_holds_up_the_rest_is_named() -> None:
+    error = fails(deployment(0), pod(waiting("PodInitializing"), init={"state": exited(1)}), limit_s=0.05)
+    assert error.fault == "not in time: not ready: init container sysctl: exited with 1 (Error)"
+
+
+def test_a_pod_that_is_being_deleted_does_not_count() -> None:
+    ending = pod(waiting("ImagePullBackOff"))
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert rollout.pod_fault(ending) is None
+
+
+def test_an_object_that_somebody_removes_meanwhile_fails_at_once() -> None:
+    with pytest.raises(MeasuringError, match="deployment n/proxy: is gone"):
+        rollout.wait(cast("Api", FakeApi()), [DEPLOYMENT], time.monotonic() + 5)
+
+
+def route(name: str = "a", **condition: Any) -> Object:
+    said = [{"conditions": [{"type": "Admitted"} | condition]}] if condition else []
+    return {**ROUTE, "metadata": ROUTE["metadata"] | {"name": name, "labels": LABEL}, "status": {"ingress": said}}
+
+
+def test_routes_are_waited_for_until_they_are_admitted() -> None:
+    fake = FakeApi()
+    fake.put(route(status="True"))
+    rollout.wait(cast("Api", fake), [ROUTE], time.monotonic() + 1)
+    error = fails(route(), limit_s=0.05)
+    assert error.place.endswith("route n/a") and "not admitted yet: no router has said anything" in error.fault
+    error = fails(route(status="False", reason="HostAlreadyClaimed", message="by n/b"))
+    assert error.fault == "not admitted: HostAlreadyClaimed: by n/b"

@@ -1,0 +1,568 @@
+"""What is seen of pods meanwhile: from what their shells say, on cgroups of version 1 (as kind nests them) and 2."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lab.base.errors import LostError, MeasuringError
+from lab.model.samples import Reason, Sample
+from lab.records.tables import USAGE_SCHEMA
+from lab.targets.base import Role, Watch
+from lab.targets.cluster.api import DeniedError
+from lab.targets.cluster.look import When, about, look, parse_list, question
+from lab.targets.cluster.machines import MACHINE_STRIDE, busiest_thread
+from lab.targets.cluster.sampling import ClusterWatch, Elsewhere, Others, together
+from lab.targets.cluster.spot import POD_STRIDE, Place, Spot, spots
+from lab.targets.common.sampler import Observation
+from lab.tests.support.fakes import FakeSystem, FakeTarget, bench, point
+
+SCOPE = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-poda4a7545b.slice/cri-containerd-115c6.scope"
+V1 = {
+    "/proc/self/cgroup": f"4:memory:{SCOPE}\n2:cpuacct:{SCOPE}\n1:cpu:{SCOPE}\n0::{SCOPE}",
+    "/proc/self/mountinfo": "\n".join(
+        f"16{n} 1683 0:{n} {SCOPE} /sys/fs/cgroup/{name} ro,nosuid - cgroup cgroup rw,{name}"
+        for n, name in enumerate(("cpu", "cpuacct", "memory"), 29)
+    ),
+}
+V2 = {
+    "/proc/self/cgroup": "0::/",
+    "/proc/self/mountinfo": "1021 1015 0:27 / /sys/fs/cgroup ro,nosuid,nodev - cgroup2 cgroup rw,nsdelegate",
+}
+
+
+def stat(pid: int, title: str = "nginx", parent: int = 0, ticks: int = 0, threads: int = 1, pages: int = 100) -> str:
+    return (
+        f"{pid} ({title}) S {parent} 1 1 0 -1 4194560 15 0 2 0 {ticks} 0 0 0 20 0 {threads} 0 24526 14987264 {pages} 18"
+    )
+
+
+def cpus(*busy_and_idle: tuple[int, int]) -> str:
+    lines = [f"cpu{n} {busy} 0 0 {idle} 0 0 0 0 0 0" for n, (busy, idle) in enumerate(busy_and_idle)]
+    return "\n".join(["cpu  1 0 0 1 0 0 0 0 0 0", *lines])
+
+
+def v1(usage_ns: int, throttled: int = 0, quota: int = -1) -> dict[str, str]:
+    return {
+        "/sys/fs/cgroup/cpuacct/cpuacct.usage": str(usage_ns),
+        "/sys/fs/cgroup/cpu/cpu.stat": f"nr_periods 50\nnr_throttled {throttled}\nthrottled_time {throttled * 1000000}",
+        "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": str(quota),
+        "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+    }
+
+
+def v2(usage_us: int, throttled: int = 0, hits: int = 0) -> dict[str, str]:
+    return {
+        "/sys/fs/cgroup/cpu.stat": f"usage_usec {usage_us}\nuser_usec 1\nsystem_usec 1\nnr_periods {10 * throttled}\n"
+        f"nr_throttled {throttled}\nthrottled_usec {throttled * 1000}\nnr_bursts 0\nburst_usec 0",
+        "/sys/fs/cgroup/cpu.max": "20000 100000",
+        "/sys/fs/cgroup/memory.max": "268435456",
+        "/sys/fs/cgroup/memory.events": f"low 0\nhigh 0\nmax {hits}\noom 0\noom_kill 0\noom_group_kill 0",
+    }
+
+
+def network(overflows: int) -> dict[str, str]:
+    return {"/proc/net/netstat": f"TcpExt: SyncookiesSent ListenOverflows\nTcpExt: 0 {overflows}"}
+
+
+@dataclass
+class Said:
+    """What a shell says at one look."""
+
+    files: Mapping[str, str]
+    processes: Sequence[str] = (stat(1),)
+    threads: Mapping[int, Sequence[str]] = field(default_factory=dict[int, Sequence[str]])
+    cpus: str = cpus((100, 100))
+    clock: str = ""
+
+
+@dataclass
+class FakeShell:
+    """Says one after the other; the last again and again. `lost_from`: the look from which on the pod is gone."""
+
+    said: Sequence[Said]
+    container: Mapping[str, str] = field(default_factory=lambda: V1)
+    boot_id: str = "machine-a"
+    network: str = "net:[1]"
+    allowed: str = "0-3"
+    lost_from: int = 1000
+    loss: Exception = field(default_factory=lambda: LostError("pod x", "is gone", ""))
+    refused: int = 0
+    pid: int = 90
+    looks: int = 0
+    scripts: list[str] = field(default_factory=list[str])
+
+    def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([text], 0, self._about() if "smaps" in text else self._look(text), "")
+
+    def _about(self) -> str:
+        files = {"/proc/sys/kernel/random/boot_id": self.boot_id, **self.container, "cpus": self.allowed, "page": "4"}
+        return "".join(f"@{name}\n{text}\n" for name, text in {**files, "network": self.network}.items())
+
+    def _look(self, script: str) -> str:
+        if self.looks >= self.lost_from:
+            self.refused += 1
+            raise self.loss
+        now = self.said[min(self.looks, len(self.said) - 1)]
+        self.looks += 1
+        self.scripts.append(script)
+        sections = {"/proc/uptime": f"{100 + self.looks}.00 1.0", "processes": "\n".join(now.processes)}
+        for path in re.findall(r"_file (/(?:sys|proc/net)\S+)", script):
+            sections |= {path: now.files[path]} if path in now.files else {path: ""}
+        if "@threads" in script:
+            sections |= {f"threads {pid}": "\n".join(lines) for pid, lines in now.threads.items()}
+        sections |= {"/proc/stat": now.cpus} if "@/proc/stat" in script else {}
+        sections |= {"clock": now.clock} if now.clock and "@clock" in script else {}
+        return "".join(f"@{name}\n{text}\n" for name, text in sections.items())
+
+
+def nobody(nodes: Sequence[str]) -> Callable[[], Elsewhere]:
+    return lambda: Elsewhere(0.0)
+
+
+def others(cores: float | None, **counters: int) -> Others:
+    return lambda nodes: lambda: Elsewhere(cores, counters)
+
+
+def places(asked: Sequence[tuple[Role, FakeShell]]) -> list[Place]:
+    return [Place(role, "ns", f"pod{n}", f"node{n}", shell) for n, (role, shell) in enumerate(asked)]
+
+
+def watched(*asked: tuple[Role, FakeShell], others: Others = nobody) -> Observation:
+    """What a watch sees of these at both ends."""
+    with ClusterWatch(places(asked), dict[str, int], others, interval_s=60.0) as watch:
+        pass
+    return watch.observation()
+
+
+def looked(*asked: tuple[Role, FakeShell], meanwhile: int) -> list[Spot]:
+    """What is seen at both ends and at so many seconds between."""
+    found = spots(places(asked), [about(shell, "here") for _, shell in asked])
+    moments: list[When] = ["opening"]
+    for _ in range(meanwhile):
+        moments.append("meanwhile")  # noqa: PERF401
+    moments.append("closing")
+    for when in moments:
+        for spot in found:
+            spot.look(when)
+    return found
+
+
+def test_cpu_seconds_are_the_containers_own() -> None:
+    """Version 1 counts nanoseconds in a controller of its own; only a container with a limit has something to count."""
+    limited = FakeShell([Said(v1(10**9, 3, 100000)), Said(v1(25 * 10**8, 9, 100000))])
+    free = FakeShell([Said(v1(0, 1)), Said(v1(5 * 10**8, 9))])
+    seen = watched(("proxy", limited), ("backend", free))
+    assert seen.usage["proxy"].cpu_s == pytest.approx(1.5)
+    assert seen.usage["backend"].cpu_s == pytest.approx(0.5)
+    assert seen.counters["proxy/cpu_throttled_periods"] == 6
+    assert seen.counters["proxy/cpu_throttled_us"] == 6000
+    assert seen.counters["proxy/cpu_periods"] == 0
+    assert not [name for name in seen.counters if name.startswith("backend/cpu")]
+
+
+def test_version_2_says_it_in_cpu_stat() -> None:
+    """Microseconds, beside the throttling; hits of the memory limit are in memory.events."""
+    seen = watched(("proxy", FakeShell([Said(v2(1_000_000, 1, 2)), Said(v2(1_250_000, 3, 7))], V2)))
+    assert seen.usage["proxy"].cpu_s == pytest.approx(0.25)
+    assert seen.counters["proxy/cpu_periods"] == 20
+    assert seen.counters["proxy/cpu_throttled_periods"] == 2
+    assert seen.counters["proxy/cpu_throttled_us"] == 2000
+    assert seen.counters["proxy/memory_limit_hits"] == 5
+    assert "proxy/oom_kills" not in seen.counters
+
+
+def test_replicas_are_added_up_and_told_apart() -> None:
+    """CPU and memory are sums; process numbers of a further pod are shifted; pods of one network count it once."""
+    first = FakeShell([Said({**v1(0), **network(1)}), Said({**v1(10**9), **network(4)})], network="net:[7]")
+    same = FakeShell([Said({**v1(0), **network(1)}), Said({**v1(10**9), **network(4)})], network="net:[7]")
+    other = FakeShell([Said({**v1(0), **network(0)}), Said({**v1(10**9), **network(5)})], network="net:[8]")
+    seen = watched(("proxy", first), ("proxy", same), ("proxy", other))
+    assert seen.usage["proxy"].cpu_s == pytest.approx(3.0)
+    assert seen.usage["proxy"].processes == 3
+    assert seen.usage["proxy"].rss_bytes == 3 * 100 * 4096
+    assert seen.counters["proxy/ListenOverflows"] == 8
+    assert sorted(seen.rows["pid"].unique()) == [1, POD_STRIDE + 1, 2 * POD_STRIDE + 1]
+
+
+def test_the_shell_that_looks_is_not_seen() -> None:
+    """Neither it nor what it starts; a process of the same name elsewhere is."""
+    processes = [
+        stat(1),
+        stat(90, "sh"),
+        stat(95, "sh", parent=90),
+        stat(96, "cat", parent=95),
+        stat(12, "sh", parent=1),
+    ]
+    seen = watched(("proxy", FakeShell([Said(v1(0), processes)])))
+    assert sorted(seen.rows["pid"].unique()) == [1, 12]
+
+
+def test_rows_are_those_of_the_local_target() -> None:
+    """Threads of proxy and backend have rows of their own, at the machine's own time."""
+    processes, threads = [stat(1, threads=2, ticks=7)], {1: [stat(1, ticks=4), stat(8, "pool", ticks=3)]}
+    (spot,) = looked(("proxy", FakeShell([Said(v1(0), processes, threads)])), meanwhile=2)
+    rows = pl.DataFrame(spot.rows(), schema=USAGE_SCHEMA, orient="row")
+    whole = rows.filter(pl.col("tid").is_null())
+    assert whole["t_s"].to_list() == [0.0, 1.0, 2.0, 3.0]
+    assert whole["user_s"].to_list() == [0.07] * 4
+    assert rows.filter(pl.col("tid") == 8)["title"].to_list() == ["pool"] * 4
+
+
+def test_many_processes_are_looked_at_less_often() -> None:
+    """Every other second; a few every second. Many threads at both ends only."""
+    crowd = FakeShell([Said(v1(0), [stat(n) for n in range(1, 20)])])
+    few = FakeShell([Said(v1(0), [stat(1, threads=9)])])
+    looked(("proxy", crowd), ("backend", few), meanwhile=4)
+    assert (crowd.looks, few.looks) == (4, 6)
+    assert ["@threads" in script for script in few.scripts] == [True, False, False, False, False, True]
+
+
+def test_cpus_of_several_machines_do_not_collide() -> None:
+    """The proxy's machine keeps its numbers; two nodes with one kernel are one machine; the worst steal counts."""
+    stolen = "cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0", "cpu0 50 0 0 48 0 0 0 2\ncpu1 0 0 0 100 0 0 0 0"
+    proxy = FakeShell([Said(v1(0), cpus=cpus((0, 0), (0, 0))), Said(v1(10**12), cpus=cpus((100, 0), (90, 10)))])
+    backend = FakeShell([Said(v1(0), cpus=cpus((0, 0))), Said(v1(0), cpus=cpus((1, 1)))])
+    generator = FakeShell([Said(v1(0), cpus=text) for text in stolen], boot_id="machine-b")
+    seen = watched(("backend", backend), ("generator", generator), ("proxy", proxy))
+    assert seen.busy == {0: 1.0, 1: 0.9, MACHINE_STRIDE: 0.5, MACHINE_STRIDE + 1: 0.0}
+    assert seen.steal == pytest.approx(0.01)
+    assert seen.cores == {"proxy": 1.0, "generator": pytest.approx(0.25)}
+    assert not any("/proc/stat" in script for script in backend.scripts), "one container tells of a machine"
+
+
+def test_only_cpus_that_a_container_may_use_count() -> None:
+    """A node that may use two of a machine's four CPUs is full when these two are."""
+    begin, end = cpus(*[(0, 0)] * 4), cpus((99, 1), (99, 1), (0, 100), (0, 100))
+    for allowed, share in (("0-1", 0.99), ("2,3", 0.0), ("0-3", 0.495)):
+        shell = FakeShell([Said(v1(0), cpus=begin), Said(v1(0), cpus=end)], allowed=allowed)
+        assert watched(("generator", shell)).cores == {"generator": pytest.approx(share)}
+    assert parse_list("0-2,5") == {0, 1, 2, 5}
+
+
+def test_a_node_that_others_fill_is_no_ceiling_of_the_proxys() -> None:
+    """A backend beside the proxy took it all; the proxy did nothing."""
+    ends = [cpus((0, 0), (0, 0)), cpus((100, 0), (100, 0))]
+    idle = FakeShell([Said(v1(0), cpus=text) for text in ends])
+    assert watched(("proxy", idle)).cores == {"proxy": pytest.approx(0.0)}
+
+
+def test_one_worker_of_many_cpus_is_full_when_its_own_is() -> None:
+    """Its node is not; the controller's own thread is not counted among those that serve."""
+    begin = Said(v1(0), [stat(1, "controller"), stat(7)], cpus=cpus(*[(0, 0)] * 8))
+    end = Said(v1(0), [stat(1, "controller", ticks=2), stat(7, ticks=98)], cpus=cpus((100, 0), *[(0, 100)] * 7))
+    assert watched(("proxy", FakeShell([begin, end]))).cores == {"proxy": pytest.approx(0.98)}
+
+
+def test_the_generators_busiest_thread_is_seen_while_it_runs() -> None:
+    """0.9 of a CPU between its first and last sight, though it ended before the sample did."""
+    running = [
+        Said(v1(0), [stat(1, "sleep")]),
+        Said(v1(0), [stat(1, "sleep"), stat(40, "wrk", ticks=20, threads=2)], {40: [stat(40), stat(41, ticks=20)]}),
+        Said(v1(0), [stat(1, "sleep"), stat(40, "wrk", ticks=110, threads=2)], {40: [stat(40), stat(41, ticks=110)]}),
+        Said(v1(3 * 10**9), [stat(1, "sleep")]),
+    ]
+    (spot,) = looked(("generator", FakeShell(running)), meanwhile=2)
+    assert busiest_thread([spot]) == pytest.approx(0.9)
+    assert spot.used_s() == pytest.approx(3.0)
+    assert {row[3] for row in spot.rows()} == {None}
+
+
+def test_the_clock_that_counts_is_the_generators() -> None:
+    """Half a second's step there; where date(1) tells no fractions, this machine's."""
+    step = [Said(v1(0), clock="100.00 1.0\n5000.000000001"), Said(v1(0), clock="102.00 1.0\n5002.5")]
+    assert watched(("generator", FakeShell(step))).clock_step_s == pytest.approx(0.5)
+    mute = [Said(v1(0), clock="100.00 1.0\n5000.%N")]
+    assert abs(watched(("generator", FakeShell(mute))).clock_step_s) < 0.1
+
+
+def test_what_others_used_is_no_more_than_was_used() -> None:
+    """A figure that is older than the sample cannot blame it for work that the CPUs did not do in it."""
+    ends = [Said(v1(0), cpus=cpus((0, 0))), Said(v1(10**7), cpus=cpus((2, 98)))]
+    seen = watched(("proxy", FakeShell(ends)), others=others(1e6, stale=1))
+    assert seen.others == pytest.approx(0.01 / seen.elapsed_s)
+    assert seen.counters["cluster/cpu_ms"] == 0
+    assert seen.counters["stale"] == 1
+    seen = watched(("proxy", FakeShell(ends)), others=others(None))
+    assert seen.others is None
+    assert seen.counters["cluster/cpu_ms"] == 10, "nobody else's: the cluster's own"
+
+
+def test_what_several_see_is_added() -> None:
+    """Where one cannot see, nothing is said, unless what the rest saw is too much for a sample by itself."""
+    seen = together(others(0.1, a=1), others(0.2, b=2))(["n"])()
+    assert (seen.cores, seen.counters) == (pytest.approx(0.3), {"a": 1, "b": 2})
+    assert together(others(0.3), others(None))(["n"])().cores == pytest.approx(0.3)
+    assert together(others(0.01), others(None))(["n"])().cores is None
+    assert together(others(None))(["n"])().cores is None
+
+
+def test_what_was_not_counted_at_the_opening_has_no_increase() -> None:
+    """A counter that could not be read, or a pod that came later, would else bring all that it ever counted."""
+    counted: Iterator[Mapping[str, int]] = iter([{"proxy/tls_resumed": 5}, {"proxy/tls_resumed": 7, "late": 1000}])
+    with ClusterWatch(places([("proxy", FakeShell([Said(v1(0))]))]), counted.__next__, nobody, 60.0) as watch:
+        pass
+    counters = watch.observation().counters
+    assert counters["proxy/tls_resumed"] == 2
+    assert "late" not in counters
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (DeniedError("pod x", "a token that has expired"), None),
+        (ValueError("not understood"), ValueError),
+    ],
+)
+def test_what_fails_while_a_sample_is_made_is_told_at_its_end(
+    error: Exception, raised: type[Exception] | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Never by a thread's traceback: a fault of the pod's is a lost pod, any other is raised."""
+    failing = FakeShell([Said(v1(0))], lost_from=1, loss=error)
+    watch = ClusterWatch(places([("proxy", failing)]), dict[str, int], nobody, interval_s=0.01)
+
+    def sample() -> None:
+        deadline = time.monotonic() + 10
+        with watch:
+            while failing.refused == 0 and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    if raised is not None:
+        with pytest.raises(raised, match="not understood"):
+            sample()
+    else:
+        sample()
+        assert watch.observation().counters["proxy/lost_pods"] == 1
+    assert capfd.readouterr().err == ""
+
+
+def test_a_lost_pod_is_said_and_the_rest_is_kept() -> None:
+    """Of the lost one the processes count that were seen; a lost generator ends the sample."""
+    later = [stat(1, ticks=25), stat(9, ticks=3)]
+    dying = [Said(v1(0), [stat(1, ticks=5)]), Said(v1(10**9), later)]
+    (spot,) = looked(("proxy", FakeShell(dying, lost_from=2)), meanwhile=3)
+    assert spot.used_s() == pytest.approx(0.23)
+    well = FakeShell([Said(v1(0)), Said(v1(10**9))])
+    seen = watched(("proxy", FakeShell(dying, lost_from=1)), ("backend", well))
+    assert seen.counters["proxy/lost_pods"] == 1
+    assert (seen.usage["proxy"].cpu_s, seen.usage["backend"].cpu_s) == (0.0, pytest.approx(1.0))
+    with pytest.raises(LostError, match="is gone"):
+        watched(("proxy", well), ("generator", FakeShell([Said(v1(0))], lost_from=1)))
+
+
+def test_a_pod_that_cannot_be_looked_into_is_an_error_at_once() -> None:
+    """And what went wrong inside is not covered up by what can no longer be seen."""
+    with pytest.raises(MeasuringError, match="does not show what it uses"):
+        watched(("proxy", FakeShell([Said({})], {"/proc/self/cgroup": "0::/", "/proc/self/mountinfo": ""})))
+    place = Place("proxy", "ns", "pod", "node", FakeShell([Said(v1(0))], lost_from=1))
+    with pytest.raises(ZeroDivisionError), ClusterWatch([place], dict[str, int], nobody):
+        raise ZeroDivisionError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A watch that saw what it was told."""
+
+    observed: Observation
+
+    def __enter__(self) -> Seen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def observation(self) -> Observation:
+        return self.observed
+
+
+class Cluster(FakeSystem):
+    """Nobody is pinned: nodes and the generator's busiest thread are as full as told."""
+
+    def __init__(self, proxy: float, generator: float, thread: float) -> None:
+        super().__init__()
+        self.cores, self.thread = {"proxy": proxy, "generator": generator}, thread
+
+    def watch(self) -> Watch:  # type: ignore[override]
+        calm: dict[str, Any] = {
+            "usage": {},
+            "rows": pl.DataFrame(),
+            "busy": {},
+            "steal": 0.0,
+            "others": 0.0,
+            "counters": {},
+        }
+        seen = Observation(
+            1.0, **calm, clock_step_s=0.0, generator_cpu_s=0.5, cores=self.cores, busiest_thread=self.thread
+        )
+        return Seen(seen)
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+
+
+def verdict(system: FakeSystem, rate_rps: float | None = None) -> Sample:
+    os.environ["LAB_RUNS"] += "x"  # a folder of its own; the fixture puts the variable back
+    loop = bench(1, [point(rate_rps=rate_rps)], target=FakeTarget(system=system))
+    loop.measure()
+    return loop.store.samples()[0]
+
+
+def test_a_full_node_that_both_share_is_no_ceiling_of_the_proxys() -> None:
+    """The generator had nothing to spare there. On nodes of their own it had, and its busiest thread, too."""
+    assert verdict(Cluster(0.99, 0.99, 0.3)).limited_by == "generator"
+    assert verdict(Cluster(0.99, 0.40, 0.3)).limited_by == "proxy"
+    assert verdict(Cluster(0.99, 0.40, 0.97)).limited_by == "generator"
+    assert verdict(Cluster(0.60, 0.60, 0.3)).limited_by == "waiting"
+
+
+def test_at_a_rate_the_node_that_a_generator_shares_must_have_room() -> None:
+    """80 % of the node, or of one CPU by one thread, and its latencies are its own."""
+    assert verdict(Cluster(0.7, 0.7, 0.79), 1000.0).valid
+    for full in (Cluster(0.8, 0.8, 0.1), Cluster(0.3, 0.3, 0.8)):
+        sample = verdict(full, 1000.0)
+        assert sample.reason is Reason.GENERATOR_SATURATED
+        assert "its node's CPUs or its busiest thread were 80% busy" in sample.detail
+
+
+@dataclass
+class RealShell:
+    """A shell of this machine, asked as `lab.cluster.shell` asks."""
+
+    program: str
+    pid: int = 0
+
+    def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+        shell = [self.program, "sh"] if self.program == "busybox" else [self.program]
+        done = subprocess.run(
+            [*shell, "-c", f"echo $$; ( eval '{text}' ) </dev/null"],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        pid, _, said = done.stdout.partition("\n")
+        self.pid = int(pid)
+        return subprocess.CompletedProcess([text], done.returncode, said, done.stderr)
+
+
+@pytest.mark.parametrize("program", ["dash", "bash", "busybox"])
+def test_real_shells_understand_what_they_are_asked(program: str) -> None:
+    """The scripts in the shells that images have, on this machine's own /proc and cgroups."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} on this machine")
+    shell = RealShell(program)
+    try:
+        container = about(shell, "here")
+    except MeasuringError as error:
+        pytest.skip(f"this machine's own cgroups are not mounted: {error.fault}")
+    assert container.page_bytes in (4096, 16384, 65536)
+    assert container.network.startswith("net:[")
+    for when in ("opening", "meanwhile", "closing"):
+        script = question(when, container, threads=True, cpus=True, network=True, clock=True)
+        seen = look(shell, "here", container, script)
+        assert 1 in seen.processes, when
+        assert shell.pid not in seen.processes, when
+        assert seen.uptime_s > 0
+        if when != "meanwhile":
+            assert seen.text(container.usage_file)
+            assert seen.text("/proc/stat").startswith("cpu")
+            assert "TcpExt:" in seen.text("/proc/net/netstat")
+
+
+def test_a_watch_looks_every_second_in_between() -> None:
+    """As often as it is told, from a thread of its own, until the sample ends."""
+    shell = FakeShell([Said(v1(0))])
+    deadline = time.monotonic() + 10
+    with ClusterWatch(places([("proxy", shell)]), dict[str, int], nobody, interval_s=0.01) as watch:
+        while shell.looks < 5 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert watch.observation().rows.height == shell.looks >= 6
+
+
+def test_pods_come_and_go_while_a_sample_is_made() -> None:
+    """One that came counts from its beginning, in the seconds in which it was seen; one that was restarted is another."""
+    first = FakeShell([Said(v1(10**9))])
+    second = FakeShell([Said(v1(4 * 10**8)), Said(v1(5 * 10**8))])
+    (before,) = places([("proxy", first)])
+    before = replace(before, container_id="a")
+    now = [before]
+
+    def places_now() -> Sequence[Place]:
+        return list(now)
+
+    deadline = time.monotonic() + 10
+    with ClusterWatch([before], dict[str, int], nobody, interval_s=0.02, places_now=places_now) as watch:
+        now[:] = [replace(before, container_id="b", shell=second)]
+        while second.looks < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    seen = watch.observation()
+    assert seen.usage["proxy"].cpu_s == pytest.approx(0.5)
+    assert seen.usage["proxy"].processes == 2
+    assert sorted(seen.rows["pid"].unique()) == [1, POD_STRIDE + 1]
+    assert seen.counters["proxy/lost_pods"] == 1
+
+
+def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before() -> None:
+    """A shell finds its way into it by itself: what was seen since the old one was last sure to run is not its own."""
+    old, new = [stat(1, ticks=500), stat(7, ticks=100)], [stat(1, ticks=2), stat(7, ticks=900)]
+    shell = FakeShell(
+        [Said(v1(10**9), old), Said(v1(2 * 10**9), [stat(1, ticks=540), stat(7, ticks=110)]), Said(v1(0), new)]
+    )
+    (spot,) = spots(places([("proxy", shell)]), [about(shell, "here")])
+    for when, sure in (("opening", True), ("meanwhile", True), ("meanwhile", False)):
+        spot.look(when)  # pyright: ignore[reportArgumentType]
+        if sure:
+            spot.there()
+    spot.restarted(MeasuringError("pod x", "its container was restarted", ""))
+    spot.look("closing")
+    assert len(spot.looks) == 2
+    assert spot.used_s() == pytest.approx(0.5)
+
+
+def test_cpu_of_a_process_whose_number_was_given_again_is_never_negative() -> None:
+    shell = FakeShell(
+        [Said(v1(0), [stat(1, ticks=500), stat(7, ticks=100)]), Said(v1(0), [stat(1, ticks=510), stat(7)])], lost_from=2
+    )
+    (spot,) = looked(("proxy", shell), meanwhile=1)
+    assert spot.used_s() == pytest.approx(0.1)
+
+
+def test_a_container_that_came_at_the_very_end_is_seen() -> None:
+    """Restarted within the last second, which no look in between has noticed."""
+    first, second = FakeShell([Said(v1(10**9))]), FakeShell([Said(v1(3 * 10**8))])
+    (before,) = places([("proxy", first)])
+    before = replace(before, container_id="a")
+    now = [before]
+    with ClusterWatch([before], dict[str, int], nobody, 60.0, lambda: list(now), lambda role: True) as watch:
+        now[:] = [replace(before, container_id="b", shell=second)]
+    seen = watch.observation()
+    assert first.looks == 1
+    assert seen.usage["proxy"].cpu_s == pytest.approx(0.3)
+    assert seen.counters["proxy/lost_pods"] == 1
+
+
+def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
+    """At both ends it is, and others are as ever."""
+    squeezed, other = FakeShell([Said(v1(0)), Said(v1(10**9))]), FakeShell([Said(v1(0))])
+    asked = places([("proxy", squeezed), ("backend", other)])
+    deadline = time.monotonic() + 10
+    with ClusterWatch(asked, dict[str, int], nobody, interval_s=0.01, spared=lambda role: role == "proxy") as watch:
+        while other.looks < 5 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert squeezed.looks == 2
+    assert watch.observation().usage["proxy"].cpu_s == pytest.approx(1.0)

@@ -1,0 +1,154 @@
+"""One shell for many questions: exact answers, nothing that a question does breaks it, and no wait without an end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import pytest
+
+from lab.base.errors import LostError, MeasuringError, UsageError
+from lab.targets.cluster import shell as module
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.shell import Shell
+from lab.tests.support.pods_here import ApiHere
+
+NAP = 4_000_000 + os.getpid()
+"""Seconds that no other test sleeps for, so that this one's sleeps are known."""
+SHELLS = [name for name in ("dash", "bash", "busybox sh") if shutil.which(name.split()[0])]
+
+
+def opened(api: ApiHere) -> Shell:
+    return Shell(cast("Api", cast("Any", api)), "ns", "generator", "c")
+
+
+@pytest.fixture(params=SHELLS)
+def asked(request: pytest.FixtureRequest) -> Iterator[Shell]:
+    """A shell on this machine, of each kind that it has."""
+    shell = opened(ApiHere(request.param))
+    yield shell
+    shell.close()
+
+
+def test_output_is_exact(asked: Shell) -> None:
+    """Both outputs come apart and as they were, a missing last newline and odd characters included."""
+    done = asked.run(["sh", "-c", "printf 'a\\n\\nb'; printf end >&2; exit 3"])
+    assert (done.returncode, done.stdout, done.stderr) == (3, "a\n\nb", "end")
+    assert asked.run(["printf", "%s", 'it\'s "$HOME" `x` {y} µ\n\n']).stdout == 'it\'s "$HOME" `x` {y} µ\n\n'
+
+
+def test_large_questions_and_answers_are_whole(asked: Shell) -> None:
+    """Megabytes each way, on both outputs at once."""
+    done = asked.run(["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2"])
+    assert (len(done.stdout), len(done.stderr)) == (3_000_000, 1_000_000)
+    assert asked.script(f"# {'x' * 1_000_000}\nprintf ok").stdout == "ok"
+
+
+def test_what_a_question_does_leaves_the_shell_alone(asked: Shell) -> None:
+    """Its exit, a syntax error, a missing program, reading stdin or a kill of the shell itself change nothing for the next."""
+    pid = asked.pid
+    assert asked.script("exit 7").returncode == 7
+    assert asked.script("if").returncode != 0
+    assert asked.run(["no-such-program"]).returncode == 127
+    assert asked.run(["cat"]).stdout == ""
+    assert asked.script("kill $$; cd /; x=1").returncode == 0
+    assert asked.script('printf "%s" "${x-unset}"').stdout == "unset"
+    assert asked.pid == pid
+
+
+def test_a_late_question_is_killed_with_all_it_started(asked: Shell) -> None:
+    """Status 124, what it said until then, and the same shell goes on."""
+    pid = asked.pid
+    began = time.monotonic()
+    done = asked.run(["sh", "-c", f"echo so far; sleep {NAP} & sleep {NAP} | cat"], timeout_s=0.5)
+    assert (done.returncode, done.stdout) == (124, "so far\n")
+    assert done.stderr.endswith("killed: it took longer than 0.5 s\n") and time.monotonic() - began < 5
+    assert _sleeping(0)
+    assert asked.pid == pid and asked.script("echo well").stdout == "well\n"
+
+
+def test_a_broken_connection_is_made_again_once(asked: Shell) -> None:
+    """Another shell answers; one that always breaks is an error with the last words."""
+    pid = asked.pid
+    psutil.Process(pid).kill()
+    assert asked.run(["echo", "back"]).stdout == "back\n"
+    assert asked.pid != pid
+    with pytest.raises(MeasuringError, match="pod ns/generator: container c does not answer"):
+        asked.script("kill -9 $$")
+
+
+def test_a_pod_that_is_gone_stops_the_run() -> None:
+    """LostError tells what became of it: nothing, eviction with its reason, or deletion."""
+    api = ApiHere()
+    shell = opened(api)
+    evicted = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+    for pod, words in (
+        (None, "is gone"),
+        ({"metadata": {}, "status": evicted}, "no longer runs: Evicted: The node was low"),
+        ({"metadata": {"deletionTimestamp": "now"}, "status": {"phase": "Running"}}, "being deleted"),
+    ):
+        psutil.Process(shell.pid).kill()
+        api.pod = pod
+        with pytest.raises(LostError, match=words):
+            shell.run(["true"])
+        api.pod = ApiHere().pod
+    shell.close()
+
+
+def test_a_container_that_never_answers_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No hello, no hang."""
+    monkeypatch.setattr(module, "CONNECT_S", 0.2)
+    monkeypatch.setattr(module, "ENDING_S", 0.2)
+    shell = opened(ApiHere("sleep 60;:"))
+    with pytest.raises(MeasuringError, match="no answer within 0.2 s"):
+        shell.run(["true"])
+
+
+def test_a_kubectl_that_is_missing_is_a_prerequisite() -> None:
+    """Wrong usage (exit status 2), and where it comes from."""
+    api = ApiHere()
+    api.kubectl = ("/nowhere/kubectl",)
+    with pytest.raises(UsageError, match=r"kubectl is not on PATH\n  start the lab by scripts/shell"):
+        opened(api).run(["true"])
+
+
+def test_a_process_gets_its_files_and_gives_its_status(tmp_path: Path) -> None:
+    """In a folder of its own, which goes with it; outputs apart."""
+    shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
+    with (tmp_path / "out").open("w+b") as out, (tmp_path / "err").open("w+b") as err:
+        process = shell.popen(["sh", "-c", "wc -c <big; pwd; echo no >&2; exit 5"], {"big": "x" * 300_000}, out, err)
+        assert process.wait(20) == 5
+    size, folder = (tmp_path / "out").read_text().split()
+    assert size == "300000" and not Path(folder).exists()
+    assert (tmp_path / "err").read_text() == "no\n"
+
+
+def test_a_process_ends_with_its_connection() -> None:
+    """As do those that it started, and one that ends by itself leaves none."""
+    shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
+    script = f"sleep {NAP} & sh -c 'sleep {NAP}; sleep {NAP}'"
+    process = shell.popen(["sh", "-c", script], {"a": ""})
+    assert _sleeping(2)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(10)
+    assert _sleeping(0)
+    assert shell.popen(["sh", "-c", f"sleep {NAP} & exit 0"]).wait(10) == 0
+    assert _sleeping(0)
+
+
+def _sleeping(count: int) -> bool:
+    """So many of this test's sleeps run, within five seconds."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        found = subprocess.run(["pgrep", "-cxf", f"sleep {NAP}"], capture_output=True, text=True, check=False).stdout
+        if int(found or 0) == count:
+            return True
+        time.sleep(0.02)
+    return False

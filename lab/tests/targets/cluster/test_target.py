@@ -1,0 +1,420 @@
+"""What a cluster as a target refuses before it asks one, and how it ends: asked without any cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import targets
+from lab.__main__ import main
+from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
+from lab.disturbances.kill import Kill
+from lab.generators import Load
+from lab.model.variants.variants import Check, load_variant
+from lab.targets.cluster import needs
+from lab.targets.cluster import target as module
+from lab.targets.cluster.api import Api, DeniedError
+from lab.targets.cluster.names import CLIENT_NAMESPACE
+from lab.targets.cluster.system import ClusterSystem
+from lab.targets.cluster.target import ClusterTarget, largest_cpus
+from lab.targets.kind import TARGET as KIND
+from lab.targets.remote import TARGET as REMOTE
+from lab.tests.support.cluster_fakes import FakeApi
+from lab.tests.support.fakes import FakeTarget, point
+from lab.tests.support.fakes import variant as fake_variant
+
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "production",
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+    "contexts": [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("production", "bench")],
+}
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(KUBECONFIG))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("check", "what"),
+    [
+        (Check(kind="nginx", name="worker_processes", value="8"), "cores"),
+        (Check(kind="haproxy", name="Nbthread", value="3"), "cores"),
+        (Check(kind="nginx", name="worker_rlimit_nofile", value="65536"), "open files"),
+        (Check(kind="limit", name="Max open files", process="nginx", value="30000"), "open files"),
+    ],
+)
+def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, what: str) -> None:
+    """Told by the variant's own read-backs, whatever sets them."""
+    with pytest.raises(NotMeasurableError) as raised:
+        needs.vet(fake_variant("v", readback=[check]), cpus=2, open_files=20000)
+    assert raised.value.what == what
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        Check(kind="nginx", name="worker_processes", value="2"),
+        Check(kind="nginx", name="worker_processes", value="auto"),
+        Check(kind="nginx", name="worker_rlimit_nofile", value="20000"),
+        Check(kind="sysctl", name="net.core.somaxconn", value="32768"),
+    ],
+)
+def test_what_the_nodes_have_is_let_through(check: Check) -> None:
+    needs.vet(fake_variant("v", readback=[check]), cpus=2, open_files=20000)
+
+
+def test_no_limit_of_open_files_forbids_none() -> None:
+    check = Check(kind="nginx", name="worker_rlimit_nofile", value="1000000")
+    needs.vet(fake_variant("v", readback=[check]), cpus=2, open_files=None)
+
+
+def test_remote_without_a_context_names_those_there_are(kubeconfig: Path) -> None:
+    """The current one is among them, and not taken."""
+    with pytest.raises(UsageError, match="the current one is never taken(?s:.*)production, bench"):
+        REMOTE.at(None)
+
+
+def test_remote_at_an_unknown_context_is_refused_before_anything_is_asked(
+    kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "keepalive", "--target", "remote", "--context", "benhc"]) == 2
+    assert "did you mean 'bench'" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("target", ["local", "kind"])
+def test_a_context_belongs_to_remote_alone(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "keepalive", "--target", target, "--context", "bench"]) == 2
+    assert "--context" in capsys.readouterr().err
+
+
+def test_kind_without_a_cluster_says_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAB_KIND_NAME", "never-made")
+    assert main(["bench", "keepalive", "--target", "kind"]) == 2
+    assert "just up kind" in capsys.readouterr().err
+
+
+def node(cpus: str, role: str | None = None, allocatable: str = "1") -> dict[str, Any]:
+    labels = {"lab/role": role} if role else {}
+    return {"metadata": {"labels": labels}, "status": {"capacity": {"cpu": cpus}, "allocatable": {"cpu": allocatable}}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpus"),
+    [
+        ([node("4", allocatable="3920m")], 4),
+        ([node("2"), node("16", "generator")], 2),
+        ([node("2"), node("8", "proxy"), node("16", "generator")], 8),
+        ([node("16", "generator")], 16),
+    ],
+)
+def test_the_largest_node_is_one_that_proxies_may_run_on(nodes: list[dict[str, Any]], cpus: int) -> None:
+    assert largest_cpus(nodes) == cpus
+
+
+@dataclass
+class Held:
+    """The lease, the inventory, the generator's pod and the variant's system at once; `log`: what was asked of them."""
+
+    lost: bool = False
+    cannot: Sequence[str] = ()
+    place: str = "context test"
+    log: list[str] = field(default_factory=list[str])
+    rights: set[tuple[str, str, str, str | None]] = field(default_factory=set[tuple[str, str, str, str | None]])
+
+    def check(self) -> None:
+        if self.lost:
+            raise LostError("lease ingress-lab", "lost: bob holds it now", "see that no other lab uses this cluster")
+
+    def release(self) -> None:
+        self.log.append("released")
+
+    def apply(self, objects: object) -> None:
+        self.log.append("applied")
+
+    def remove_workloads(self) -> None:
+        self.log.append("workloads removed")
+
+    def remove(self) -> None:
+        self.log.append("all removed")
+
+    @contextmanager
+    def resolving(self, addresses: object) -> Iterator[None]:
+        yield
+
+    def addresses(self) -> dict[str, str]:
+        return {}
+
+    def wait(self, deadline: float, still_until: float) -> None: ...
+
+    def close(self) -> None: ...
+
+    def version(self) -> str:
+        return "v1.34.4"
+
+    def denied(self, wanted: Sequence[tuple[str, str, str, str | None]]) -> list[str]:
+        self.rights |= set(wanted)
+        return [f"{verb} {resource}" for verb, _, resource, _ in wanted if f"{verb} {resource}" in self.cannot]
+
+    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        return kind.lower() + "s", kind != "Namespace"
+
+    def named(self, name: str) -> str:
+        return name
+
+    def resolve(self, reference: str) -> str:
+        return reference
+
+    open_files: int | None = None
+
+
+def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
+    """A target that has taken its place on a cluster where everything is `held`."""
+
+    def unconnected() -> Api:
+        raise AssertionError
+
+    def waited(*_: object) -> None: ...
+
+    def made(*_: object) -> Held:
+        return held
+
+    target = ClusterTarget("test", unconnected, "a test's")
+    parts: Any = held
+    place = module._Place(parts, parts, parts, parts, parts, [node("4")], parts, set())  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(target, "_taken", place)
+    monkeypatch.setattr(module.rollout, "wait", waited)
+    monkeypatch.setattr(module, "ClusterSystem", made)
+    return target
+
+
+@pytest.mark.parametrize("error", [None, MeasuringError("proxy", "does not answer"), UsageError("proxy", "is refused")])
+def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
+    error: LabError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whatever went wrong meanwhile says nothing about the variant: the run stops."""
+    held = Held()
+
+    def measure() -> None:
+        with taken(held, monkeypatch).up(load_variant("direct")):
+            held.lost = True
+            if error is not None:
+                raise error
+
+    with pytest.raises(LostError, match="bob holds it now"):
+        measure()
+    assert held.log == ["applied"]
+
+
+@pytest.mark.parametrize("error", [None, MeasuringError("proxy", "does not answer")])
+def test_a_variants_workloads_go_while_the_lease_is_held(
+    error: LabError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    with (
+        pytest.raises(MeasuringError, match="does not answer") if error else nullcontext(),
+        taken(held, monkeypatch).up(load_variant("direct")),
+    ):
+        if error is not None:
+            raise error
+    assert held.log == ["applied", "workloads removed"]
+
+
+def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(lost=True)
+    with pytest.raises(MeasuringError, match=r"bob holds it now\n  another lab may be using what is there"):
+        taken(held, monkeypatch).close()
+    assert held.log == ["released"]
+    held = Held()
+    taken(held, monkeypatch).close()
+    assert held.log == ["all removed", "released"]
+
+
+def test_rights_are_asked_for_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+    target = taken(held, monkeypatch)
+    target.check_variant(load_variant("direct"), [])
+    assert {
+        ("deletecollection", "apps", "replicasets", "ingress-lab"),
+        ("deletecollection", "apps", "controllerrevisions", "ingress-lab"),
+        ("list", "", "pods", "ingress-lab"),
+        ("delete", "", "pods", "ingress-lab"),
+        ("create", "", "pods/exec", "ingress-lab"),
+        ("patch", "apps", "deployments", "ingress-lab"),
+    } <= held.rights
+    assert not any(resource == "testruns" for _, _, resource, _ in held.rights)
+    many = point().model_copy(update={"generators": 2})
+    target.check_variant(load_variant("direct"), [many])
+    assert ("deletecollection", "batch", "jobs", CLIENT_NAMESPACE) in held.rights
+    assert ("create", "k6.io", "testruns", CLIENT_NAMESPACE) in held.rights
+
+
+def test_the_rights_to_disturb_are_asked_for_though_the_variant_was_measured_steadily_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once; and again when they were refused."""
+    held = Held()
+    target = taken(held, monkeypatch)
+    target.check_variant(load_variant("direct"), [])
+    more = {("get", "", "nodes", None), ("patch", "", "pods/ephemeralcontainers", "ingress-lab")}
+    assert not more & held.rights
+    disturbed = point().model_copy(update={"disturbance": Kill()})
+    held.cannot = ["patch pods/ephemeralcontainers"]
+    for _ in range(2):
+        with pytest.raises(UsageError, match="to disturb it: you may not patch pods/ephemeralcontainers"):
+            target.check_variant(load_variant("direct"), [disturbed])
+    held.cannot = []
+    target.check_variant(load_variant("direct"), [disturbed])
+    assert more <= held.rights
+    held.rights.clear()
+    target.check_variant(load_variant("direct"), [disturbed])
+    assert held.rights == set()
+
+
+@dataclass
+class Frozen:
+    """A shell into a container that `answers` so; its pod, as the API server has it."""
+
+    answers: LabError | str = "7\n"
+    place: str = "pod ingress-lab/proxy-1"
+    pid: int = 9
+    asked: list[str] = field(default_factory=list[str])
+
+    def script(self, text: str) -> subprocess.CompletedProcess[str]:
+        self.asked.append(text)
+        if isinstance(self.answers, LabError):
+            raise self.answers
+        return subprocess.CompletedProcess([text], 0, self.answers, "")
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_container_that_is_gone_needs_no_continuing(still: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there and cannot be continued is an error, and can be tried again."""
+    made, shell = system(Held(), Inside(), monkeypatch), Frozen()
+    monkeypatch.setattr(made, "_shell", lambda pod: shell)
+    made.freeze("proxy", True)
+    shell.answers = LostError("pod ingress-lab/proxy-1", "no longer runs", "")
+    statuses = [{"name": "router", "state": {"running": {}}}]
+    found = {"metadata": {}, "spec": {"containers": [{"name": "router"}]}, "status": {"containerStatuses": statuses}}
+    monkeypatch.setattr(made._api, "get", lambda *_: found if still else None)  # pyright: ignore[reportPrivateUsage]
+    if not still:
+        made.freeze("proxy", False)
+        return
+    with pytest.raises(LostError):
+        made.freeze("proxy", False)
+    shell.answers = "7\n"
+    made.freeze("proxy", False)
+    assert "SIGNAL=CONT" in shell.asked[-1]
+
+
+def test_a_right_that_is_missing_inside_a_disturbance_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says nothing about the variant."""
+    made, shell = system(Held(), Inside(), monkeypatch), Frozen(DeniedError("pod proxy-1", "you may not exec"))
+    monkeypatch.setattr(made, "_shell", lambda pod: shell)
+    with pytest.raises(LostError, match=r"you may not exec\n  ask for this right"):
+        made.freeze("proxy", True)
+
+
+def test_a_right_that_is_missing_refuses_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(cannot=["deletecollection replicasets"])
+    with pytest.raises(UsageError, match="variant direct: you may not deletecollection replicasets"):
+        taken(held, monkeypatch).check_variant(load_variant("direct"), [])
+
+
+@dataclass
+class Inside:
+    """The generator's pod, and the shell into a proxy whose HAProxy answers so."""
+
+    status: int = 0
+    place: str = "pod ingress-lab/proxy-1"
+    started: int = 0
+
+    def popen(self, *_: object) -> None:
+        self.started += 1
+
+    def script(self, text: str) -> subprocess.CompletedProcess[str]:
+        said = "# pxname,svname,ssl_sess,ssl_reused_sess\nfe,FRONTEND,7,5\n" if self.status == 0 else ""
+        return subprocess.CompletedProcess([text], self.status, said, "Connection refused" if self.status else "")
+
+
+def system(held: Held, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> ClusterSystem:
+    conditions = [{"type": "Ready", "status": "True"}]
+    pod = {
+        "metadata": {"name": "proxy-1", "namespace": "ingress-lab"},
+        "spec": {"containers": [{"name": "router"}]},
+        "status": {"conditions": conditions},
+    }
+    shown: Any = FakeApi()
+    monkeypatch.setattr(shown, "list", lambda *_: [pod])
+    parts: Any = inside
+    manifests = load_variant("okd-edge").manifests
+    made = ClusterSystem(shown, parts, parts, manifests, "ingress-lab", "run-1", parts, held.check)
+    monkeypatch.setattr(made, "_shell", lambda pod: inside)
+    return made
+
+
+def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, inside = Held(), Inside()
+    made = system(held, inside, monkeypatch)
+    assert made.counters() == {"proxy/tls_handshakes": 12, "proxy/tls_resumed": 5}
+    held.lost = True
+    with pytest.raises(LostError), (tmp_path / "out").open("wb") as out:
+        made.popen(["wrk"], tmp_path, out, out)
+    assert inside.started == 0
+    with pytest.raises(LostError):
+        made.generate(Load("http://10.0.0.1/1kB.bin", "h", 10, 5.0, generators=2), {})
+    with pytest.raises(LostError):
+        made.counters()
+
+
+def test_a_haproxy_that_does_not_tell_is_not_one_without_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        MeasuringError, match="pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
+    ):
+        system(Held(), Inside(1), monkeypatch).counters()
+
+
+def test_closing_what_was_never_opened_is_fine() -> None:
+    KIND.close()
+
+
+class Leaving(FakeTarget):
+    def close(self) -> None:
+        raise MeasuringError("context bench", "the API server does not answer", "`just down` takes all of it")
+
+
+def test_what_cannot_be_given_back_is_told_after_the_verb(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And is no traceback; the verb's own words come first."""
+
+    def at(name: str, context: str | None) -> Leaving:
+        found = Leaving()
+        monkeypatch.setattr(targets, "close", found.close)
+        return found
+
+    def refuse(argv: Sequence[str]) -> int:
+        raise UsageError("target fake", "is not there", "make one")
+
+    monkeypatch.setattr(targets, "chosen", at)
+    monkeypatch.setattr(Leaving, "enter", lambda self, argv: refuse(argv))
+    assert main(["bench", "keepalive"]) == 1
+    said = capsys.readouterr().err
+    assert said.index("is not there") < said.index("just down")

@@ -1,0 +1,143 @@
+"""Quantities and the files of cgroups, version 1 and 2, as texts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from lab.base.quantities import quantity
+from lab.targets.common import cgroup
+from lab.targets.common.cgroup import Controller, Place
+
+V1_MOUNTS = """\
+31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:4 - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+"""
+V1_OWN = "4:memory:/user/x\n1:cpu,cpuacct:/\n0::/user\n"
+V2_MOUNTS = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+IN_DOCKER = "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("200m", Fraction(1, 5)),
+        ("1", Fraction(1)),
+        (".5", Fraction(1, 2)),
+        ("64Mi", Fraction(2**26)),
+        ("64M", Fraction(64_000_000)),
+        ("1e3", Fraction(1000)),
+        ("1E", Fraction(10**18)),
+        ("100n", Fraction(1, 10**7)),
+    ],
+)
+def test_a_quantity_is_read_as_kubernetes_reads_it(text: str, value: Fraction) -> None:
+    """Decimal and binary suffixes, exponents and fractions, without rounding."""
+    assert quantity(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "m", "64MB", "1.5.0", "200 m", "1_000", "0x10"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    """What the API server refuses is no number here either."""
+    with pytest.raises(ValueError, match="expected a quantity"):
+        quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("controller", "own", "mounts", "found"),
+    [
+        ("cpu", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
+        ("memory", V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
+        ("cpu", "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
+        ("cpu", "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
+        ("cpu", "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
+        ("cpu", "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
+    ],
+)
+def test_a_group_is_found_where_it_is_mounted(controller: Controller, own: str, mounts: str, found: Place) -> None:
+    """A mount may show a part of the hierarchy only, and version 1 beside version 2 has the controllers that it names."""
+    assert cgroup.place(controller, own, mounts) == found
+
+
+@pytest.mark.parametrize(
+    ("own", "mounts"), [("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)]
+)
+def test_a_group_that_no_mount_shows_is_not_guessed(own: str, mounts: str) -> None:
+    """Neither a missing mount nor one of another group is taken for it."""
+    with pytest.raises(LookupError):
+        cgroup.place("cpu", own, mounts)
+
+
+@pytest.mark.parametrize(
+    ("version", "controller", "asked", "written"),
+    [
+        (1, "cpu", "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
+        (2, "cpu", "200m", [("cpu.max", "20000 100000")]),
+        (2, "cpu", "2", [("cpu.max", "200000 100000")]),
+        (2, "cpu", "1m", [("cpu.max", "1000 100000")]),
+        (2, "cpu", "100.1m", [("cpu.max", "10100 100000")]),
+        (1, "memory", "64Mi", [("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67174400")]),
+        (2, "memory", "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
+    ],
+)
+def test_a_limit_is_written_as_a_kubelet_writes_it(
+    version: int, controller: Controller, asked: str, written: list[tuple[str, str]]
+) -> None:
+    """A period of 100 ms, a quota of at least 1 ms and of whole thousandths of a CPU; memory together with swap."""
+    assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many"])
+def test_a_limit_of_nothing_is_refused(text: str) -> None:
+    """Zero means "no limit" to Kubernetes' API in places; nobody who writes it means that."""
+    with pytest.raises(ValueError, match="expected a quantity"):
+        cgroup.wanted("cpu", text)
+
+
+@pytest.mark.parametrize(
+    ("controller", "text", "spelled"),
+    [
+        ("cpu", "20000 100000", "200m"),
+        ("cpu", "-1 100000", "unlimited"),
+        ("cpu", "max 100000", "unlimited"),
+        ("cpu", "200000 100000", "2"),
+        ("cpu", "12345 100000", "123.45m"),
+        ("memory", "67108864", "64Mi"),
+        ("memory", "max", "unlimited"),
+        ("memory", "9223372036854771712", "unlimited"),
+        ("memory", "1000", "1000"),
+    ],
+)
+def test_a_limit_is_spelled_as_kubernetes_does(controller: Controller, text: str, spelled: str) -> None:
+    """What the kernel says, in both versions, "no limit" included."""
+    assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
+
+
+def test_a_limit_holds_when_the_kernel_keeps_it() -> None:
+    """Memory may be cut to whole pages; a CPU quota must be the very one; no limit is none."""
+    assert cgroup.holds("memory", Fraction(1_000_000), Fraction(999_424))
+    assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(2_000_000))
+    assert not cgroup.holds("memory", Fraction(1_000_000), Fraction(900_000))
+    assert not cgroup.holds("cpu", Fraction(1, 5), Fraction(1, 4))
+    assert not cgroup.holds("cpu", Fraction(1, 5), None)
+
+
+@pytest.mark.parametrize(
+    ("version", "controller", "files", "counts"),
+    [
+        (1, "cpu", {"cpu.stat": "nr_periods 33\nnr_throttled 32\nthrottled_time 1954310698\n"}, {"cpu_periods": 33, "cpu_throttled_periods": 32, "cpu_throttled_us": 1954310}),
+        (2, "cpu", {"cpu.stat": "usage_usec 9\nnr_periods 3\nnr_throttled 2\nthrottled_usec 160000\n"}, {"cpu_periods": 3, "cpu_throttled_periods": 2, "cpu_throttled_us": 160000}),
+        (1, "memory", {"memory.failcnt": "7\n", "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}, {"memory_limit_hits": 7, "oom_kills": 1}),
+        (1, "memory", {"memory.failcnt": "0\n", "memory.oom_control": "oom_kill 2\n"}, {"memory_limit_hits": 2, "oom_kills": 2}),
+        (2, "memory", {"memory.events": "low 0\nhigh 0\nmax 7\noom 1\noom_kill 1\noom_group_kill 0\n"}, {"memory_limit_hits": 7, "oom_kills": 1}),
+        (2, "memory", {}, {"memory_limit_hits": 0, "oom_kills": 0}),
+    ],
+)  # fmt: skip
+def test_both_versions_count_the_same(
+    version: int, controller: Controller, files: dict[str, str], counts: dict[str, int]
+) -> None:
+    """Periods, throttled time in µs, hits of the memory limit and OOM kills, from either version's files."""
+    assert cgroup.counted(version, controller, lambda name: files.get(name, "")) == counts

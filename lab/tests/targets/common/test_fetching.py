@@ -1,0 +1,76 @@
+"""One request over a connection that somebody else made."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.targets.base import Endpoint
+from lab.targets.common import certificates, fetching
+
+ANSWER = b"HTTP/1.1 404 Not Found\r\nX-Lab-Backend: one\r\nContent-Length: 3\r\n\r\nno\n"
+PLAIN = Endpoint("http://10.0.0.1:8080", "bench.lab.test")
+
+
+def connected(
+    answer: bytes, wrap: Callable[[socket.socket], socket.socket] = lambda end: end
+) -> tuple[socket.socket, list[bytes]]:
+    """A connection to a server that gives this answer to whatever it is asked, and what it was asked."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(5)
+    theirs.settimeout(5)
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        with wrap(theirs) as end:
+            asked.append(end.recv(4096))
+            end.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return ours, asked
+
+
+def test_an_answer_is_told_as_it_came() -> None:
+    """Status, body and headers by lower-case name; the route's host is asked for, on a connection that is then closed."""
+    connection, asked = connected(ANSWER)
+    got = fetching.fetch(connection, PLAIN, "/1kB.bin", {"Accept-Encoding": "gzip"}, 5.0)
+    assert (got.status, got.body, got.headers["x-lab-backend"], got.tls) == (404, b"no\n", "one", {})
+    assert asked[0].startswith(b"GET /1kB.bin HTTP/1.1\r\n") and b"Host: bench.lab.test\r\n" in asked[0]
+    assert b"Accept-Encoding: gzip\r\n" in asked[0] and b"Connection: close\r\n" in asked[0]
+    assert connection.fileno() == -1
+
+
+def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
+    """Version, cipher, key and the name on a certificate that nobody has signed."""
+    request = certificates.requested("here", {certificates.NAMES: "bench.lab.test", certificates.KEY: "ecdsa-256"})
+    assert request is not None
+    issued = certificates.issue(request)
+    (tmp_path / "crt").write_text(issued["tls.crt"])
+    (tmp_path / "key").write_text(issued["tls.key"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    connection, _ = connected(ANSWER, lambda end: context.wrap_socket(end, server_side=True))
+    got = fetching.fetch(connection, Endpoint("https://bench.lab.test", "bench.lab.test", tls="edge"), "/", None, 5.0)
+    assert got.status == 404 and got.tls["version"] == "TLSv1.3" and got.tls["subject"] == "bench.lab.test"
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nno"])
+def test_what_is_no_answer_is_an_os_error(answer: bytes) -> None:
+    """As a connection that fails is: nothing, garbage, half a body."""
+    connection, _ = connected(answer)
+    with pytest.raises(OSError, match=r"."):
+        fetching.fetch(connection, PLAIN, "/", None, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [("http://10.0.0.1", ("10.0.0.1", 80)), ("https://a.b", ("a.b", 443)), ("http://a.b:81", ("a.b", 81))],
+)
+def test_an_endpoint_says_where_to_connect(url: str, place: tuple[str, int]) -> None:
+    """The URL's port, or its scheme's."""
+    assert fetching.place(Endpoint(url, "h")) == place

@@ -1,0 +1,150 @@
+"""A generator's process: what it says is bounded, what it leaves is ended, and the lab's own lacks are its own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.base.files import StoreError
+from lab.generators import Load
+from lab.measure.loop import Bench
+from lab.model.samples import Reason
+from lab.model.variants.variants import Check
+from lab.targets.common import process
+from lab.targets.common.process import Ended, run_generator, scratch
+from lab.targets.readback import read_back
+from lab.tests.support.fakes import FakeGenerator, FakeSystem, bench
+
+LOAD = Load(url="http://x/", host="h", connections=1, duration_s=5.0)
+
+
+class FullSystem(FakeSystem):
+    """Everything it is asked fails with one OSError."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def popen(self, *_: Any, **__: Any) -> subprocess.Popen[bytes]:
+        raise OSError(self.number, os.strerror(self.number))
+
+    def exec(self, role: Any, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.fixture(autouse=True)
+def limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 MiB instead of 128, 1 kB of which is kept."""
+    monkeypatch.setattr(process, "OUTPUT_LIMIT_BYTES", 2**20)
+    monkeypatch.setattr(process, "KEPT_BYTES", 1000)
+
+
+def ended(tmp_path: Path, script: str) -> Ended:
+    return run_generator(FakeSystem(), FakeGenerator(script), FakeGenerator.binary, LOAD, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import os; os.execvp('yes', ['yes', 'garbage'])",
+        "import subprocess; subprocess.run(['yes', 'garbage'])",
+        "import sys\ntry:\n  while True: print('garbage')\nexcept OSError: sys.stdout = None",
+    ],
+)
+def test_a_flood_is_cut_and_never_good(tmp_path: Path, script: str) -> None:
+    """A generator that floods its output is stopped at the limit, fails whatever it exits with, and its beginning is kept."""
+    seen = ended(tmp_path, script)
+    assert (tmp_path / "stdout").stat().st_size == 2**20
+    assert len(seen.stdout) == 1000 and seen.stdout.startswith("garbage\n")
+    assert seen.exit_status != 0 and not seen.hung
+    assert seen.stderr.startswith("the lab allows 1 MiB of stdout: more was cut off\n")
+
+
+def test_a_flood_of_complaints_is_cut_too(tmp_path: Path) -> None:
+    """The same holds for stderr."""
+    seen = ended(tmp_path, "import os; os.dup2(2, 1); os.execvp('yes', ['yes', 'no'])")
+    assert seen.stderr.startswith("the lab allows 1 MiB of stderr") and len(seen.stderr) < 1100
+    assert seen.exit_status != 0
+
+
+def test_long_honest_output_is_whole(tmp_path: Path) -> None:
+    """Up to the limit nothing is lost."""
+    seen = ended(tmp_path, "print('x' * (2**20 - 2))")
+    assert (len(seen.stdout), seen.exit_status, seen.stderr) == (2**20 - 1, 0, "")
+
+
+def test_a_flood_becomes_an_invalid_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason is the generator's, and the stored output is the beginning only."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
+    loop: Bench = bench(blocks=1, generator=FakeGenerator("import os; os.execvp('yes', ['yes', 'garbage'])"))
+    loop.measure()
+    sample = loop.store.samples()[0]
+    assert sample.reason == Reason.GENERATOR_FAILED
+    assert len(loop.store.raw(sample)[0]) == 1000
+
+
+def test_what_a_generator_leaves_behind_is_ended(tmp_path: Path) -> None:
+    """A child in its group does not outlive it."""
+    seen = ended(tmp_path, "import subprocess; print(subprocess.Popen(['sleep', '60']).pid)")
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(seen.stdout)).wait(2)  # whoever adopted it may take a moment to collect it
+
+
+def test_a_generator_that_removes_its_folder_is_still_read(tmp_path: Path) -> None:
+    """What it said is read from the lab's own descriptor."""
+    seen = ended(tmp_path, "import os; os.remove('stdout'); os.remove('stderr'); print('done')")
+    assert (seen.stdout, seen.exit_status) == ("done\n", 0)
+
+
+def test_scratch_is_where_tmpdir_says_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder below TMPDIR for as long as it is used, also when the body fails."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def use() -> None:
+        with scratch() as folder:
+            assert folder.parent == tmp_path
+            (folder / "file").write_text("x")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        use()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_room_for_scratch_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TMPDIR that cannot be written, or a full one, is an error with a remedy, not a traceback."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    with pytest.raises(StoreError, match="none.*cannot be written: No such file"), scratch():
+        pass
+
+    def full(self: Path, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StoreError, match="(?s)load.py: cannot be written: No space left.*--resume"):
+        ended(tmp_path, "")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC])
+def test_the_labs_own_lack_blames_no_one_else(tmp_path: Path, number: int) -> None:
+    """Neither the generator nor the knob is at fault when this machine lacks descriptors, memory or space."""
+    with pytest.raises(StoreError, match="this machine"):
+        run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
+    with pytest.raises(StoreError, match="this machine"):
+        read_back(FullSystem(number), [Check(kind="backlog", port=80, value="1")])
+
+
+def test_what_is_not_the_labs_own_stays_a_reading(tmp_path: Path) -> None:
+    """A program that is not there makes the check unreadable and the generator fail."""
+    seen = run_generator(FullSystem(errno.ENOENT), FakeGenerator(), "wrk", LOAD, tmp_path)
+    assert seen.exit_status == process.NOT_STARTED
+    (reading,) = read_back(FullSystem(errno.ENOENT), [Check(kind="backlog", port=80, value="1")])
+    assert (reading.ok, reading.observed) == (False, "unreadable")

@@ -1,0 +1,155 @@
+"""The sampler against processes whose use of the CPU is known."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lab.targets.common import sampler
+from lab.targets.common.sampler import Sampler, process_times
+
+BURN = "import time; e = time.process_time() + 0.5\nwhile time.process_time() < e: pass"
+BUSY = "import time; e = time.process_time() + {0}\nwhile time.process_time() < e: pass\nprint('done', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def busy() -> "Iterator[subprocess.Popen[str]]":
+    process = subprocess.Popen([sys.executable, "-c", BUSY.format(0.5)], stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_cpu_seconds_are_those_the_process_used(busy: "subprocess.Popen[str]") -> None:
+    """A process that burns half a second of CPU is seen to have used about that, whatever wall time it took."""
+    with Sampler(lambda: {"proxy": [busy.pid]}, interval_s=0.1) as watching:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+    seen = watching.observation()
+    assert 0.35 <= seen.usage["proxy"].cpu_s <= 0.65
+    assert seen.usage["proxy"].rss_bytes > 1_000_000
+    assert seen.rows["role"].unique().to_list() == ["proxy"]
+
+
+def test_a_process_that_ends_keeps_what_it_used(busy: "subprocess.Popen[str]") -> None:
+    """What a process used until its last sight stays in the sum after it has ended."""
+    alive = [busy.pid]
+    with Sampler(lambda: {"proxy": alive}, interval_s=0.05) as watching:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        time.sleep(0.15)
+        busy.kill()
+        busy.wait()
+    assert watching.observation().usage["proxy"].cpu_s > 0.3
+
+
+def others_while(act: Callable[[], object]) -> float:
+    before = sampler.other_processes_s()
+    act()
+    after = sampler.other_processes_s()
+    assert before is not None
+    assert after is not None
+    return after - before
+
+
+def test_our_own_children_are_not_other_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU that a descendant of the lab burns is nobody else's; seen from a bystander it is."""
+    ours = subprocess.Popen([sys.executable, "-c", BUSY.format(0.5)], stdout=subprocess.PIPE, text=True)
+    bystander = subprocess.Popen(["sleep", "60"])
+    monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
+    try:
+        assert ours.stdout is not None
+        monkeypatch.setenv(sampler.OUTER_PID, str(os.getpid()))
+        as_lab_s = sampler.other_processes_s()
+        monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))
+        ours.stdout.readline()
+        as_bystander_s = sampler.other_processes_s()
+        assert as_lab_s is not None
+        assert as_bystander_s is not None
+        assert as_bystander_s - as_lab_s > 0.4
+    finally:
+        for process in (ours, bystander):
+            process.kill()
+            process.wait()
+
+
+def test_other_people_count_even_when_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short-lived process that somebody else waited for is seen, though it lived in no snapshot."""
+    burn = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print(flush=True); input()"
+    shell = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    bystander = subprocess.Popen(["sleep", "60"])
+    monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
+    monkeypatch.setenv(sampler.OUTER_PID, str(bystander.pid))  # as if only that one were ours
+    try:
+        assert shell.stdout is not None
+        assert others_while(shell.stdout.readline) > 0.4
+    finally:
+        for process in (shell, bystander):
+            process.kill()
+            process.wait()
+
+
+def test_a_process_that_has_gone_is_none() -> None:
+    """Looking at a process that has ended is no error."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert process_times(ended.pid) is None
+
+
+def test_times_of_this_process() -> None:
+    """Title, threads and memory of this very process."""
+    mine = process_times(os.getpid())
+    assert mine is not None
+    assert mine.threads >= 1
+    assert mine.rss_bytes > 1_000_000
+    assert mine.cpu_s > 0
+
+
+def test_a_thread_that_ends_takes_nothing_of_its_process_with_it() -> None:
+    """However many of its threads end between two looks, and while one looks: the lab's own do at every sample's end."""
+
+    def burn() -> None:
+        end_s = time.thread_time() + 0.02
+        while time.thread_time() < end_s:
+            pass
+
+    with Sampler(lambda: {"lab": [os.getpid()]}, interval_s=0.01) as watching:
+        began_s = time.process_time()
+        for _ in range(20):
+            thread = threading.Thread(target=burn)
+            thread.start()
+            thread.join()
+        used_s = time.process_time() - began_s
+    seen = watching.observation()
+    assert used_s - 0.02 < seen.usage["lab"].cpu_s < used_s + 0.2
+    assert seen.rows["cpu_s"].is_sorted()
+
+
+def test_network_counters_are_there() -> None:
+    """The kernel counts for every network namespace: each of COUNTED is told by its own name."""
+    assert sampler.network_counters(os.getpid()).keys() >= {name for _, name in sampler.COUNTED}
+
+
+def test_a_connection_is_counted_where_it_is_opened_and_where_it_is_accepted() -> None:
+    """On loopback both ends are of one network: three segments to open it come in and go out."""
+    before = sampler.network_counters(os.getpid())
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        server.accept()[0].close()
+        after = sampler.network_counters(os.getpid())
+    more = {name: after[name] - before[name] for _, name in sampler.COUNTED}
+    assert more["ActiveOpens"] >= 1 and more["PassiveOpens"] >= 1 and min(more["InSegs"], more["OutSegs"]) >= 3
+
+
+def test_busy_steal_and_clock_are_fractions() -> None:
+    """Over a short stretch every fraction lies between 0 and 1 and the clock does not step."""
+    with Sampler(dict) as watching:
+        time.sleep(0.1)
+    seen = watching.observation()
+    assert all(0 <= share <= 1 for share in seen.busy.values())
+    assert 0 <= seen.steal <= 1
+    assert abs(seen.clock_step_s) < 0.05

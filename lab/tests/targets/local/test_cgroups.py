@@ -1,0 +1,189 @@
+"""Folders of limits: where they are made, what is said when they cannot be, and whose are swept."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.targets.common.cgroup import CONTROLLERS, Place
+from lab.targets.local import cgroups
+from lab.targets.local.cgroups import Groups
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hierarchy of version 2 in which we are in user/scope; root gives its children both controllers."""
+    (tmp_path / "user/scope").mkdir(parents=True)
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids")
+    own = Place(2, str(tmp_path), str(tmp_path / "user/scope"))
+    monkeypatch.setattr(cgroups, "_places", lambda: dict.fromkeys(CONTROLLERS, own))
+    return tmp_path
+
+
+@pytest.fixture
+def dead() -> int:
+    """A process number that was somebody's."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def test_a_folder_is_made_in_the_nearest_group_that_gives_its_children_the_controllers(tree: Path) -> None:
+    """Version 2: our own group has processes, so it is one further up; nothing is enabled anywhere."""
+    group = Groups().make("backend", "backend-0-backend", "Deployment/backend", {"cpu": "200m", "memory": "64Mi"})
+    (folder,) = {folder for _, folder in group.folders.values()}
+    assert folder == tree / (cgroups.label() + "backend-0-backend") and group.unapplied == ()
+    assert (folder / "cpu.max").read_text() == "20000 100000"
+    assert (folder / "memory.max").read_text() == "67108864"
+    assert group.join() == f"echo 0 >{folder}/cgroup.procs\n"
+    (tree / "user/cgroup.subtree_control").write_text("cpu memory")
+    nearer = Groups().make("backend", "b", "b", {"cpu": "1"})
+    assert nearer.folders["cpu"][1].parent == tree / "user"
+
+
+def test_where_nothing_is_enabled_nothing_is_applied_and_the_reason_is_said(tree: Path) -> None:
+    """A group whose controllers the host keeps to itself is left as it is."""
+    (tree / "cgroup.subtree_control").write_text("cpu")
+    groups = Groups()
+    for pod in ("backend-0", "backend-1"):
+        groups.make("backend", pod, "Deployment/backend", {"cpu": "200m", "memory": "64Mi", "nvidia.com/gpu": "1"})
+    gpu, cpu, memory = groups.unapplied()  # once, not for every replica
+    assert gpu == "limit not applied: Deployment/backend: nvidia.com/gpu 1: the local target limits cpu and memory only"
+    assert cpu.startswith("limit not applied: Deployment/backend: cpu 200m: cgroup version 2: no group from")
+    assert "memory 64Mi: cgroup version 2" in memory
+    assert not list(tree.rglob("lab-*")) and (tree / "cgroup.subtree_control").read_text() == "cpu"
+
+
+@pytest.mark.parametrize("asked", ["a lot", "0"])
+def test_a_limit_that_is_no_quantity_is_not_applied(tree: Path, asked: str) -> None:
+    """It is said, and does not bring the lab down."""
+    groups = Groups()
+    groups.make("backend", "b", "Deployment/backend", {"cpu": asked})
+    (said,) = groups.unapplied()
+    assert "expected a quantity" in said and not list(tree.rglob("lab-*"))
+
+
+def test_what_the_kernel_keeps_otherwise_is_not_applied(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that was written and not kept is no limit."""
+    monkeypatch.setattr(cgroups, "_limit", lambda *_: None)
+    groups = Groups()
+    groups.make("backend", "b", "Deployment/backend", {"cpu": "200m"})
+    (said,) = groups.unapplied()
+    assert "the kernel keeps unlimited" in said
+
+
+def test_a_right_that_is_missing_is_said_with_what_gives_it(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "cpu.max")
+
+    monkeypatch.setattr(cgroups, "_apply", refuse)
+    (fault,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": "1"}).unapplied
+    assert "Permission denied: cpu.max: start the lab by `systemd-run --user --scope -p Delegate=yes`" in fault
+
+
+def test_counters_are_summed_over_the_containers_of_a_role(tree: Path) -> None:
+    """Replicas count together; OOM kills are told in words, with the limit."""
+    groups = Groups()
+    for pod in ("backend-0", "backend-1"):
+        group = groups.make("backend", pod, "Deployment/backend", {"cpu": "200m", "memory": "64Mi"})
+        folder = group.folders["cpu"][1]
+        (folder / "cpu.stat").write_text("nr_periods 10\nnr_throttled 4\nthrottled_usec 900\n")
+        (folder / "memory.events").write_text(f"max 3\noom_kill {pod[-1]}\n")
+    groups.make("proxy", "proxy-0", "Deployment/proxy", {})
+    assert groups.counters() == {
+        "backend/cpu_periods": 20,
+        "backend/cpu_throttled_periods": 8,
+        "backend/cpu_throttled_us": 1800,
+        "backend/memory_limit_hits": 6,
+    }
+    assert groups.deaths() == [("backend-1", "out of memory: the kernel ended processes of it at the limit of 64Mi")]
+
+
+def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) -> None:
+    """Not a live lab's, not one of a process with the same number in another /proc, not somebody else's."""
+    device = cgroups.label().split("-")[1]
+    state = cgroups.process_state("/proc", sleeper)
+    assert state is not None
+    left, reused = f"lab-{device}-{dead}-1-proxy-0-proxy", f"lab-{device}-{sleeper}-{state[1] - 1}-leaf"
+    live, elsewhere = f"lab-{device}-{sleeper}-{state[1]}-b", f"lab-{int(device) + 1}-{dead}-1-b"
+    for name in (left, reused, live, elsewhere, "lab-x", cgroups.label() + "ours"):
+        (tree / "user/scope" / name).mkdir()
+    assert {folder.name for folder in cgroups.sweep()} == {left, reused}
+    assert {folder.name for folder in (tree / "user/scope").iterdir()} == {
+        live,
+        elsewhere,
+        "lab-x",
+        cgroups.label() + "ours",
+    }
+
+
+def test_a_group_that_was_not_delegated_is_left_alone(tree: Path) -> None:
+    """Owning a group is not having been given it: nothing moves and nothing is enabled."""
+    scope = tree / "user/scope"
+    (scope / "cgroup.controllers").write_text("cpu memory")
+    (scope / "cgroup.procs").write_text("")
+    cgroups.delegate()
+    assert sorted(path.name for path in scope.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
+
+
+def test_a_delegated_group_with_strangers_in_it_is_left_alone(
+    tree: Path, sleeper: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is neither our child nor our ancestor is not ours to move."""
+    scope, stranger = tree / "user/scope", 1
+    monkeypatch.setattr(cgroups, "_delegated", lambda _: True)
+    (scope / "cgroup.controllers").write_text("cpu memory")
+    monkeypatch.setattr(cgroups.psutil.Process, "parents", lambda _: [])
+    (scope / "cgroup.procs").write_text(f"{sleeper}\n{stranger}\n")
+    cgroups.delegate()
+    assert not list(scope.glob("lab-*"))
+    (scope / "cgroup.procs").write_text(f"{sleeper}\n")
+    cgroups.delegate()
+    (leaf,) = scope.glob("lab-*-leaf")
+    assert (leaf / "cgroup.procs").read_text() == str(sleeper)
+    assert (scope / "cgroup.subtree_control").read_text() == "+memory"  # the last of two writes
+
+
+def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would be in earnest: with its own limits, and joined; what was tried for it is gone again."""
+    removed: list[Path] = []
+    monkeypatch.setattr(cgroups.Group, "remove", lambda group: removed.extend({at for _, at in group.folders.values()}))
+    assert "cannot join" in cgroups.no_room({}), "a file of this name is no cgroup, and no process is in it"
+    (folder,) = removed
+    assert folder.parent == tree and (folder / "cpu.max").read_text() == "10000 100000"
+    monkeypatch.setattr(cgroups, "_kept_out", lambda _: "")
+    shutil.rmtree(folder)
+    assert cgroups.no_room({"cpu": "2"}) == ""
+    (tree / "cgroup.subtree_control").write_text("cpu")
+    why = cgroups.no_room({"memory": "64Mi"})
+    assert "gives cpu and memory to its children: start the lab by `systemd-run --user --scope -p Delegate=yes`" in why
+
+
+def test_the_trial_tells_what_then_happens() -> None:
+    """The doctor's word and a limit that is asked for agree, on this machine, whatever it allows."""
+    holds, said = cgroups.trial()
+    assert bool(cgroups.no_room({"memory": "64Mi"})) is not holds
+    groups = Groups()
+    try:
+        group = groups.make("backend", "trial", "here", {"cpu": "100m", "memory": "64Mi"})
+        assert bool(group.unapplied) is not holds
+        assert holds or said.split(":")[0] in group.unapplied[0]
+        for _, folder in group.folders.values():
+            assert folder.is_dir()
+    finally:
+        groups.remove()
+    assert not any(folder.exists() for _, folder in group.folders.values())

@@ -1,0 +1,401 @@
+"""Pods that come and go on the local target, for real: processes, NAT, grace periods; inside its namespaces, as root and not."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.base.errors import MeasuringError
+from lab.model.events import Event
+from lab.model.variants.variants import Variant, load_variant
+from lab.targets.local import LocalSystem, LocalTarget, cgroups
+from lab.targets.local.images import ingress_nginx
+from lab.targets.local.system import AT_ONCE
+from lab.tests.support.factories import make_point
+from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
+
+__all__ = ["target"]  # a fixture
+
+EVERY_S = 0.02
+
+
+@pytest.mark.skipif(INSIDE, reason="this is inside")
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_inside(identity: str) -> None:
+    """All tests below, in the namespaces that `enter` would make."""
+    run_inside(__file__, identity)
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Every test leaves nothing: no process, no namespace, no folder."""
+    yield
+    if INSIDE:
+        assert [process.name() for process in psutil.process_iter() if process.pid != os.getpid()] == []
+        assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
+
+
+def changed(edit: Callable[[dict[str, Any]], None], of: str = "proxy", more: Sequence[dict[str, Any]] = ()) -> Variant:
+    """`baseline` with a Deployment edited, its controller gone as soon as its nginx, and more objects."""
+    variant = load_variant("baseline")
+    manifests = copy.deepcopy(variant.manifests)
+    for item in manifests:
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
+            container_of(item)["args"].append("--post-shutdown-grace-period=0")
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == of:
+            edit(item)
+    return variant.model_copy(update={"manifests": (*manifests, *more)})
+
+
+def container_of(deployment: dict[str, Any]) -> dict[str, Any]:
+    return deployment["spec"]["template"]["spec"]["containers"][0]
+
+
+def replicas(count: int) -> Callable[[dict[str, Any]], None]:
+    return lambda item: item["spec"].update(replicas=count)
+
+
+class Client:
+    """A request every `EVERY_S`, whatever becomes of the others, on a connection of its own."""
+
+    def __init__(self, system: LocalSystem) -> None:
+        self._system, self._entry = system, system.entry()
+        self.rows: list[tuple[float, float, int, str]] = []
+        """(sent, done, status or 0, what answered)"""
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def run(self) -> None:
+        while not self._over.wait(EVERY_S):
+            thread = threading.Thread(target=self._ask, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        for thread in self._threads:
+            thread.join()
+
+    def end(self) -> None:
+        """`run` returns when everything it began to ask is answered, the last too, which it may have begun meanwhile."""
+        self._over.set()
+
+    @property
+    def failed(self) -> list[str]:
+        return [f"{status} {what}" for _, _, status, what in self.rows if status != 200]
+
+    @property
+    def gap_s(self) -> float:
+        """The longest time between two good answers."""
+        done = sorted(done for _, done, status, _ in self.rows if status == 200)
+        return max(after - before for before, after in pairwise(done))
+
+    def _ask(self) -> None:
+        sent = time.time()
+        try:
+            answer = self._system.fetch(self._entry, "/1kB.bin", 10.0)
+            self.rows.append((sent, time.time(), answer.status, answer.headers.get("x-lab-backend", "")))
+        except OSError as error:
+            self.rows.append((sent, time.time(), 0, str(error)))
+
+
+@contextmanager
+def asked(system: LocalSystem) -> Iterator[Client]:
+    client = Client(system)
+    thread = threading.Thread(target=client.run, daemon=True)
+    thread.start()
+    try:
+        time.sleep(0.3)
+        yield client
+        time.sleep(0.3)
+    finally:
+        client.end()
+        thread.join()
+
+
+@contextmanager
+def flooded(system: LocalSystem, folder: Path) -> Iterator[None]:
+    """More requests than a hundredth of a core answers in a second wait all the time: a probe waits behind them."""
+    entry = system.entry()
+    argv = ["wrk", "-t1", "-c256", "-d600s", "-H", f"Host: {entry.host}", f"{entry.base_url}/1kB.bin"]
+    with (folder / "wrk").open("wb") as output:
+        wrk = system.popen(argv, folder, output, output)
+        try:
+            yield
+        finally:
+            wrk.kill()
+            wrk.wait()
+
+
+def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def names(system: LocalSystem, role: Any = "proxy") -> list[str]:
+    return [pod["metadata"]["name"] for pod in system.pods(role)]
+
+
+def happened(system: LocalSystem, kind: str) -> bool:
+    return any(event.kind == kind for event in system.routing.log.events)
+
+
+def at(events: Sequence[Event], kind: str, of: str, last: bool = False) -> float:
+    found = [event.at_s for event in events if event.kind == kind and event.object == of]
+    return found[-1 if last else 0]
+
+
+@inside
+def test_a_hot_spare_killed_gracefully_costs_no_request(target: LocalTarget) -> None:
+    with target.up(changed(replicas(2)), changing=True) as system:
+        assert names(system) == ["proxy-0", "proxy-1"] or names(system) == ["proxy-1", "proxy-0"]
+        with system.recorder() as recorder, asked(system) as client:
+            assert system.end_pod("proxy", "delete")
+            until(lambda: "proxy-2" in names(system) and happened(system, "Gone"))
+        assert client.failed == [] and len(client.rows) > 20
+        events = recorder.events()
+        (ended,) = [event.object for event in events if event.kind == "Deleted"]
+        kinds = [event.kind for event in sorted(events, key=lambda event: event.at_s) if event.object == ended]
+        assert [kind for kind in kinds if kind not in ("Probe", "Unhealthy")] == [
+            "Deleted",
+            "Killing",
+            "Exited",
+            "Gone",
+        ]
+        assert at(events, "Created", "proxy-2") <= at(events, "Started", "proxy-2") < at(events, "Ready", "proxy-2")
+        assert [event.detail for event in events if event.kind == "Endpoints"] == ["1", "2"]
+        assert any(event.kind == "Probe" and event.detail.startswith("readiness 0.0") for event in events)
+
+
+@inside
+def test_without_one_nothing_answers_until_the_replacement_is_ready(target: LocalTarget) -> None:
+    with target.up(changed(replicas(1)), changing=True) as system:
+        with system.recorder() as recorder, asked(system) as client:
+            system.end_pod("proxy", "delete")
+            until(lambda: names(system) == ["proxy-1"])
+        events = recorder.events()
+        outage_s = at(events, "Ready", "proxy-1") - at(events, "Killing", "proxy-0")
+        assert set(client.failed) == {"0 [Errno 111] Connection refused"}
+        assert client.gap_s == pytest.approx(outage_s, abs=0.6)
+
+
+@inside
+def test_a_host_port_keeps_the_replacement_waiting_until_the_old_pod_is_gone(target: LocalTarget) -> None:
+    def edit(item: dict[str, Any]) -> None:
+        container_of(item)["args"][-1] = "--post-shutdown-grace-period=2"
+        for port in container_of(item)["ports"]:
+            port["hostPort"] = port["containerPort"]
+
+    with target.up(changed(edit), changing=True) as system:
+        with system.recorder() as recorder, asked(system) as client:
+            system.end_pod("proxy", "delete")
+            until(lambda: names(system) == ["proxy-1"])
+        events = recorder.events()
+        assert at(events, "Created", "proxy-1") < at(events, "Gone", "proxy-0") < at(events, "Started", "proxy-1")
+        assert at(events, "Gone", "proxy-0") - at(events, "Deleted", "proxy-0") > 2.5 and client.gap_s > 2.5
+
+
+@inside
+def test_on_the_host_network_the_replacement_has_the_nodes_address_too(target: LocalTarget) -> None:
+    def edit(item: dict[str, Any]) -> None:
+        item["spec"]["template"]["spec"] |= {"hostNetwork": True, "securityContext": {}}
+
+    with target.up(changed(edit), changing=True) as system:
+        assert system.entry().way == f"{ingress_nginx.NOTE}, {AT_ONCE}"
+        address = system.pod_address("proxy")
+        with system.recorder() as recorder, asked(system) as client:
+            system.end_pod("proxy", "delete")
+            until(lambda: names(system) == ["proxy-1"])
+        events = recorder.events()
+        assert system.pod_address("proxy") == address and client.rows[-1][2] == 200
+        assert at(events, "Gone", "proxy-0") < at(events, "Started", "proxy-1")
+        (shown,) = system.pods("proxy")
+        assert shown["spec"]["hostNetwork"] is True
+
+
+@inside
+def test_an_eviction_waits_for_the_budget(target: LocalTarget) -> None:
+    labels = {"matchLabels": {"lab/role": "proxy"}}
+    spec = {"minAvailable": 1, "selector": labels}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "proxy"}, "spec": spec}
+    with target.up(changed(replicas(1), more=[budget]), changing=True) as system:
+        with system.recorder() as recorder:
+            assert not system.end_pod("proxy", "evict")
+        (refused,) = [event for event in recorder.events() if event.kind == "EvictionRefused"]
+        assert refused.detail == "PodDisruptionBudget proxy needs 1 healthy pods and has 1"
+        system.scale("proxy", 2)
+        until(lambda: len(names(system)) == 2)
+        with asked(system) as client:
+            assert system.end_pod("proxy", "evict") and not system.end_pod("proxy", "evict")
+            until(lambda: len(names(system)) == 2)
+            assert system.end_pod("proxy", "evict")
+            until(lambda: len(names(system)) == 2 and not {"proxy-0", "proxy-1"} & {*names(system)})
+        assert client.failed == []
+
+
+@inside
+def test_a_crashed_container_is_started_again_in_its_pod(target: LocalTarget) -> None:
+    with target.up(changed(replicas(1)), changing=True) as system:
+        with system.recorder() as recorder:
+            system.end_pod("proxy", "crash")
+            until(lambda: system.restarts() == {"proxy-0/proxy": 1, "backend-0/backend": 0} and bool(names(system)))
+        kinds = [(event.kind, event.detail) for event in recorder.events() if event.object == "proxy-0"]
+        assert ("Exited", "ended by signal 9") in kinds and ("Started", "restart 1") in kinds
+        assert [kind for kind, _ in kinds if kind in ("NotReady", "Ready", "Gone")] == ["NotReady", "Ready"]
+
+
+@inside
+def test_the_backend_is_scaled_and_rolled_and_the_proxy_follows(target: LocalTarget) -> None:
+    with target.up(changed(replicas(1)), changing=True) as system:
+        with asked(system) as client:
+            system.scale("backend", 2)
+            until(lambda: any(what == "backend-1" for *_, what in client.rows))
+            system.scale("backend", 1)
+            until(lambda: names(system, "backend") == ["backend-0"])
+            assert system.fetch(system.backend_endpoint(), "/1kB.bin", 5.0).headers["x-lab-backend"] == "backend-0"
+            system.roll("backend")
+            until(lambda: names(system, "backend") == ["backend-2"])
+            until(lambda: client.rows[-1][3] == "backend-2")
+        assert system.fetch(system.backend_endpoint(), "/1kB.bin", 5.0).headers["x-lab-backend"] == "backend-2"
+
+
+@inside
+def test_an_outage_of_exactly_two_seconds_is_two_seconds(target: LocalTarget) -> None:
+    def edit(item: dict[str, Any]) -> None:
+        # The first of three probes in a row that take a pod out of its Service may have failed before, on a busy machine.
+        container_of(item)["readinessProbe"] |= {"failureThreshold": 99}
+
+    with target.up(changed(edit), changing=True) as system, asked(system) as client:
+        began = time.time()
+        system.freeze("proxy", True)
+        time.sleep(2.0)
+        system.freeze("proxy", False)
+        stood_still_s = time.time() - began
+    assert client.failed == [] and client.gap_s == pytest.approx(stood_still_s, abs=0.3)
+
+
+@inside
+def test_a_proxy_without_cpu_misses_its_probes_and_is_let_go_again(target: LocalTarget, tmp_path: Path) -> None:
+    def edit(item: dict[str, Any]) -> None:
+        container_of(item)["livenessProbe"] |= {"initialDelaySeconds": 0, "periodSeconds": 1, "failureThreshold": 99}
+
+    with target.up(changed(edit), changing=True) as system:
+        if (tried := cgroups.trial()) and not tried[0]:
+            with pytest.raises(MeasuringError, match="CPU limit of proxy-0-proxy"):
+                system.squeeze("proxy", "10m")
+            pytest.skip(f"no CPU limit can be set here, and that is said: {tried[1]}")
+        assert system.counters()["proxy/cpu_throttled_periods"] == 0
+        with system.recorder() as recorder, flooded(system, tmp_path):
+            before = len(system.events)  # while it came up probes failed, too
+            system.squeeze("proxy", "1m")
+            until(lambda: any(event.kind == "Unhealthy" for event in system.events[before:]), 30.0)
+            until(lambda: system.counters()["proxy/cpu_throttled_periods"] > 5)
+            system.squeeze("proxy", None)
+        missed = [event for event in recorder.events() if event.kind == "Unhealthy"]
+        assert missed and {event.object for event in missed} == {"proxy-0"}
+        assert all("no answer within" in event.detail for event in missed), missed
+        with asked(system) as client:
+            pass
+        assert client.gap_s < 1.0
+        with pytest.raises(MeasuringError, match="expected a quantity"):
+            system.squeeze("proxy", "much")
+
+
+@inside
+@pytest.mark.parametrize(("frozen", "how"), [(False, "within its grace period"), (True, "SIGKILL")])
+def test_a_hook_that_never_ends_holds_nothing_up(target: LocalTarget, frozen: bool, how: str) -> None:
+    """The grace period, then the stop signal; 2 s more, as a kubelet's, then SIGKILL. The hook goes with the container."""
+
+    def edit(item: dict[str, Any]) -> None:
+        item["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+        container_of(item)["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 600 & wait; true"]}}}
+
+    with target.up(changed(edit, of="backend"), changing=True) as system:
+        with system.recorder() as recorder:
+            if frozen:
+                system.freeze("backend", True)
+            system.end_pod("backend", "delete")
+            until(lambda: happened(system, "Gone"), 10.0)
+        events = [event for event in recorder.events() if event.object == "backend-0"]
+        (ended,) = [event.detail for event in events if event.kind == "Exited"]
+        took_s = at(events, "Exited", "backend-0") - at(events, "Killing", "backend-0")
+        least_s = 3.0 if frozen else 1.0
+        assert ended.startswith(how) and least_s - 0.4 < took_s < least_s + 1.5
+
+
+@inside
+@pytest.mark.parametrize("after_s", [0.0, 0.03])
+def test_a_pod_that_is_being_started_ends_with_the_system(target: LocalTarget, after_s: float) -> None:
+    """`clean` finds whatever is left."""
+    with target.up(changed(replicas(1)), changing=True) as system:
+        system.scale("proxy", 3)
+        system.scale("backend", 3)
+        time.sleep(after_s)
+
+
+@inside
+def test_a_changing_system_says_how_changes_reach_it(target: LocalTarget) -> None:
+    with target.up(changed(replicas(1)), changing=True) as system:
+        way = system.endpoint(make_point()).way
+        assert way.startswith("through a node's Service NAT") and way.endswith(f", {ingress_nginx.NOTE}, {AT_ONCE}")
+        assert system.backend_endpoint().way == ""
+
+
+@inside
+def test_a_helper_ends_with_the_pod_that_it_lives_in(target: LocalTarget) -> None:
+    with target.up(changed(replicas(1)), changing=True) as system:
+        helper = system.spawn("backend", ["sleep", "600"])
+        system.end_pod("backend", "delete")
+        assert helper.wait(10.0) == -9
+
+
+@inside
+def test_a_pod_that_cannot_be_started_is_told_by_the_recorder(target: LocalTarget) -> None:
+    command = ["sh", "-c", 'case "$HOSTNAME" in proxy-0) ;; *) echo no such luck >&2; exit 3 ;; esac']
+
+    def edit(item: dict[str, Any]) -> None:
+        spec = item["spec"]["template"]["spec"]
+        spec["initContainers"] = [{"name": "first", "image": "nginx", "command": command}]
+
+    with target.up(changed(edit), changing=True) as system:
+        with system.recorder() as recorder:
+            system.end_pod("proxy", "delete")
+            until(lambda: not names(system))
+            time.sleep(0.5)
+        with pytest.raises(MeasuringError, match=r"initContainers\[first\]: this init container exited 3"):
+            recorder.events()
+
+
+@inside
+def test_nothing_happens_where_nothing_is_done(target: LocalTarget) -> None:
+    """No pod, no endpoint, no reload (a turn of the router's comes by), no gap."""
+    variant = load_variant("okd")
+    manifests = copy.deepcopy(variant.manifests)
+    for item in manifests:
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
+            (interval,) = [entry for entry in container_of(item)["env"] if entry["name"] == "RELOAD_INTERVAL"]
+            interval["value"] = "1s"
+    with target.up(variant.model_copy(update={"manifests": manifests}), changing=True) as system:
+        with system.recorder() as recorder, asked(system) as client:
+            time.sleep(2.0)
+        assert client.failed == [] and {event.kind for event in recorder.events()} == {"Probe"}
+
+
+@inside
+def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        assert system.endpoint(make_point()).way == ""
+        for act in (system.recorder, lambda: system.end_pod("proxy", "delete"), lambda: system.scale("proxy", 2)):
+            with pytest.raises(MeasuringError, match="of a steady system do not change"):
+                act()
+        with pytest.raises(MeasuringError, match="bring it up as `changing`"):
+            system.apply([])

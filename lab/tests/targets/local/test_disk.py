@@ -1,0 +1,159 @@
+"""Volumes on a disk (`lab/targets/local/disk.py`), and the read-back that says whether something is on one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.model.variants.variants import Check
+from lab.targets.local import disk
+from lab.targets.local.disk import Disk
+from lab.targets.local.pods import Volume
+from lab.targets.readback import read_back
+from lab.targets.readback.disk import mount_options
+
+MOUNTS = (
+    "22 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n31 22 8:1 /x /var/log/lab rw,noatime shared:1 - ext4 /dev/sda1 rw\n"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "disk"
+    monkeypatch.setenv(disk.PLACE, str(folder))
+    monkeypatch.setattr(disk, "filesystem", lambda path: "ext4")
+    monkeypatch.setattr(disk, "NEEDED_BYTES", 0)
+    return folder
+
+
+def test_a_bring_up_has_a_folder_of_its_own_and_takes_it_away(place: Path) -> None:
+    one, other = Disk(), Disk()
+    mine, theirs = one.folder("proxy-0", "log"), other.folder("proxy-0", "log")
+    assert mine != theirs and mine.is_relative_to(place) and mine.stat().st_mode & 0o777 == 0o777
+    (mine / "access.log").write_text("x")
+    one.remove()
+    assert not mine.exists() and theirs.exists()
+    other.remove()
+    assert list(place.iterdir()) == []
+
+
+def test_without_such_a_volume_nothing_is_made(place: Path) -> None:
+    Disk().remove()
+    assert not place.exists()
+
+
+def test_what_a_dead_lab_left_is_swept_and_a_living_ones_is_not(place: Path) -> None:
+    dead, living = place / "lab-dead", place / "lab-living"
+    for folder in (dead, living):
+        (folder / "proxy-0/log").mkdir(parents=True)
+        (folder / "proxy-0/log/access.log").write_text("x")
+    lock = os.open(living, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    disk.sweep()
+    assert not dead.exists() and (living / "proxy-0/log/access.log").exists()
+    os.close(lock)
+
+
+def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut while nginx goes on appending."""
+    monkeypatch.setattr(disk, "CUT_EVERY_S", 0.01)
+    monkeypatch.setattr(disk, "CUT_BYTES", 100)
+    disks = Disk()
+    with (disks.folder("proxy-0", "log") / "access.log").open("ab") as log:
+        log.write(b"x" * 101)
+        log.flush()
+        while os.fstat(log.fileno()).st_size:
+            time.sleep(0.01)
+        log.write(b"y")
+        log.flush()
+        assert os.fstat(log.fileno()).st_size == 1
+    disks.remove()
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
+def test_a_place_in_memory_is_refused(kind: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "filesystem", lambda path: kind)
+    with pytest.raises(
+        UsageError, match=f"is no disk but {kind}, which is memory\n  name a folder on a disk with LAB_DISK="
+    ):
+        disk.check()
+
+
+def test_a_place_without_space_or_right_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "NEEDED_BYTES", 2**60)
+    with pytest.raises(UsageError, match="GiB are free"):
+        disk.check()
+    monkeypatch.setenv(disk.PLACE, "/proc/nowhere")
+    with pytest.raises(UsageError, match="cannot be made"):
+        disk.check()
+
+
+def test_a_filesystem_is_told_by_its_mount() -> None:
+    assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"
+
+
+@pytest.mark.parametrize(
+    ("volume", "expected"),
+    [
+        (Volume("log"), True),
+        (Volume("log", size="1Gi"), True),
+        (Volume("run", memory=True), False),
+        (Volume("conf", configmap="nginx"), False),
+        (Volume("keys", secret="tls"), False),
+    ],
+)
+def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory(volume: Volume, expected: bool) -> None:
+    assert volume.on_disk is expected
+
+
+class Answers:
+    """A container's answers, by the first word of the command."""
+
+    def __init__(self, changed: Mapping[str, str | None]) -> None:
+        good = {
+            "readlink": "/var/log/lab/access.log\n",
+            "stat": "ext2/ext3\n",
+            "cat": MOUNTS,
+            "sh": "--------------e---- /var/log/lab/access.log\n",
+        }
+        self.answers: dict[str, str | None] = {**good, **changed}
+
+    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        answer = self.answers[argv[0]]
+        return subprocess.CompletedProcess(list(argv), 1 if answer is None else 0, answer or "", "no such file")
+
+
+@pytest.mark.parametrize(
+    ("changed", "observed"),
+    [
+        ({}, "buffered"),
+        ({"stat": "tmpfs\n"}, "memory"),
+        ({"sh": "--S-----------e---- /var/log/lab/access.log\n"}, "sync"),
+        ({"cat": MOUNTS.replace("/dev/sda1 rw", "/dev/sda1 rw,sync")}, "sync"),
+        ({"cat": MOUNTS.replace("/dev/vda rw", "/dev/vda rw,sync")}, "buffered"),  # another mount's
+        ({"readlink": None}, "unreadable"),
+        ({"sh": None}, "unreadable"),
+        ({"sh": ""}, "unreadable"),
+        ({"cat": "garbage\n"}, "unreadable"),
+        ({"cat": ""}, "unreadable"),
+    ],
+)
+def test_how_a_path_is_written_is_read_back(changed: dict[str, str | None], observed: str) -> None:
+    for wanted in ("memory", "buffered", "sync"):
+        system: Any = Answers(changed)
+        (reading,) = read_back(system, [Check(kind="disk", name="/var/log/lab/access.log", value=wanted)])
+        assert (reading.observed, reading.ok) == (observed, observed == wanted)
+
+
+def test_the_deepest_and_last_mount_holds_a_path() -> None:
+    over = MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"
+    assert mount_options(over, "/var/log/lab/a") == {"ro", "rw", "sync"}
+    assert mount_options(over, "/var/log/labels") == {"rw", "relatime"}

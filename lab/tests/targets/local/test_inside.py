@@ -1,0 +1,388 @@
+"""Real bring-ups on the local target. These run inside its namespaces: `test_local.py` starts this file there, as root and not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import psutil
+import pytest
+
+from lab.base.errors import LabError, MeasuringError
+from lab.model.sweeps import PAGES
+from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
+from lab.targets.local import LocalTarget, cgroups, network
+from lab.targets.local.configmap import TABLE
+from lab.targets.local.images import ingress_nginx
+from lab.targets.local.kubelet import Kubelet
+from lab.targets.readback import read_back
+from lab.tests.support.factories import make_point
+from lab.tests.support.inside import answers, changed, clean, pod_of, target, until
+
+if "LAB_TEST_INSIDE" not in os.environ:
+    pytest.skip("runs inside the namespaces: see test_local.py", allow_module_level=True)
+
+
+__all__ = ["clean", "target"]  # fixtures
+
+
+# Every other overlay: `bringup.bats`, which takes one bring-up each and not two.
+@pytest.mark.parametrize("name", [name for name in variant_names() if load_overlay(name).baseline is None])
+def test_every_root_comes_up_fast_and_every_knob_reads_back(target: LocalTarget, name: str) -> None:
+    variant = load_variant(name)
+    target.check_variant(variant, [make_point()])
+    began = time.monotonic()
+    with target.up(variant) as system:
+        assert time.monotonic() - began < 5.0
+        unapplied = system.unapplied()
+        assert unapplied == [] or not cgroups.trial()[0]
+        checks = [check for check in variant.readback if check.kind != "quota" or not unapplied]
+        assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
+        assert set(system.restarts().values()) == {0}
+        through = system.fetch(system.endpoint(make_point()), "/8kB.txt", 2.0)
+        behind = system.fetch(system.backend_endpoint(), "/8kB.txt", 2.0)
+        assert through.status == 200 and len(through.body) == PAGES["8kB.txt"] and through.body == behind.body
+        for role in ("proxy", "backend"):
+            for pid in system.processes(role):
+                assert os.sched_getaffinity(pid) <= target.cpus()[role]
+        ending = time.monotonic()
+    assert time.monotonic() - ending < 2.0
+
+
+def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
+    """Each row of the table, set to something else than its default, in one configuration that nginx accepts."""
+    other = {
+        "bool": lambda value: "false" if value == "true" else "true",
+        "number": lambda value: str(int(value) + 1),
+        "switch": lambda value: "off" if value == "on" else "on",
+        "size": lambda value: "32k" if value else "",
+        "time": lambda value: "30s",
+        "gzip": lambda value: "9",
+        "buffers": lambda value: "8 16k",
+        "level": lambda value: "warn",
+        "workers": lambda value: "1",
+    }
+    data = {key.name: other[key.kind](key.default) for key in TABLE if key.kind in other} | {
+        "disable-access-log": "false",
+        "disable-http-access-log": "false",
+        "log-format-escape-json": "true",
+        "log-format-escape-none": "false",
+        "max-worker-open-files": "2048",
+        "max-worker-connections": "1024",
+        "proxy-headers-hash-bucket-size": "128",
+        "map-hash-bucket-size": "128",
+        "variables-hash-bucket-size": "512",
+        "server-name-hash-bucket-size": "128",
+        "limit-req-status-code": "429",
+        "limit-conn-status-code": "429",
+        "ssl-session-cache-size": "1m",
+        "worker-cpu-affinity": "auto",
+        "http-access-log-path": "/var/log/nginx/requests.log",
+        "access-log-params": "buffer=8k flush=1s",
+        "skip-access-log-urls": "/healthz, /quiet",
+        "log-format-upstream": '$remote_addr "$request" $status it\'s',
+        "error-log-path": "/var/log/nginx/faults.log",
+        "gzip-types": "text/plain",
+        "gzip-disable": "msie6",
+        "ssl-protocols": "TLSv1.3",
+        "ssl-ciphers": "ECDHE-RSA-AES128-GCM-SHA256",
+        "ssl-ecdh-curve": "prime256v1",
+        "default-type": "text/plain",
+        "proxy-http-version": "1.0",
+        "proxy-cookie-domain": "a b",
+        "proxy-cookie-path": "/a /b",
+        "proxy-next-upstream": "error timeout http_502",
+        "proxy-redirect-from": "http://a/",
+        "proxy-redirect-to": "http://b/",
+        "proxy-busy-buffers-size": "64k",
+        "hide-headers": "X-Lab-Backend",
+        "main-snippet": "timer_resolution 100ms;",
+        "http-snippet": "map $uri $lab { default 1; }",
+        "server-snippet": "set $lab_server 1;",
+        "location-snippet": "add_header X-Lab-Set yes;",
+    }
+    same = {key.name for key in TABLE if data.get(key.name, key.default) == key.default}
+    assert same <= {"disable-access-log", "disable-http-access-log", "access-log-path", "log-format-escape-none"}
+
+    def edit(config: dict[str, Any]) -> None:
+        config["data"] = data
+
+    with target.up(changed("baseline", edit, kind="ConfigMap", of="ingress-nginx-controller")) as system:
+        answer = system.fetch(system.endpoint(make_point()), "/1kB.txt", 2.0)
+        assert answer.headers["x-lab-set"] == "yes" and "x-lab-backend" not in answer.headers
+        checks = [
+            Check(kind="nginx", name="worker_processes", value="1"),
+            Check(kind="nginx", name="proxy_buffering", value="on"),
+            Check(kind="nginx", name="gzip_comp_level", value="9"),
+            Check(kind="processes", process="nginx: worker process", value="1"),
+        ]
+        assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
+        assert all(os.sched_getaffinity(pid) <= target.cpus()["proxy"] for pid in system.processes("proxy"))
+
+
+def test_a_generator_runs_in_the_clients_place_on_its_cpus(target: LocalTarget, tmp_path: Path) -> None:
+    with target.up(load_variant("direct")) as system, (tmp_path / "out").open("w+b") as out:
+        script = (
+            "sleep 30 & taskset -cp $$; ulimit -n; hostname >/dev/null; ip -o addr show to 10.64.0.2; kill %1; wait"
+        )
+        process = system.popen(["bash", "-c", script], tmp_path, out, out)
+        assert process.pid in system.processes("generator")
+        assert process.wait() == 0 and system.processes("generator") == []
+        text = (tmp_path / "out").read_text()
+        assert f"list: {min(target.cpus()['generator'])}" in text and "10.64.0.2/32" in text
+
+
+def test_replicas_all_serve_and_one_that_is_missing_is_not_hidden(target: LocalTarget) -> None:
+    variant = changed("baseline", lambda item: item["spec"].update(replicas=3), of="backend")
+    with target.up(variant) as system:
+        entry = system.endpoint(make_point())
+        served = {system.fetch(entry, "/1kB.bin", 2.0).headers["x-lab-backend"] for _ in range(9)}
+        assert served == {"backend-0", "backend-1", "backend-2"}
+        assert len(system.processes("backend")) == 6
+
+
+def test_a_crashed_proxy_is_restarted_and_written_down(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        os.kill(system.processes("proxy")[0], 9)
+        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
+        kinds = [(event.kind, event.detail) for event in system.events if event.pod == "proxy-0"]
+        assert (
+            kinds[0][0] == "Started" and ("Exited", "ended by signal 9") in kinds and ("Started", "restart 1") in kinds
+        )
+        times = [event.monotonic_s for event in system.events]
+        assert times == sorted(times)
+
+
+def test_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> None:
+    probe = {"exec": {"command": ["test", "!", "-e", "/srv/run/sick"]}, "periodSeconds": 1, "failureThreshold": 2}
+
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["containers"][0]["livenessProbe"] = probe
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        assert system.exec("backend", ["touch", "/srv/run/sick"]).returncode == 0
+        until(lambda: system.restarts()["backend-0/backend"] == 1)
+        killing = [event.detail for event in system.events if event.kind == "Killing"]
+        assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
+
+
+def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["containers"][0]["readinessProbe"].update(failureThreshold=1)
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        until(lambda: any(event.kind == "Ready" for event in system.events))
+        (worker,) = psutil.Process(system.processes("backend")[0]).children()
+        worker.suspend()
+        until(lambda: system.events[-1].kind == "NotReady")
+        worker.resume()
+        until(lambda: [event.kind for event in system.events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
+        assert any(event.detail == "no answer within 1 s" for event in system.events)
+
+
+def test_a_deleted_pod_has_its_grace_period_and_no_more(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod = pod_of(deployment)
+        pod["terminationGracePeriodSeconds"] = 1
+        command = "trap '' TERM QUIT; nginx -e stderr -c /srv/conf/nginx.conf; sleep 60 & wait; sleep 60"
+        pod["containers"][0]["command"] = ["sh", "-c", command]
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        (backend,) = [pod for pod in system.kubelet.pods if pod.pod.role == "backend"]
+        began = time.monotonic()
+        system.kubelet.end(backend)
+        assert 1.9 < time.monotonic() - began < 4.0  # 1 s, but 2 s after the stop signal, as a kubelet's
+        assert [event.kind for event in system.events if event.kind.startswith(("Kill", "Stop"))] == [
+            "Killing",
+            "Killed",
+        ]
+        assert system.processes("backend") == []
+
+
+def test_a_proxy_that_is_told_to_end_ends_gracefully_at_once(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
+        began = time.monotonic()
+        system.kubelet.end(proxy)
+        assert time.monotonic() - began < 3.0 and "Stopped" in [event.kind for event in system.events]
+        assert not answers(system) and [runner.restarts for runner in proxy.runners] == [0]
+
+
+def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        (runner,) = system.kubelet.runners("proxy")
+        assert answers(system) and runner.process.stdout.stat().st_size > 0
+        runner.process.truncate(larger_than=0)
+        assert answers(system)
+        until(lambda: runner.process.stdout.read_text().count("\n") == 1)
+
+
+def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: LocalTarget) -> None:
+    """An address that drops everything, so that nothing answers before the ten seconds of a canary are over."""
+    net = network.build([], [])
+    try:
+        client = net[network.CLIENT]
+        subprocess.run(
+            [*client.enter, "ip", "neighbour", "add", "10.64.0.99", "lladdr", "02:00:00:00:00:01", "dev", "node"],
+            check=True,
+        )
+        subprocess.run([*client.enter, "ip", "route", "add", "10.64.0.99/32", "dev", "node"], check=True)
+        code = (
+            "import signal\n"
+            "from lab.targets.local import network\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)  # as `attach` does\n"
+            f"place = network.Place({client.name!r}, {client.address!r})\n"
+            "print('connecting', flush=True)\n"
+            "network.connect(place, ('10.64.0.99', 80), 10.0)\n"
+        )
+        connecting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert connecting.stdout is not None and connecting.stdout.readline() == b"connecting\n"
+        time.sleep(0.3)  # into the connect; earlier would only make the test easier
+        assert connecting.poll() is None
+        connecting.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in connecting.communicate(timeout=2.0)[1]
+    finally:
+        net.remove()
+
+
+def test_sysctls_in_a_pod_hold_there_only(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["securityContext"]["sysctls"] = [
+            {"name": "net.core.somaxconn", "value": "1234"},
+            {"name": "net.ipv4.ip_local_port_range", "value": "2000 2999"},
+        ]
+
+    before = Path("/proc/sys/net/core/somaxconn").read_text()
+    with target.up(changed("baseline", edit)) as system:
+        checks = [
+            Check(kind="sysctl", name="net.core.somaxconn", value="1234"),
+            Check(kind="sysctl", name="net.ipv4.ip_local_port_range", value="2000 2999"),
+            Check(kind="backlog", port=80, value="1234"),
+            Check(kind="sysctl", role="backend", name="net.core.somaxconn", value=before.strip()),
+        ]
+        assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
+    assert Path("/proc/sys/net/core/somaxconn").read_text() == before
+
+
+def drop_second_sysctl(deployment: dict[str, Any]) -> None:
+    pod_of(deployment)["securityContext"]["sysctls"] = [{"name": "net.core.somaxconn", "value": "1234"}]
+
+
+def ask_for_files(config: dict[str, Any]) -> None:
+    config.setdefault("data", {}).update({"max-worker-open-files": "2000000"})
+
+
+def ask_for_nothing(config: dict[str, Any]) -> None:
+    config.setdefault("data", {}).clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "edit", "check", "found"),
+    [
+        ("Deployment", "proxy", drop_second_sysctl, Check(kind="sysctl", name="net.ipv4.tcp_max_syn_backlog", value="7"), ""),
+        ("ConfigMap", "ingress-nginx-controller", ask_for_files, Check(kind="nginx", name="worker_rlimit_nofile", value="2000000"), "hard limit is lower"),
+        ("ConfigMap", "ingress-nginx-controller", ask_for_files, Check(kind="limit", name="Max open files", process="nginx: worker process", value="2000000"), "expected '2000000'"),
+        ("ConfigMap", "ingress-nginx-controller", ask_for_nothing, Check(kind="nginx", name="keepalive_requests", context="http", value="10000"), "found '1000'"),
+    ],
+)  # fmt: skip
+def test_a_knob_that_does_not_take_is_read_back_as_such(
+    target: LocalTarget,
+    kind: str,
+    of: str,
+    edit: Callable[[dict[str, Any]], None],
+    check: Check,
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingress_nginx, "refuse_open_files", lambda *_: None)  # as if it had not been foreseen
+    with target.up(changed("baseline", edit, kind=kind, of=of)) as system:
+        (reading,) = read_back(system, [check])
+        assert not reading.ok and found in reading.detail
+
+
+def test_a_configuration_written_after_the_start_is_not_believed(target: LocalTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        later = "sed -i 's/keepalive_requests 1000;/keepalive_requests 77;/; ' /tmp/nginx/nginx.conf; touch -d '+1 hour' /tmp/nginx/nginx.conf"
+        assert system.exec("proxy", ["sh", "-c", later]).returncode == 0
+        (reading,) = read_back(system, [Check(kind="nginx", name="keepalive_requests", context="http", value="77")])
+        assert not reading.ok and "after the workers had started" in reading.detail
+
+
+def snippet(text: str) -> Callable[[dict[str, Any]], None]:
+    return lambda config: config.setdefault("data", {}).update({"http-snippet": text})
+
+
+def first_init(command: list[str], **more: Any) -> Callable[[dict[str, Any]], None]:
+    container = {"name": "first", "image": "nginx", "command": command, **more}
+    return lambda item: pod_of(item).setdefault("initContainers", []).insert(0, container)
+
+
+def bad_sysctl(deployment: dict[str, Any]) -> None:
+    pod_of(deployment)["securityContext"]["sysctls"] = [{"name": "net.core.nonsense", "value": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "edit", "message"),
+    [
+        ("ConfigMap", "ingress-nginx-controller", snippet("nonsense on;"), 'unknown directive "nonsense"'),
+        ("Deployment", "backend", first_init(["sh", "-c", "echo no luck >&2; exit 3"]), "no luck"),
+        ("Deployment", "backend", first_init(["sysctl", "-w", "fs.file-max=4242"], securityContext={"privileged": True, "runAsUser": 0}), "file-max"),
+        ("Deployment", "proxy", bad_sysctl, "net.core.nonsense"),
+    ],
+)  # fmt: skip
+def test_what_does_not_come_up_says_why(
+    target: LocalTarget, kind: str, of: str, edit: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    before = Path("/proc/sys/fs/file-max").read_text()
+    with pytest.raises(MeasuringError) as raised, target.up(changed("baseline", edit, kind=kind, of=of)):
+        pass
+    assert message in str(raised.value)
+    assert Path("/proc/sys/fs/file-max").read_text() == before
+
+
+def test_an_interrupted_bring_up_ends_at_once(target: LocalTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while an init container hangs: its interrupt arrives in the main thread, which waits for the pods."""
+    start = Kubelet.start
+
+    def interrupted(self: Kubelet, jobs: Any, deadline: float) -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        threading.Timer(0.5, signal.pthread_kill, [main, signal.SIGINT]).start()  # as the outer process's watcher does
+        start(self, jobs, deadline)
+
+    monkeypatch.setattr(Kubelet, "start", interrupted)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), target.up(changed("direct", first_init(["sleep", "60"]), of="backend")):
+        pass
+    assert time.monotonic() - began < 2.0
+
+
+def test_a_limit_that_is_not_applied_is_named_with_the_reason(target: LocalTarget) -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        pod_of(deployment)["containers"][0]["resources"]["limits"] = {"cpu": "200m", "ephemeral-storage": "1Gi"}
+
+    with target.up(changed("direct", edit, of="backend")) as system:
+        storage, *rest = system.unapplied()
+        assert storage.startswith("limit not applied: Deployment/backend")
+        assert storage.endswith("ephemeral-storage 1Gi: the local target limits cpu and memory only")
+        limits_hold, reason = cgroups.trial()
+        assert [fault.partition("cpu 200m: ")[2] for fault in rest] == ([] if limits_hold else [ANY])
+        assert limits_hold or reason.split(":")[0] in rest[0]
+
+
+def test_errors_name_place_fault_and_remedy(target: LocalTarget) -> None:
+    with target.up(load_variant("direct")) as system:
+        with pytest.raises(LabError, match="asks for 'edge', the variant's routes have none"):
+            system.endpoint(make_point(tls="edge"))
+        with pytest.raises(LabError, match="role proxy: this variant has no such pod"):
+            system.exec("proxy", ["true"])
+        with pytest.raises(OSError, match="timed out|unreachable|refused"):
+            system.fetch(system.endpoint(make_point()).__class__("http://10.64.0.77:1", "x"), "/", 0.2)

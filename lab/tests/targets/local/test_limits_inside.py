@@ -1,0 +1,204 @@
+"""Limits, affinities, environments and replicas on real bring-ups. Started inside the namespaces by `test_local_limits.py`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import MeasuringError
+from lab.model.variants.variants import Check, Variant, load_variant
+from lab.targets.local import LocalSystem, LocalTarget, cgroups
+from lab.targets.readback import Reading, read_back
+from lab.tests.support.factories import make_point
+from lab.tests.support.inside import answers, changed, clean, pod_of, target, until
+
+__all__ = ["clean", "target"]  # fixtures
+
+LIMITS, WHY_NOT = cgroups.trial()
+limited = pytest.mark.skipif(not LIMITS, reason=f"no limits here: {WHY_NOT}")
+
+
+def container_with(**fields: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda deployment: pod_of(deployment)["containers"][0].update(fields)
+
+
+def limits(**asked: str) -> Callable[[dict[str, Any]], None]:
+    return container_with(resources={"limits": asked})
+
+
+def reading(system: LocalSystem, **check: Any) -> Reading:
+    (found,) = read_back(system, [Check(**check)])
+    return found
+
+
+def groups_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cgroup").read_text()
+
+
+def folders() -> list[str]:
+    """Every folder of limits that this lab has anywhere."""
+    return [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names if name.startswith(cgroups.label())]
+
+
+@limited
+def test_every_process_of_a_container_is_inside_its_limits_and_they_read_back(target: LocalTarget) -> None:
+    with target.up(changed("baseline", limits(cpu="200m", memory="64Mi"), of="backend")) as system:
+        assert system.unapplied() == []
+        pids = system.processes("backend")
+        assert len(pids) == 2 and all("backend-0-backend" in groups_of(pid) for pid in pids)
+        assert not any("lab-" in groups_of(pid) for pid in system.processes("proxy"))
+        assert reading(system, kind="quota", role="backend", name="cpu", value="0.2").ok
+        assert reading(system, kind="quota", role="backend", name="memory", value="64Mi").ok
+        assert not reading(system, kind="quota", role="proxy", name="cpu", value="200m").ok
+        assert {"backend/cpu_throttled_us", "backend/memory_limit_hits"} <= system.counters().keys()
+    assert folders() == []
+
+
+@limited
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (limits(memory="64Mi"), "expected '200m', found 'unlimited'"),
+        (limits(cpu="300m"), "expected '200m', found '300m'"),
+        (container_with(resources={"requests": {"cpu": "200m"}}), "found 'unlimited'"),
+    ],
+)
+def test_a_limit_that_was_taken_from_the_manifest_is_missed(
+    target: LocalTarget, edit: Callable[[dict[str, Any]], None], found: str
+) -> None:
+    variant = changed("backend-200m", edit, of="backend")
+    with target.up(variant) as system:
+        (seen,) = read_back(system, variant.readback)
+        assert not seen.ok and found in seen.detail
+
+
+@limited
+def test_a_container_that_wants_more_than_its_limit_is_throttled_and_that_is_counted(target: LocalTarget) -> None:
+    script = "(while :; do :; done) & exec nginx -e stderr -c /srv/conf/nginx.conf -g 'daemon off;'"
+    busy = container_with(command=["sh", "-c", script], resources={"limits": {"cpu": "200m"}})
+    with target.up(changed("direct", busy, of="backend")) as system:
+        until(lambda: system.counters()["backend/cpu_throttled_periods"] > 0)
+        counts = system.counters()
+        assert counts["backend/cpu_periods"] >= counts["backend/cpu_throttled_periods"]
+        assert counts["backend/cpu_throttled_us"] > 0
+
+
+@limited
+def test_a_restarted_container_is_inside_again(target: LocalTarget) -> None:
+    with target.up(changed("direct", limits(cpu="500m"), of="backend")) as system:
+        before = system.processes("backend")
+        os.kill(before[0], 9)
+        until(lambda: set(system.restarts().values()) == {1} and answers(system))
+        after = system.processes("backend")
+        assert not set(before) & set(after) and all("backend-0-backend" in groups_of(pid) for pid in after)
+
+
+@limited
+def test_an_init_container_has_limits_of_its_own(target: LocalTarget) -> None:
+    first = {
+        "name": "first",
+        "image": "nginx",
+        "command": ["sh", "-c", "cat /proc/self/cgroup >&2; exit 3"],
+        "resources": {"limits": {"cpu": "500m"}},
+    }
+    edit: Callable[[dict[str, Any]], None] = lambda item: pod_of(item)["initContainers"].insert(0, first)  # noqa: E731
+    with (
+        pytest.raises(MeasuringError, match=r"lab-[0-9-]+backend-0-first"),
+        target.up(changed("direct", edit, of="backend")),
+    ):
+        pass
+    assert folders() == []
+
+
+@limited
+def test_an_init_container_without_enough_memory_says_so(target: LocalTarget) -> None:
+    eat = {"name": "eat", "image": "nginx", "command": ["sh", "-c", "exec tail /dev/zero"]}
+    eat |= {"resources": {"limits": {"memory": "16Mi"}}}
+    edit: Callable[[dict[str, Any]], None] = lambda item: pod_of(item)["initContainers"].insert(0, eat)  # noqa: E731
+    with (
+        pytest.raises(MeasuringError, match=r"out of memory: .* at the limit of 16Mi"),
+        target.up(changed("direct", edit, of="backend")),
+    ):
+        pass
+
+
+@limited
+def test_a_proxy_that_runs_out_of_memory_is_said_to_have_done_so(target: LocalTarget) -> None:
+    script = (
+        "nginx -e stderr -c /srv/conf/nginx.conf -g 'daemon off;' & "
+        "while [ ! -e /srv/run/eat ]; do sleep 0.05; done; exec tail /dev/zero"
+    )
+    eating = container_with(command=["sh", "-c", script], resources={"limits": {"memory": "64Mi"}})
+    with target.up(changed("nginx", eating)) as system:
+        assert reading(system, kind="quota", name="memory", value="64Mi").ok
+        assert system.exec("proxy", ["touch", "/srv/run/eat"]).returncode == 0
+        until(lambda: set(system.restarts().values()) == {0, 1})
+        assert "out of memory: the kernel ended processes of it at the limit of 64Mi" in system.log_tail()
+        said = [event.detail for event in system.events if event.kind == "Exited"]
+        assert said[0].startswith("ended by signal 9, out of memory")
+        assert system.counters()["proxy/memory_limit_hits"] > 0
+
+
+def shell(environment: dict[str, str]) -> Callable[[dict[str, Any]], None]:
+    """A container whose main process is a shell: nginx's own writes its title over its environment."""
+    script = "nginx -e stderr -c /srv/conf/nginx.conf -g 'daemon off;' & wait"
+    variables = [{"name": name, "value": value} for name, value in environment.items()]
+    return container_with(command=["sh", "-c", script], env=variables)
+
+
+@pytest.mark.parametrize(
+    ("environment", "observed", "ok"),
+    [({"LAB_THREADS": "4"}, "4", True), ({"LAB_THREADS": "5"}, "5", False), ({}, "absent", False)],
+)
+def test_a_variable_of_the_containers_environment_reads_back(
+    target: LocalTarget, environment: dict[str, str], observed: str, ok: bool
+) -> None:
+    with target.up(changed("direct", shell(environment), of="backend")) as system:
+        seen = reading(system, kind="environment", role="backend", name="LAB_THREADS", value="4")
+        assert (seen.observed, seen.ok) == (observed, ok)
+        assert (
+            reading(system, kind="environment", role="backend", name="PATH", value="x").observed == os.environ["PATH"]
+        )
+
+
+def test_an_environment_that_cannot_be_read_is_not_taken_for_empty(target: LocalTarget) -> None:
+    with target.up(load_variant("direct")) as system:
+        seen = reading(system, kind="environment", role="backend", name="LAB_THREADS", value="4")
+        assert seen.observed == "unreadable" and "overwritten" in seen.detail
+
+
+def test_the_cpus_of_the_workers_read_back(target: LocalTarget) -> None:
+    cpus = target.cpus()["proxy"]
+    with target.up(load_variant("baseline")) as system:
+        check = {"kind": "affinity", "process": "nginx: worker process"}
+        seen = reading(system, **check, value=", ".join(str(cpu) for cpu in sorted(cpus)[:1]))
+        assert seen.observed and seen.ok is (len(cpus) == 1)
+        other = reading(system, **check, value=str(max(cpus) + 1))
+        assert not other.ok and f"expected '{max(cpus) + 1}'" in other.detail
+
+
+def replicas(number: int) -> Variant:
+    return changed("nds-replicas-3", lambda item: item["spec"].update(replicas=number), of="backend")
+
+
+@pytest.mark.parametrize("number", [3, 2])
+def test_the_pods_that_are_ready_are_counted_and_all_of_them_serve(target: LocalTarget, number: int) -> None:
+    variant = replicas(number)
+    with target.up(variant) as system:
+        (seen,) = read_back(system, variant.readback)
+        assert (seen.observed, seen.ok) == (str(number), number == 3)
+        entry = system.endpoint(make_point())
+        served = {system.fetch(entry, "/1kB.bin", 2.0).headers["x-lab-backend"] for _ in range(4 * number)}
+        assert served == {f"backend-{pod}" for pod in range(number)}
+        for pid in system.processes("backend"):
+            assert os.sched_getaffinity(pid) <= target.cpus()["backend"]
+
+
+def test_a_pod_that_is_not_ready_does_not_count(target: LocalTarget) -> None:
+    with target.up(replicas(3)) as system:
+        system.kubelet.end(next(pod for pod in system.kubelet.pods if pod.pod.name == "backend-1"))
+        assert reading(system, kind="pods", role="backend", value="3").observed == "2"

@@ -1,0 +1,173 @@
+"""The ConfigMap's table and the nginx.conf it becomes. `test_local_inside.py` shows that nginx takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.model.variants.variants import load_variant
+from lab.targets.local import objects
+from lab.targets.local.configmap import NO_MEANING, NOT_HERE, TABLE, settings
+from lab.targets.local.images import Context
+from lab.targets.local.nginx_conf import render
+from lab.targets.readback import directives
+
+PLACE = "ConfigMap/ingress-nginx-controller"
+OLD, NEW = (1, 22, 1), (1, 29, 7)
+
+
+def context(somaxconn: int = 4096, open_files: int = 20000, cpus: int = 1) -> Context:
+    wanted = objects.read(load_variant("baseline").manifests)
+    (proxy,) = wanted.role("proxy")
+    addresses = {"backend-0": "10.64.0.3", "proxy-0": "10.64.0.4"}
+    return Context(proxy.containers[0], proxy, wanted, addresses, cpus, somaxconn, open_files)
+
+
+def config(
+    data: Mapping[str, str], version: tuple[int, ...] = OLD, around: Context | None = None
+) -> dict[str, list[str]]:
+    """`context/directive` → its arguments, joined, for each time it stands there."""
+    text = render(settings(PLACE, data), around or context(), version)
+    found: dict[str, list[str]] = {}
+    for where, name, args in directives({"/x": text}):
+        found.setdefault(f"{where}/{name}".lstrip("/"), []).append(" ".join(args))
+    return found
+
+
+def test_the_shipped_defaults_are_those_of_controller_1_15_1() -> None:
+    """From NewDefault() in internal/ingress/controller/config/config.go."""
+    found = config({})
+    assert found["worker_processes"] == ["1"] and found["worker_rlimit_nofile"] == ["18976"]
+    assert found["events/worker_connections"] == ["16384"] and found["events/multi_accept"] == ["on"]
+    assert found["http/keepalive_timeout"] == ["75s"] and found["http/keepalive_requests"] == ["1000"]
+    upstream = {
+        name: found[f"http/upstream/{name}"]
+        for name in ("keepalive", "keepalive_requests", "keepalive_timeout", "keepalive_time")
+    }
+    assert upstream == {
+        "keepalive": ["320"],
+        "keepalive_requests": ["10000"],
+        "keepalive_timeout": ["60s"],
+        "keepalive_time": ["1h"],
+    }
+    assert found["http/access_log"] == ["/var/log/nginx/access.log upstreaminfo if=$loggable"]
+    assert "http/gzip" not in found and found["http/server/location/proxy_buffering"] == ["off"]
+    assert found["http/upstream/server"] == ["10.64.0.3:8080 max_fails=0"]
+    assert found["http/server/listen"][:2] == [
+        "80 default_server reuseport backlog=4096",
+        "443 ssl http2 default_server reuseport backlog=4096",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "expected"),
+    [
+        ({"keep-alive-requests": "10000"}, "http/keepalive_requests", ["10000"]),
+        ({"upstream-keepalive-requests": "1000"}, "http/upstream/keepalive_requests", ["1000"]),
+        ({"worker-processes": "8"}, "worker_processes", ["8"]),
+        ({"max-worker-open-files": "65536"}, "worker_rlimit_nofile", ["65536"]),
+        ({"max-worker-connections": "0", "max-worker-open-files": "4000"}, "events/worker_connections", ["3000"]),
+        ({"worker-cpu-affinity": "auto"}, "worker_cpu_affinity", ["auto"]),
+        ({"enable-multi-accept": "False"}, "events/multi_accept", ["off"]),
+        ({"disable-access-log": "true"}, "http/access_log", ["off"]),
+        ({"access-log-params": "buffer=8k flush=5s"}, "http/access_log", ["/var/log/nginx/access.log upstreaminfo buffer=8k flush=5s if=$loggable"]),
+        ({"http-access-log-path": "/tmp/a.log"}, "http/access_log", ["/tmp/a.log upstreaminfo if=$loggable"]),
+        ({"use-gzip": "true", "gzip-level": "5"}, "http/gzip_comp_level", ["5"]),
+        ({"proxy-buffers-number": "8", "proxy-buffer-size": "16k"}, "http/server/location/proxy_buffers", ["8 16k"]),
+        ({"retry-non-idempotent": "true"}, "http/server/location/proxy_next_upstream", ["error timeout non_idempotent"]),
+        ({"proxy-redirect-from": "a", "proxy-redirect-to": "b"}, "http/server/location/proxy_redirect", ["a b"]),
+        ({"log-format-upstream": "it's $status"}, "http/log_format", ["upstreaminfo it's $status"]),
+        ({"http-snippet": "proxy_cache_path /tmp/c keys_zone=c:1m;"}, "http/proxy_cache_path", ["/tmp/c keys_zone=c:1m"]),
+    ],
+)  # fmt: skip
+def test_a_key_becomes_its_directive(data: dict[str, str], where: str, expected: list[str]) -> None:
+    assert config(data)[where] == expected
+
+
+def test_upstream_keepalive_is_stated_both_ways_for_every_nginx() -> None:
+    off = {"upstream-keepalive-connections": "0"}
+    assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
+    assert "http/upstream/keepalive_time" not in config(off, NEW)
+    text = {on: render(settings(PLACE, data), context(), OLD) for on, data in ((True, {}), (False, off))}
+    assert "'' '';" in text[True] and "'' 'close';" in text[False]
+
+
+def test_http2_is_a_listeners_flag_or_a_directive_by_version() -> None:
+    assert "http/server/http2" not in config({}, OLD)
+    assert set(config({}, NEW)["http/server/http2"]) == {"on"}
+    assert config({}, NEW)["http/server/listen"][1] == "443 ssl default_server reuseport backlog=4096"
+    assert "http/server/http2" not in config({"use-http2": "false"}, NEW)
+
+
+@pytest.mark.parametrize(("somaxconn", "backlog"), [(128, 511), (511, 511), (512, 512), (32768, 32768)])
+def test_the_backlog_is_the_pods_somaxconn_and_at_least_511(somaxconn: int, backlog: int) -> None:
+    around = context(somaxconn=somaxconn)
+    assert (
+        config({"reuse-port": "false"}, OLD, around)["http/server/listen"][0] == f"80 default_server backlog={backlog}"
+    )
+
+
+def test_open_files_leave_1024_to_others_and_never_fall_below() -> None:
+    assert config({}, OLD, context(open_files=1500))["worker_rlimit_nofile"] == ["1024"]
+    assert config({}, OLD, context(cpus=4))["worker_processes"] == ["4"]
+
+
+def test_routes_become_servers_and_whole_path_elements() -> None:
+    around = context()
+    (route,) = around.objects.routes
+    routes = (
+        replace(route, path="/a"),
+        replace(route, path="/b", path_type="Exact"),
+        replace(route, host="*.wild.test"),
+    )
+    around = replace(around, objects=replace(around.objects, routes=routes))
+    found = config({}, OLD, around)
+    assert [path for path in found["http/server/location"] if path in ("= /a", "/a/", "= /b")] == [
+        "= /a",
+        "/a/",
+        "= /b",
+    ]
+    assert found["http/server/server_name"] == ["_", r"~^[^.]+\.wild\.test$", "bench.lab.test"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"keep-alive-request": "1"}, "ingress-nginx 1.15.1 has no such key, and would ignore it\n  did you mean 'keep-alive-requests'?"),
+        ({"keepalive_requests": "1"}, "did you mean 'keep-alive-requests'?"),
+        ({"keep-alive-requests": "many"}, "expected a whole number from 0 to 2147483647, got 'many'"),
+        ({"keep-alive-requests": "-1"}, "got '-1'"),
+        ({"keep-alive-requests": "99999999999"}, "got '99999999999'"),
+        ({"keep-alive-requests": "١٠"}, "expected a whole number"),
+        ({"use-gzip": "yes"}, 'expected "true" or "false", got \'yes\''),
+        ({"gzip-level": "11"}, "expected a level from 1 to 9"),
+        ({"client-header-buffer-size": "1q"}, "expected a size"),
+        ({"large-client-header-buffers": "8k"}, "expected a number and a size"),
+        ({"upstream-keepalive-time": "soon"}, "expected a time"),
+        ({"worker-processes": "0"}, 'expected "auto" or a whole number from 1'),
+        ({"proxy-buffering": "true"}, 'expected "on" or "off"'),
+        ({"error-log-level": "loud"}, "expected a level such as"),
+        ({"access-log-params": "x; } evil {"}, "expected text without line breaks"),
+        ({"enable-brotli": "true"}, "it needs a module that stock nginx has not\n  use --target kind, or leave it at 'false'"),
+        ({"load-balance": "ewma"}, "it is done by the controller's Lua"),
+        ({"use-proxy-protocol": "true"}, "it is not written for the local target yet"),
+    ],
+)  # fmt: skip
+def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        settings(PLACE, data)
+    assert str(raised.value).startswith(f"{PLACE}: data.{next(iter(data))}: ") and message in str(raised.value)
+
+
+def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
+    assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
+
+
+def test_no_key_is_in_two_tables() -> None:
+    names = [key.name for key in TABLE]
+    names += [name for keys in NO_MEANING.values() for name in keys.split()]
+    names += [name for keys in NOT_HERE.values() for name in keys]
+    assert sorted(names) == sorted(set(names))

@@ -1,0 +1,92 @@
+"""manifests/clusters/node-tuning: the script that changes a node, run for real on a network namespace's own sysctls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.model.variants.knobs import knob_names, load_knob
+from lab.model.variants.variants import load_variant
+from lab.targets.local import objects
+
+SCRIPT = Path(__file__).parents[4] / "manifests/clusters/node-tuning/tune.sh"
+NAME, BEFORE = "net.ipv4.ip_local_port_range", "32768 60999"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Runs shell commands, all in one fresh network namespace, with `tune ACTION` among them."""
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings" / NAME).write_text("1024 65000\n")
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+
+    def run(commands: str) -> subprocess.CompletedProcess[str]:
+        tune = f'tune() {{ sh {SCRIPT} "$1" {tmp_path}/settings {tmp_path}/state; }}\n'
+        value = f'value() {{ tr "\\t" " " </proc/sys/{NAME.replace(".", "/")}; }}\n'
+        reset = f'echo "{BEFORE}" >/proc/sys/{NAME.replace(".", "/")}\n'
+        argv = ["unshare", *user, "--net", "sh", "-euc", tune + value + reset + commands]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+
+    return run
+
+
+Node = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+def test_what_was_there_comes_back(node: Node) -> None:
+    done = node("tune apply; value; tune revert; value")
+    assert done.stdout.splitlines() == ["1024 65000", BEFORE], done.stderr
+
+
+def test_a_second_apply_after_a_crash_keeps_what_was_there_at_first(node: Node) -> None:
+    done = node("tune apply; tune apply; tune revert; value; tune revert; value")
+    assert done.stdout.splitlines() == [BEFORE, BEFORE], done.stderr
+
+
+def test_verify_says_what_the_node_has_instead(node: Node) -> None:
+    done = node("tune apply; tune verify; echo good; tune revert; tune verify")
+    assert done.stdout.splitlines() == ["good"] and done.returncode == 1
+    assert done.stderr.strip() == f"{NAME}: asked for 1024 65000, the node has {BEFORE}"
+
+
+def test_held_until_it_is_told_to_end(node: Node, tmp_path: Path) -> None:
+    done = node(
+        f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state & pid=$!\n"
+        "i=0; while ! tune verify 2>/dev/null; do i=$((i + 1)); [ $i -lt 100 ]; sleep 0.05; done\n"
+        f"value; kill -{signal.SIGTERM.value} $pid; wait $pid; value"
+    )
+    assert done.stdout.splitlines() == ["1024 65000", BEFORE], done.stderr
+
+
+def test_what_the_node_refuses_ends_it_and_leaves_nothing_of_the_other_settings(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "settings" / "net.ipv4.tcp_fin_timeout").write_text("soon\n")  # sorted after NAME
+    done = node(f"sh {SCRIPT} hold {tmp_path}/settings {tmp_path}/state || echo ended $?; value")
+    assert done.stdout.splitlines() == ["ended 1", BEFORE], done.stderr
+    assert "tcp_fin_timeout" in done.stderr
+
+
+def test_an_unknown_action_is_refused(node: Node) -> None:
+    done = node("tune nonsense || echo $?")
+    assert done.stdout.strip() == "2" and "unknown action 'nonsense'" in done.stderr
+
+
+def test_every_knob_of_the_node_has_a_daemon_set_of_its_own_and_several_keep_every_one() -> None:
+    knobs = [name for name in knob_names() if any(check.kind == "node" for check in load_knob(name).readback)]
+    variant = load_variant("+".join(["baseline", *knobs]))
+    found = objects.read(variant.manifests).node_settings
+    assert {(check.name, check.value) for check in variant.readback} == {
+        (name, value) for name, (_, value) in found.items()
+    }
+    assert sum(item["kind"] == "DaemonSet" for item in variant.manifests) == len(knobs) > 1
+    for item in variant.manifests:
+        if item["kind"] == "DaemonSet":
+            mounted = [
+                volume.get("configMap", {}).get("name") for volume in item["spec"]["template"]["spec"]["volumes"]
+            ]
+            suffix = item["metadata"]["name"].removeprefix("node-tuning")
+            assert mounted[:2] == [f"node-tuning{suffix}", f"node-tuning-script{suffix}"]

@@ -1,0 +1,135 @@
+"""What the local target refuses beforehand: less CPU without cgroups, moved backends behind a proxy with fixed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lab.base.errors import NotMeasurableError
+from lab.disturbances import Disturbance, kinds
+from lab.model.sweeps import Point, load_sweep
+from lab.model.variants.variants import load_variant
+from lab.targets.local import LocalTarget, cgroups, images, refusals
+from lab.tests.support.factories import make_point
+
+WHY = "no group from /a up gives cpu to its children"
+
+
+def of(kind: str, **keys: Any) -> Disturbance:
+    return kinds()[kind].model_validate({"kind": kind, **keys})
+
+
+STARVED = of("starve", cpu="20m", for_s=5)
+SLOW = of("backends", what="slow", cpu="10m", for_s=5)
+ROLLED = of("backends", what="roll")
+
+
+def points(disturbance: Disturbance) -> list[Point]:
+    point = make_point("disturbed", disturbance=disturbance)
+    return [point, point.model_copy(update={"name": "control", "control": True})]
+
+
+def check(name: str, disturbance: Disturbance, only_control: bool = False) -> None:
+    LocalTarget().check_variant(load_variant(name), points(disturbance)[only_control:])
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
+    """Limits of the containers that it was tried for, on a machine without a CPU cgroup."""
+    tried: list[Mapping[str, str]] = []
+    monkeypatch.setattr(cgroups, "no_room", lambda limits: tried.append(limits) or WHY)
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "role"),
+    [
+        (STARVED, "proxy"),
+        (of("starve", role="backend", cpu="20m", for_s=5), "backend"),
+        (of("startup", cpu="100m", within_s=5), "proxy"),
+        (SLOW, "backend"),
+    ],
+)
+def test_who_cannot_be_given_less_cpu_is_not_measurable(
+    disturbance: Disturbance, role: str, asked: list[Mapping[str, str]]
+) -> None:
+    """Before anything starts, with the reason and what gives the right; a control run needs none of it."""
+    check("baseline", disturbance, only_control=True)
+    assert asked == []
+    with pytest.raises(
+        NotMeasurableError, match=f"point disturbed: the {role} cannot be given less CPU here"
+    ) as raised:
+        check("baseline", disturbance)
+    assert raised.value.what == "CPU limits" and WHY in raised.value.why
+    assert "--target kind" in raised.value.remedy
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("disturbance", [of("startup", within_s=5), of("kill"), of("outage"), ROLLED])
+def test_where_nobody_is_to_have_less_cpu_none_is_tried(
+    disturbance: Disturbance, asked: list[Mapping[str, str]]
+) -> None:
+    check("baseline", disturbance)
+    assert asked == []
+
+
+def test_with_room_it_is_tried_for_the_limits_of_whom_it_concerns(
+    asked: list[Mapping[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Mapping[str, str]] = []
+    monkeypatch.setattr(cgroups, "no_room", lambda limits: tried.append(limits) or "")
+    check("backend-200m", SLOW)
+    assert [limits.get("cpu") for limits in tried] == ["200m"]
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "moved"),
+    [
+        *((of("backends", what=what), True) for what in ("add", "remove", "fail", "roll")),
+        (of("backends", what="freeze", for_s=5), True),
+        (of("kill", role="backend"), True),
+        (SLOW, False),
+        (of("kill"), False),
+        (of("outage"), False),
+    ],
+)
+def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(
+    disturbance: Disturbance, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nginx alone has its backends' addresses from its start; the controller, the router and no proxy at all do well."""
+    monkeypatch.setattr(cgroups, "no_room", lambda _: "")
+    for name in ("baseline", "okd", "direct"):
+        check(name, disturbance)
+    check("nginx", disturbance, only_control=True)
+    if not moved:
+        check("nginx", disturbance)
+        return
+    with pytest.raises(NotMeasurableError, match="knows its backends. addresses from its start") as raised:
+        check("nginx", disturbance)
+    assert raised.value.what == "fixed backends"
+    assert raised.value.remedy == "a proxy that reads Ingresses or Routes, or --target kind"
+
+
+def test_an_image_is_fixed_when_nothing_handles_its_changes() -> None:
+    """And those whose configuration can change are not."""
+    nginx, router, controller = (
+        images.find(name) for name in ("nginx", "origin-haproxy-router", "ingress-nginx/controller")
+    )
+    assert nginx is not None and router is not None and controller is not None
+    assert nginx.FIXED and nginx.control(None) is None  # type: ignore[arg-type]
+    assert not router.FIXED and not controller.FIXED
+
+
+def test_the_sweeps_of_the_lab_are_told_apart() -> None:
+    """By their own keys: every point that limits CPU says by how much, and the sweep `backends` has one of each kind."""
+    moving: set[str] = set()
+    for sweep in ("probes-quick", "startup-routes-quick", "kill-quick", "outage", "backends"):
+        for point in load_sweep(sweep)[1].expanded():
+            assert point.disturbance is not None
+            less = getattr(point.disturbance, "cpu", None) is not None
+            assert (refusals.squeezed(point.disturbance) is not None) == less
+            if refusals.moves_backends(point.disturbance):
+                moving.add(point.name)
+    assert "slow" not in moving and {"add", "remove", "fail", "freeze", "roll"} <= moving

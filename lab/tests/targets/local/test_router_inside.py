@@ -1,0 +1,234 @@
+"""OKD's router on the local target: real bring-ups, inside the target's namespaces, as root and not."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.model.variants.variants import Check, Variant, load_variant
+from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.haproxy_conf import CONF, RUN
+from lab.targets.readback import read_back
+from lab.tests.support.factories import make_point
+from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
+
+__all__ = ["target"]  # a fixture
+
+
+@pytest.mark.skipif(INSIDE, reason="this is inside")
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_inside(identity: str) -> None:
+    """All tests below, in the namespaces that `enter` would make."""
+    run_inside(__file__, identity)
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Every test leaves nothing: no process, no name of a host."""
+    before = Path("/etc/hosts").read_text()
+    yield
+    if INSIDE:
+        assert [process.name() for process in psutil.process_iter() if process.pid != os.getpid()] == []
+        assert Path("/etc/hosts").read_text() == before
+
+
+def changed(name: str, edit: Callable[[dict[str, Any]], None]) -> Variant:
+    """A variant whose router's container is edited."""
+    variant = load_variant(name)
+    manifests = copy.deepcopy(variant.manifests)
+    for item in manifests:
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy":
+            edit(item["spec"]["template"]["spec"]["containers"][0])
+    return variant.model_copy(update={"manifests": manifests})
+
+
+def variable(name: str, value: str) -> Callable[[dict[str, Any]], None]:
+    def edit(container: dict[str, Any]) -> None:
+        container["env"] = [item for item in container["env"] if item["name"] != name] + [
+            {"name": name, "value": value}
+        ]
+
+    return edit
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def served(system: LocalSystem) -> bool:
+    try:
+        return system.fetch(system.entry(), "/1kB.bin", 2.0).status == 200
+    except OSError:
+        return False
+
+
+def starts(system: LocalSystem) -> int:
+    """How often the script has started HAProxy."""
+    (runner,) = system.kubelet.runners("proxy")
+    return runner.process.stdout.read_text().count("started ")
+
+
+def shell(system: LocalSystem, script: str) -> None:
+    done = system.exec("proxy", ["sh", "-c", script])
+    assert done.returncode == 0, done.stderr
+
+
+def observed(system: LocalSystem, **check: Any) -> tuple[bool, str]:
+    (reading,) = read_back(system, [Check(**check)])
+    return reading.ok, reading.observed
+
+
+@inside
+@pytest.mark.parametrize(
+    ("name", "tls", "routes"),
+    [
+        ("okd", "none", 100),
+        ("okd-edge", "edge", 100),
+        ("okd-passthrough", "passthrough", 100),
+        ("okd-reencrypt", "reencrypt", 100),
+        ("okd-hostnetwork", "none", 100),
+        ("okd-edge-hostnetwork", "edge", 100),
+        ("okd-routes-10", "none", 10),
+        ("okd-routes-1000", "none", 1000),
+        ("okd-routes-2000", "none", 2000),
+        ("okd-probes-5s", "none", 100),
+        ("reload-15s", "none", 100),
+        ("okd-threads-1", "none", 100),
+    ],
+)
+def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, name: str, tls: str, routes: int) -> None:
+    variant = load_variant(name)
+    target.check_variant(variant, [make_point(routes="all")])
+    with target.up(variant) as system:
+        assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
+        assert observed(system, kind="haproxy", name="Nbthread", value=str(len(target.cpus()["proxy"])))[0]
+        entry = system.endpoint(make_point(routes="all"))
+        assert len(entry.hosts) == routes and entry.tls == tls
+        if routes == 100:  # what the variant itself does not ask for
+            assert observed(system, kind="termination", value=tls) == (True, tls)
+            assert observed(system, kind="routes", value="100") == (True, "100")
+        answer = system.fetch(entry, "/8kB.txt", 2.0)
+        assert answer.body == system.fetch(system.backend_endpoint(), "/8kB.txt", 2.0).body
+        assert set(answer.tls) == (set() if tls == "none" else {"version", "cipher", "key", "subject"})
+        assert answer.tls.get("key", "RSA 2048") == "RSA 2048"
+        assert system.restarts()["proxy-0/proxy"] == 0
+        for pid in system.processes("proxy"):
+            assert os.sched_getaffinity(pid) <= target.cpus()["proxy"]
+
+
+@inside
+def test_what_the_router_does_not_do_is_read_back_as_such(target: LocalTarget) -> None:
+    """Every check of the knobs, against the router without them."""
+    with target.up(load_variant("okd")) as system:
+        assert observed(system, kind="haproxy", name="Nbthread", value="99") == (
+            False,
+            str(len(target.cpus()["proxy"])),
+        )
+        assert observed(system, kind="termination", value="edge") == (False, "none")
+        assert observed(system, kind="routes", value="10") == (False, "100")
+        assert observed(system, kind="pod", name="spec.hostNetwork", value="true") == (False, "false")
+        probe = "spec.containers[proxy].livenessProbe.timeoutSeconds"
+        assert observed(system, kind="pod", name=probe, value="5") == (False, "1")
+
+
+@inside
+def test_handshakes_are_counted(target: LocalTarget) -> None:
+    with target.up(load_variant("okd-edge")) as system:
+        before = system.counters()["proxy/tls_handshakes"]
+        for _ in range(3):
+            assert served(system)
+        assert system.counters()["proxy/tls_handshakes"] == before + 3
+        assert system.counters()["proxy/tls_resumed"] == 0
+    with target.up(load_variant("okd-passthrough")) as system:
+        assert "proxy/tls_handshakes" not in system.counters()
+
+
+@inside
+def test_changes_within_an_interval_make_one_reload(target: LocalTarget) -> None:
+    """Five lines to the FIFO: one new HAProxy with what was written last; a sixth change makes one more."""
+    with target.up(changed("okd", variable("RELOAD_INTERVAL", "2s"))) as system:
+        for number in range(5):
+            shell(
+                system,
+                f"sed -i 's/bench-0000[.0-9]*/bench-0000.{number}/' {CONF}/os_http_be.map; echo reload >{RUN}/reload",
+            )
+        until(lambda: starts(system) == 2)
+        until(lambda: not served(system))  # its host is now called something else
+        shell(system, f"sed -i 's/bench-0000[.0-9]*/bench-0000/' {CONF}/os_http_be.map; echo reload >{RUN}/reload")
+        until(lambda: served(system))
+        assert starts(system) == 3 and system.restarts()["proxy-0/proxy"] == 0
+        until(lambda: len(system.processes("proxy")) == 2)  # the script and one HAProxy: the old ones have ended
+
+
+@inside
+def test_a_reload_that_fails_leaves_the_old_process_at_work(target: LocalTarget) -> None:
+    with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
+        shell(system, f"echo nonsense >>{CONF}/haproxy.config; echo reload >{RUN}/reload")
+        until(lambda: "stays at work" in system.log_tail())
+        assert served(system) and system.restarts()["proxy-0/proxy"] == 0
+
+
+@inside
+def test_no_request_is_lost_over_a_reload(target: LocalTarget) -> None:
+    """The listening sockets are handed over: every new connection is answered."""
+    with target.up(changed("okd", variable("RELOAD_INTERVAL", "1s"))) as system:
+        shell(system, f"echo reload >{RUN}/reload")
+        while starts(system) < 2:
+            assert served(system)
+        assert all(served(system) for _ in range(50))
+
+
+@inside
+def test_a_haproxy_that_dies_takes_its_container_along(target: LocalTarget) -> None:
+    with target.up(load_variant("okd")) as system:
+        (haproxy,) = psutil.Process(system.processes("proxy")[0]).children()
+        haproxy.kill()
+        until(lambda: system.restarts()["proxy-0/proxy"] == 1 and served(system))
+
+
+@inside
+def test_a_router_that_is_told_to_end_ends_gracefully(target: LocalTarget) -> None:
+    with target.up(load_variant("okd")) as system:
+        (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
+        system.kubelet.end(proxy)
+        assert "Stopped" in [event.kind for event in system.events]
+
+
+@inside
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [("ROUTER_THREADS", "64", "cores"), ("ROUTER_MAX_CONNECTIONS", "900000000", "open files")],
+)
+def test_what_this_machine_cannot_show_is_said_beforehand(
+    target: LocalTarget, name: str, value: str, what: str
+) -> None:
+    with pytest.raises(NotMeasurableError, match=name) as raised:
+        target.check_variant(changed("okd", variable(name, value)), [make_point()])
+    assert raised.value.what == what
+
+
+@inside
+def test_a_load_that_the_routes_cannot_serve_is_refused(target: LocalTarget) -> None:
+    okd = load_variant("okd")
+    for point, message in (
+        (make_point(routes=101), "asks for 101 routes, the variant has 100"),
+        (make_point(tls="edge"), "asks for 'edge', the variant's routes have none"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            target.check_variant(okd, [point])
+    mixed = load_variant("okd-edge+routes-1000")
+    with pytest.raises(UsageError, match="the variant's routes have edge, none"):
+        target.check_variant(mixed, [make_point()])
+    target.check_variant(mixed, [make_point(tls="edge", routes=100)])
+    target.check_variant(load_variant("direct"), [make_point(routes=500)])

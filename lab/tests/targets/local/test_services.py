@@ -1,0 +1,183 @@
+"""The way into the proxy and the machine's own settings: what is refused before anything starts. Starts nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.model.variants.variants import load_variant
+from lab.targets.local import hostwide, network, objects, services
+from lab.targets.local.network import Network, Place
+from lab.targets.readback import node
+
+
+def read(edit: Callable[[dict[str, Any]], None], name: str = "baseline") -> objects.Objects:
+    manifests = copy.deepcopy(list(load_variant(name).manifests))
+    for item in manifests:
+        if item["metadata"]["name"] == "proxy" and item["kind"] in ("Service", "Deployment"):
+            edit(item)
+    return objects.read(manifests)
+
+
+def balanced(replicas: int = 1, policy: str = "Cluster", host_network: bool = False) -> objects.Objects:
+    def edit(item: dict[str, Any]) -> None:
+        if item["kind"] == "Service":
+            item["spec"] |= {"type": "LoadBalancer", "externalTrafficPolicy": policy}
+        else:
+            item["spec"]["replicas"] = replicas
+            item["spec"]["template"]["spec"]["hostNetwork"] = host_network
+
+    return read(edit)
+
+
+def net_of(wanted: objects.Objects) -> Network:
+    names = [network.CLIENT, *(pod.name for pod in wanted.pods), services.NODE]
+    return Network(tuple(Place(name, f"10.64.0.{number}") for number, name in enumerate(names, 2)))
+
+
+def test_a_load_balancers_clients_use_the_services_own_address_and_port() -> None:
+    wanted = balanced()
+    net = net_of(wanted)
+    assert services.address(wanted, net, "proxy") == (services.ADDRESS, 80)
+    assert services.address(wanted, net, "proxy", "https") == (services.ADDRESS, 443)
+    assert services.address(wanted, net, "backend") == (net["backend-0"].address, 8080)
+
+
+def test_a_pods_ports_are_the_nodes_own_only_where_a_load_balancer_is_left_out() -> None:
+    """Told by the places that are really there, not by the manifest."""
+    for wanted in (balanced(), balanced(host_network=True)):
+        (pod,) = wanted.role("proxy")
+        net = net_of(wanted)
+        straight = Network(tuple(place for place in net.places if place.name != services.NODE))
+        assert not services.on_the_node(net, wanted, pod) and services.on_the_node(straight, wanted, pod)
+        assert not services.on_the_node(straight, wanted, wanted.role("backend")[0])
+    plain = read(lambda item: None)
+    assert not services.on_the_node(Network(()), plain, plain.role("proxy")[0])
+
+
+def test_host_network_without_a_load_balancer_in_front_is_not_measurable() -> None:
+    services.vet(balanced(host_network=True))
+    with pytest.raises(NotMeasurableError, match="the way is straight without hostNetwork, too") as raised:
+        services.vet(objects.read(load_variant("baseline+host-network").manifests))
+    assert raised.value.what == "host network"
+
+
+def test_host_network_is_reached_at_the_pods_address_and_port() -> None:
+    wanted = balanced(host_network=True)
+    net = net_of(wanted)
+    assert services.address(wanted, net, "proxy", "https") == (net["proxy-0"].address, 443)
+    assert services.balancer(wanted) is None and services.way(wanted) == ""
+
+
+@pytest.mark.parametrize(("policy", "marks"), [("Cluster", 1), ("Local", 0)])
+def test_the_ruleset_spreads_over_every_endpoint_and_masquerades_by_policy(policy: str, marks: int) -> None:
+    wanted = balanced(3, policy)
+    net = net_of(wanted)
+    (http,) = [line for line in services.rules(net, wanted).splitlines() if "tcp dport 80 " in line]
+    endpoints = ", ".join(f"{index} : {net[f'proxy-{index}'].address} . 80" for index in range(3))
+    assert f"numgen random mod 3 map {{ {endpoints} }}" in http
+    assert http.count("meta mark set") == marks
+
+
+def test_routers_that_share_the_routes_have_an_address_each() -> None:
+    wanted = objects.read(load_variant("okd-shards-2").manifests)
+    net = net_of(wanted)
+    services.vet(wanted)
+    assert [service.name for service in services.balancers(wanted)] == ["proxy", "proxy-2"]
+    assert services.address(wanted, net, "proxy") == services.address(wanted, net, "proxy", by="proxy")
+    assert [services.address(wanted, net, "proxy", by=name) for name in ("proxy", "proxy-2")] == [
+        ("10.65.0.1", 80),
+        ("10.65.0.2", 80),
+    ]
+    lines = [line for line in services.rules(net, wanted).splitlines() if "tcp dport 80 " in line]
+    for line, place, pod in zip(lines, ("10.65.0.1", "10.65.0.2"), ("proxy-0", "proxy-2-0"), strict=True):
+        assert f"ip daddr {place} " in line and f"mod 1 map {{ 0 : {net[pod].address} . 8080 }}" in line
+    assert "2 Services, 2 endpoints" in services.way(wanted)
+
+
+def test_several_proxies_without_a_load_balancer_are_refused() -> None:
+    services.vet(balanced(2))
+    with pytest.raises(UsageError, match="nothing balances over them here"):
+        services.vet(read(lambda item: item["spec"].update(replicas=2) if item["kind"] == "Deployment" else None))
+    with pytest.raises(UsageError, match="nothing balances over them here"):
+        services.vet(balanced(2, host_network=True))
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "said"),
+    [
+        (services.MISSING, UsageError, "apt-get install nftables"),
+        ("Error: Could not process rule", NotMeasurableError, "does not work here: Error: Could not process rule"),
+    ],
+)
+def test_where_nft_does_not_work_only_variants_that_need_it_are_refused(
+    fault: str, error: type[UsageError], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "nft_fault", lambda: fault)
+    services.vet(read(lambda item: None))
+    with pytest.raises(error, match=said):
+        services.vet(balanced())
+
+
+def test_nft_is_tried_for_real_and_its_own_words_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    services.nft_fault.cache_clear()
+    assert services.nft_fault() is None
+    for text, fault in (("#!/bin/sh\necho 'No such file or directory' >&2; exit 1\n", "No such file or directory"),):
+        (tmp_path / "nft").write_text(text)
+        (tmp_path / "nft").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        services.nft_fault.cache_clear()
+        assert services.nft_fault() == fault
+    monkeypatch.setenv("PATH", "/nonexistent")
+    services.nft_fault.cache_clear()
+    assert services.nft_fault() == services.MISSING
+    services.nft_fault.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("knob", "found", "fault"),
+    [
+        ("file-max-1048576", "65536", "fs.file-max is 65536 here, the variant asks for 1048576"),
+        ("tcp-mem-larger", None, "cannot be seen from here"),
+        ("irqbalance-off", "on", "irqbalance is on here, the variant asks for off"),
+    ],
+)
+def test_a_setting_of_the_machine_that_it_does_not_have_is_not_measurable(
+    knob: str, found: str | None, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hostwide, "value", lambda name: found)  # pyright: ignore[reportUnknownLambdaType]
+    with pytest.raises(NotMeasurableError, match=fault) as caught:
+        hostwide.vet(objects.read(load_variant(f"baseline+{knob}").manifests))
+    assert caught.value.what == "host-wide"
+
+
+def test_a_setting_that_the_machine_has_is_measurable(monkeypatch: pytest.MonkeyPatch) -> None:
+    has = {"fs.file-max": "1048576", "net.core.rmem_max": "8388608", "net.ipv4.tcp_mem": "786432\t1048576\t1572864"}
+    monkeypatch.setattr(hostwide, "value", has.get)
+    wanted = objects.read(load_variant("baseline+file-max-1048576+rmem-max-8m+tcp-mem-larger").manifests)
+    assert wanted.node_settings.keys() == has.keys()
+    hostwide.vet(wanted)
+
+
+def test_what_a_network_namespace_hides_is_looked_at_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values and the read-back agree; what can still be seen is seen now."""
+    seen = dict(line.split("=", 1) for line in hostwide.seen_outside().splitlines())
+    assert seen["net.core.somaxconn"].isdigit() and "net.ipv4.tcp_fastopen_key" not in seen
+    monkeypatch.setenv(hostwide.SEEN_OUTSIDE, "net.ipv4.hidden=1 2 3\nnet.core.somaxconn=-1\nirq-affinity=0,4")
+    for name, found in (("net.ipv4.hidden", "1 2 3"), ("irq-affinity", "0,4"), ("net.ipv4.absent", None)):
+        assert hostwide.value(name) == found
+        done = hostwide.run(["sh", "-euc", node.SCRIPT, "sh", name])
+        assert done.returncode or " ".join(done.stdout.split()) == (found or ""), done.stderr
+    assert hostwide.value("net.core.somaxconn") != "-1"
+
+
+def test_a_daemon_set_that_is_no_node_tuning_is_refused() -> None:
+    manifests = copy.deepcopy(list(load_variant("baseline+file-max-1048576").manifests))
+    (daemon,) = [item for item in manifests if item["kind"] == "DaemonSet"]
+    del daemon["metadata"]["labels"]["lab/scope"]
+    with pytest.raises(UsageError, match="kind DaemonSet"):
+        objects.read(manifests)

@@ -1,0 +1,190 @@
+"""What the local target's threads do when something goes wrong in them, or the system ends under them. Starts no system."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lab.base.errors import MeasuringError
+from lab.model.events import EventLog
+from lab.model.variants.variants import load_variant
+from lab.targets.local import bringup, control, images, objects
+from lab.targets.local.control import Control
+from lab.targets.local.haproxy_control import RouterControl
+from lab.targets.local.images import Loading
+from lab.targets.local.nginx_control import NginxControl
+from lab.targets.local.reloads import Follower
+from lab.targets.local.routing import Routing
+from lab.targets.local.runner import Log, Runner
+
+
+class Held:
+    """A container's process that runs, as far as anybody asks. `entered`: what `enter` runs instead."""
+
+    def __init__(self, folder: Path, entered: str = "true") -> None:
+        self.container = SimpleNamespace(place="here", repository="any", name="proxy")
+        self.setting = SimpleNamespace(cpus={0}, place=SimpleNamespace(address=""))
+        self.stdout, self.pid, self.started = folder / "stdout", 1, False
+        self._folder, self._entered = folder, entered
+
+    def start(self) -> None:
+        self.started = True
+
+    def enter(self, argv: object) -> list[str]:
+        return ["sh", "-c", self._entered]
+
+    def inside(self, path: str) -> Path:
+        return self._folder / path.strip("/").replace("/", "-")
+
+    def processes(self) -> list[int]:
+        return []
+
+    def confine(self) -> list[int]:
+        return []
+
+    def tail(self, lines: int = 20) -> str:
+        return ""
+
+
+class Broken:
+    """A proxy's control with a bug."""
+
+    interval_s, looks_once_more = 0.0, False
+
+    def started(self) -> Loading:
+        return Loading(time.time(), 1)
+
+    def serving(self, loading: Loading) -> bool:
+        return True
+
+    def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
+        raise KeyError("upstream")
+
+    def config_bytes(self) -> int:
+        return 0
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.005)
+
+
+def test_whatever_goes_wrong_in_a_followers_thread_is_its_fault(tmp_path: Path) -> None:
+    follower = Follower("proxy-0", cast("Any", Held(tmp_path)), cast("Any", Broken()), dict, EventLog())
+    follower.start()
+    try:
+        until(lambda: follower.fault is not None)
+    finally:
+        follower.end()
+    assert follower.fault is not None and follower.fault.fault == "its routes: KeyError('upstream')"
+
+
+def test_the_fault_of_a_proxy_that_is_gone_is_told_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = objects.read(load_variant("baseline").manifests)
+    (pod,) = wanted.role("proxy")
+    monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
+    monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
+    process = Held(tmp_path)
+    runners: list[Any] = [SimpleNamespace(process=process, container=process.container, pod=pod)]
+    process.setting.place = cast("Any", None)
+    process.container.name = pod.containers[0].name
+    routing = Routing(wanted, {}, {}, lambda: list(runners), EventLog(), changing=True)
+    routing.start()
+    try:
+        until(lambda: faulty(routing))
+        runners.clear()
+        until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("reloads-")])
+        assert faulty(routing)
+    finally:
+        routing.stop()
+
+
+def test_a_routing_that_ended_by_itself_is_told() -> None:
+    def runners() -> Any:
+        raise RuntimeError("no such luck")
+
+    routing = Routing(objects.read(load_variant("baseline").manifests), {}, {}, runners, EventLog(), changing=True)
+    routing.start()
+    until(lambda: faulty(routing))
+    with pytest.raises(MeasuringError, match="no such luck"):
+        routing.check()
+    routing.stop()
+
+
+def faulty(routing: Routing) -> bool:
+    try:
+        routing.check()
+    except MeasuringError:
+        return True
+    return False
+
+
+def test_a_router_that_takes_no_reload_is_not_waited_for_when_the_system_ends(tmp_path: Path) -> None:
+    (tmp_path / "var-lib-haproxy-conf-haproxy.config").write_text("old")
+    router = RouterControl(cast("Any", Held(tmp_path)), 1.0)
+    over = threading.Event()
+    threading.Timer(0.1, over.set).start()
+    began = time.monotonic()
+    assert router.load({"/var/lib/haproxy/conf/haproxy.config": "new"}, over) is None
+    assert 0.05 < time.monotonic() - began < 2
+
+
+def test_a_configuration_that_is_being_tried_is_not_waited_for_when_the_system_ends(tmp_path: Path) -> None:
+    (tmp_path / "etc-nginx.conf").write_text("old")
+    held = Held(tmp_path, "sleep 61.3; exit 1")  # the shell has the child that nsenter has
+    nginx = NginxControl(cast("Any", held), "/etc/nginx.conf", 1.0)
+    over = threading.Event()
+    threading.Timer(0.2, over.set).start()
+    began = time.monotonic()
+    assert nginx.load({"/etc/nginx.conf": "new"}, over) is None
+    assert 0.1 < time.monotonic() - began < 2
+    assert (tmp_path / "etc-nginx.conf").read_text() == "old" and not (tmp_path / "tried.conf").exists()
+
+
+def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None:
+    (pod,) = objects.read(load_variant("baseline").manifests).role("proxy")
+    process = cast("Any", Held(tmp_path))
+    process.release = process.kill = lambda: None
+    runner = Runner(pod, process, Log())
+    runner.stop(None)
+    runner.start()
+    assert not process.started
+
+
+def test_a_pod_has_one_timer_for_its_min_ready_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifests = [dict(item) for item in load_variant("baseline").manifests]
+    for item in manifests:
+        if item["kind"] == "Deployment":
+            item["spec"] = {**item["spec"], "minReadySeconds": 3}
+    wanted = objects.read(manifests)
+    timers: list[float] = []
+
+    def timer(after_s: float, act: Callable[[], None]) -> Any:
+        timers.append(after_s)
+        return SimpleNamespace(start=lambda: None)
+
+    monkeypatch.setattr(control.threading, "Timer", timer)
+    pods = [SimpleNamespace(pod=pod, ready=False, runners=[], terminating=False) for pod in wanted.pods]
+    kubelet: Any = SimpleNamespace(pods=pods, heard=None)
+    net: Any = SimpleNamespace(addresses=dict.fromkeys((pod.name for pod in wanted.pods), "192.0.2.1"))
+    routing: Any = SimpleNamespace(changed=lambda *_: None)
+    made = Control(wanted, net, kubelet, routing, EventLog(), cast("Any", None))
+    made.adopt()
+    assert timers == []
+    for pod in pods:
+        pod.ready = True
+    for _ in range(5):
+        made.look()
+    assert len(timers) == len(pods) and all(2.9 < after_s <= 3.01 for after_s in timers)
+    for ready in (False, True):  # ready anew: a timer anew
+        pods[0].ready = ready
+        made.look()
+    assert len(timers) == len(pods) + 1

@@ -1,0 +1,104 @@
+"""Read-backs of what a pod's network really does: the ports it uses, the CPUs its packets go to, the node's settings."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lab.model.variants.variants import Check
+from lab.targets.base import Endpoint
+from lab.targets.readback import read_back
+from lab.targets.readback.ports import outgoing
+from lab.targets.readback.steering import listed
+
+SS = """\
+LISTEN    0 4096 0.0.0.0:80         0.0.0.0:*
+LISTEN    0 511  [::]:10254         [::]:*
+ESTAB     0 0    10.64.0.4:80       10.64.0.2:40001
+ESTAB     0 0    10.64.0.4:40012    10.64.0.3:8080
+TIME-WAIT 0 0    10.64.0.4:40199    10.64.0.3:8080
+ESTAB     0 0    127.0.0.1:1025     127.0.0.1:9000
+"""
+
+
+class Answers:
+    """A System that says the same to every command."""
+
+    def __init__(self, stdout: str, status: int = 0, stderr: str = "") -> None:
+        self.answer = (status, stdout, stderr)
+
+    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(list(argv), *self.answer)
+
+    def entry(self) -> Endpoint:
+        return Endpoint("http://192.0.2.1", "h")
+
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> None:
+        raise OSError("nobody is there")
+
+
+def observed(answer: Answers, **check: Any) -> tuple[bool, str, str]:
+    system: Any = answer
+    (reading,) = read_back(system, [Check(**check)])
+    return reading.ok, reading.observed, reading.detail
+
+
+def test_outgoing_ports_are_those_that_nothing_listens_on_and_that_lead_elsewhere() -> None:
+    assert outgoing(SS) == {40012, 40199}
+    assert outgoing("") == outgoing("garbage\n") == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "ok", "found", "detail"),
+    [
+        (SS, "40000 40199", True, "40000 40199", ""),
+        (SS, "40012 40198", False, "40012 to 40199", "outside 40012 to 40198: 40199"),
+        (SS, "50000 60000", False, "40012 to 40199", "outside 50000 to 60000: 40012, 40199"),
+        (SS.replace("4.4", "4.x"), "40000", False, "unreadable", "expected two ports as in '1024 65000', got '40000'"),
+        ("", "1024 65000", False, "unreadable", "no outgoing connection seen in 5 tries"),
+    ],
+)
+def test_every_outgoing_connection_must_be_inside_the_range(
+    text: str, value: str, ok: bool, found: str, detail: str
+) -> None:
+    assert observed(Answers(text), kind="ports", value=value) == (ok, found, detail)
+
+
+@pytest.mark.parametrize(
+    ("mask", "cpus"), [("3", "0,1"), ("00000000,00000001", "0"), ("00000001,00000003", "0,1,32"), ("0", "none")]
+)
+def test_a_kernels_mask_is_read_as_a_list(mask: str, cpus: str) -> None:
+    assert listed(mask) == cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "ok", "found"),
+    [
+        ("own 1\nonline 0-1\nqueue 1\nqueue 00000001\n", "own", True, "own"),
+        ("own 1\nonline 0-1\nqueue 1\nqueue 0\n", "own", False, "0, none"),
+        ("own 3\nonline 0-1\nqueue 1\n", "own", False, "0"),
+        ("own ff\nonline 0-1\nqueue 3\n", "own", True, "own"),  # offline ones are allowed, and not kept
+        ("own 1\nonline 0-4\nqueue 11\n", "0,4", True, "0,4"),
+        ("own 1\nonline 0-1\n", "own", False, "unreadable"),
+        ("own 1\nqueue 1\n", "own", False, "unreadable"),
+        ("online 0-1\nqueue 1\n", "own", False, "unreadable"),
+    ],
+)
+def test_every_queue_must_have_the_cpus(text: str, value: str, ok: bool, found: str) -> None:
+    assert observed(Answers(text), kind="rps", value=value)[:2] == (ok, found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ok", "found", "detail"),
+    [
+        (Answers("1\t2\t3\n"), True, "1 2 3", ""),
+        (Answers("1 2 4\n"), False, "1 2 4", "expected '1 2 3', found '1 2 4'"),
+        (Answers("", 1, "cat: no such file\n"), False, "unreadable", "net.ipv4.tcp_mem: cat: no such file"),
+        (Answers("\n"), False, "unreadable", "net.ipv4.tcp_mem: the node says nothing"),
+    ],
+)
+def test_a_nodes_setting_is_compared_word_by_word(answer: Answers, ok: bool, found: str, detail: str) -> None:
+    assert observed(answer, kind="node", name="net.ipv4.tcp_mem", value="1  2 3") == (ok, found, detail)

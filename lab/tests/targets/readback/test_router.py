@@ -1,0 +1,168 @@
+"""Read-back kinds of the router, against a system that answers as told: right, wrong, garbled and silent."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.generators import Shard
+from lab.model.sweeps import Point, Tls
+from lab.model.variants.variants import Check
+from lab.targets.base import Endpoint, Response
+from lab.targets.common import certificates
+from lab.targets.readback import read_back
+from lab.targets.readback.pod import look_up
+from lab.targets.readback.reading import UnreadableError
+
+HOSTS = ("a.test", "b.test", "c.test")
+OWN = certificates.issue(certificates.Request(("backend.test",), "ecdsa-256"))["tls.crt"]
+INFO = "Name: HAProxy\nNbthread: 2\nMaxconn: 9985\nnode: a: b\n\n"
+PROBE = "spec.containers[proxy].livenessProbe.timeoutSeconds"
+POD: dict[str, Any] = {
+    "spec": {
+        "hostNetwork": False,
+        "containers": [
+            {"name": "log", "livenessProbe": {"timeoutSeconds": 9}},
+            {"name": "proxy", "livenessProbe": {"timeoutSeconds": 5}},
+        ],
+    }
+}
+
+
+@dataclass
+class Router:
+    """A System of which hosts, pods and commands matter. `seen`: the certificate's name by host; no entry = no TLS."""
+
+    status: Mapping[str, int] = field(default_factory=dict[str, int])
+    seen: Mapping[str, str] = field(default_factory=dict[str, str])
+    scheme: str | None = "http"
+    certificate: str | None = OWN
+    info: str | None = INFO
+    running: Sequence[Mapping[str, Any]] = (POD,)
+    tls: Tls = "none"
+    fault: str = ""
+
+    def endpoint(self, point: Point) -> Endpoint:
+        assert point.routes == "all"
+        if self.fault:
+            raise UsageError("point", self.fault)
+        return Endpoint("http://10.0.0.1:80", HOSTS[0], hosts=HOSTS, tls=self.tls)
+
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> Response:
+        known = 200 if endpoint.host in HOSTS else 503
+        headers = {} if self.scheme is None else {"x-lab-scheme": self.scheme}
+        tls = {"subject": self.seen[endpoint.host]} if endpoint.host in self.seen else {}
+        return Response(self.status.get(endpoint.host, known), b"", headers, tls)
+
+    def exec(self, role: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        answer = self.certificate if role == "backend" else self.info
+        return subprocess.CompletedProcess(list(argv), int(answer is None), answer or "", "no such file")
+
+    def pods(self, role: str) -> Sequence[Mapping[str, Any]]:
+        return self.running
+
+
+def observed(system: Any, **check: Any) -> tuple[bool, str, str]:
+    (reading,) = read_back(system, [Check(**check)])
+    return reading.ok, reading.observed, reading.detail
+
+
+def everywhere(name: str) -> dict[str, str]:
+    return dict.fromkeys(HOSTS, name)
+
+
+@pytest.mark.parametrize(
+    ("system", "check"),
+    [
+        (Router(), {"kind": "haproxy", "name": "Nbthread", "value": "2"}),
+        (Router(), {"kind": "haproxy", "name": "node", "value": "a: b"}),
+        (Router(), {"kind": "haproxy", "name": "Nonsense", "value": "absent"}),
+        (Router(), {"kind": "pod", "name": PROBE, "value": "5"}),
+        (Router(), {"kind": "pod", "name": "spec.hostNetwork", "value": "false"}),
+        (Router(), {"kind": "pod", "name": "spec.dnsPolicy", "value": "absent"}),
+        (Router(), {"kind": "routes", "value": "3"}),
+        (Router(), {"kind": "termination", "value": "none"}),
+        (Router(certificate=None), {"kind": "termination", "value": "none"}),
+        (Router(seen=everywhere("*.test")), {"kind": "termination", "value": "edge"}),
+        (Router(seen=everywhere("*.test"), scheme="https"), {"kind": "termination", "value": "reencrypt"}),
+        (Router(seen=everywhere("backend.test"), scheme="https"), {"kind": "termination", "value": "passthrough"}),
+    ],
+)
+def test_what_is_set_reads_back(system: Router, check: dict[str, Any]) -> None:
+    ok, _, detail = observed(system, **check)
+    assert ok and detail == ""
+
+
+@pytest.mark.parametrize(
+    ("system", "check", "found"),
+    [
+        (Router(), {"kind": "haproxy", "name": "Nbthread", "value": "4"}, "found '2'"),
+        (Router(info=None), {"kind": "haproxy", "name": "Nbthread", "value": "2"}, "exited 1: no such file"),
+        (Router(info="Unknown command"), {"kind": "haproxy", "name": "Nbthread", "value": "absent"}, "show info answered 'Unknown command'"),
+        (Router(), {"kind": "pod", "name": PROBE, "value": "1"}, "found '5'"),
+        (Router(), {"kind": "pod", "name": "spec.hostNetwork", "value": "true"}, "found 'false'"),
+        (Router(running=(POD, {})), {"kind": "pod", "name": PROBE, "value": "5"}, "found '5, absent'"),
+        (Router(running=()), {"kind": "pod", "name": PROBE, "value": "5"}, "no pod of the role proxy"),
+        (Router(), {"kind": "pod", "name": "spec.containers", "value": "5"}, "is no single value"),
+        (Router(), {"kind": "pod", "name": "spec..x[", "value": "5"}, "is no path such as"),
+        (Router(), {"kind": "routes", "value": "10"}, "found '3'"),
+        (Router(status={"b.test": 503}), {"kind": "routes", "value": "3"}, "found '2'"),
+        (Router(status={"nobody.lab.test": 200}), {"kind": "routes", "value": "3"}, "a host without a route"),
+        (Router(fault="'routed' is not one"), {"kind": "routes", "value": "3"}, "'routed' is not one"),
+        (Router(), {"kind": "termination", "value": "edge"}, "found 'none'"),
+        (Router(seen={"a.test": "*.test"}), {"kind": "termination", "value": "edge"}, "found 'edge, none'"),
+        (Router(seen=everywhere("*.test"), scheme="https"), {"kind": "termination", "value": "passthrough"}, "found 'reencrypt'"),
+        (Router(seen=everywhere("*.test")), {"kind": "termination", "value": "reencrypt"}, "found 'edge'"),
+        (Router(seen=everywhere("backend.test")), {"kind": "termination", "value": "passthrough"}, "without its TLS"),
+        (Router(scheme="https"), {"kind": "termination", "value": "none"}, "reencrypt without the client's"),
+        (Router(scheme=None), {"kind": "termination", "value": "none"}, "a.test: status 200, X-Lab-Scheme None"),
+        (Router(status={"c.test": 503}), {"kind": "termination", "value": "none"}, "c.test: status 503"),
+        (Router(certificate="garbage"), {"kind": "termination", "value": "none"}, "ValueError"),
+    ],
+)  # fmt: skip
+def test_what_is_not_set_or_cannot_be_read_is_not_ok(system: Router, check: dict[str, Any], found: str) -> None:
+    ok, _, detail = observed(system, **check)
+    assert not ok and found in detail
+
+
+def test_a_path_leads_through_fields_and_named_elements() -> None:
+    assert look_up(POD, "spec.containers[log].livenessProbe.timeoutSeconds") == "9"
+    assert look_up(POD, "spec.containers[none].livenessProbe.timeoutSeconds") == "absent"
+    assert look_up(POD, "spec.hostNetwork.deeper") == "absent"
+    with pytest.raises(UnreadableError, match="is no path"):
+        look_up(POD, "[proxy].")
+
+
+@dataclass
+class Sharing(Router):
+    """Two routers: `serves` says for which hosts each answers."""
+
+    serves: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"http://10.0.0.1:80": ("a.test", "c.test"), "http://10.0.0.2:80": ("b.test",)}
+    )
+
+    def endpoint(self, point: Point) -> Endpoint:
+        shards = (Shard("http://10.0.0.1:80", ("a.test", "c.test")), Shard("http://10.0.0.2:80", ("b.test",)))
+        return Endpoint("http://10.0.0.1:80", HOSTS[0], hosts=HOSTS, shards=shards)
+
+    def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> Response:
+        return Response(200 if endpoint.host in self.serves.get(endpoint.base_url, ()) else 503, b"", {})
+
+
+def test_routers_share_the_routes_when_each_answers_for_its_own_only() -> None:
+    assert observed(Sharing(), kind="shards", value="2") == (True, "2", "")
+    assert observed(Sharing(), kind="routes", value="3") == (True, "3", "")
+    assert observed(Router(), kind="shards", value="2")[:2] == (False, "1")
+    everything = Sharing(serves=dict.fromkeys(("http://10.0.0.1:80", "http://10.0.0.2:80"), HOSTS))
+    ok, _, detail = observed(everything, kind="shards", value="2")
+    assert not ok and "b.test is answered by http://10.0.0.1:80" in detail
+    silent = Sharing(serves={"http://10.0.0.1:80": ("a.test", "c.test")})
+    ok, _, detail = observed(silent, kind="shards", value="2")
+    assert not ok and "b.test is not answered by http://10.0.0.2:80" in detail
+    ok, found, _ = observed(silent, kind="routes", value="3")
+    assert (ok, found) == (False, "2")

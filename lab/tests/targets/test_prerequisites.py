@@ -1,0 +1,114 @@
+"""The doctor's judgement, apart from the machine it runs on."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lab.commands import doctor
+from lab.targets import prerequisites
+from lab.targets.local import cpus
+from lab.targets.local.target import TOOLS
+from lab.targets.prerequisites import Finding, Need, Tool
+from lab.tests.records.test_store import closed
+
+
+def _finding(name: str, ok: bool, *needed_by: Need) -> Finding:
+    return Finding(name, needed_by, ok, "found", "remedy")
+
+
+def _shown(findings: Sequence[Finding], monkeypatch: pytest.MonkeyPatch, as_json: bool = False) -> tuple[int, str]:
+    monkeypatch.setattr(doctor, "checks", lambda: list(findings))
+    out = io.StringIO()
+    return doctor.doctor(Console(file=out), as_json), out.getvalue()
+
+
+def test_fails_only_for_the_default_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What kind, remote or nobody in particular lacks is shown and costs nothing."""
+    others = [_finding("a", True, "local"), _finding("b", False, "kind"), _finding("c", False, "optional")]
+    status, text = _shown(others, monkeypatch)
+    assert status == 0
+    assert "--target local: ready" in text
+    assert "--target kind: not here, for want of b" in text
+    status, text = _shown([*others, _finding("d", False, "local", "kind", "remote")], monkeypatch)
+    assert status == 2
+    assert "--target remote: not here, for want of d" in text
+
+
+def test_json_carries_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs get status and remedy without knowing the rule behind them."""
+    _, text = _shown([_finding("b", False, "optional")], monkeypatch, as_json=True)
+    assert json.loads(text) == [
+        {
+            "check": "b",
+            "needed_by": ["optional"],
+            "ok": False,
+            "found": "found",
+            "remedy": "remedy",
+            "status": "optional",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("says", "ok", "found"),
+    [
+        ("tool 2.10.0", True, "2.10.0"),
+        ("tool v2.9", True, "2.9"),
+        ("tool 2.8.9", False, "2.8.9, at least 2.9 (reason) wanted"),
+        ("Segmentation fault", False, "tells no version: Segmentation fault"),
+        ("", False, "tells no version"),
+    ],
+)
+def test_versions_are_compared_as_numbers(
+    says: str, ok: bool, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2.10 is newer than 2.9, and a program that says nothing of its version is not trusted."""
+    program = tmp_path / "tool"
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    finding = prerequisites.check_tool(Tool("tool", ["--version"], (2, 9), ("local",), "reason"))
+    assert finding.ok is ok
+    assert found in finding.found
+
+
+def test_everything_the_local_target_runs_is_checked() -> None:
+    """Its own list is the doctor's: what `bench` would refuse to start without is in the table."""
+    assert {*TOOLS} <= {finding.check for finding in prerequisites.checks() if "local" in finding.needed_by}
+
+
+def test_the_cpus_are_known_where_there_is_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has none, and the doctor reads the local target's list there too."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert cpus.available() == list(range(os.cpu_count() or 1))
+
+
+def test_what_is_not_there_is_not_on_path() -> None:
+    """A missing program is named with its remedy."""
+    finding = prerequisites.check_tool(Tool("no-such-tool", [], (1,), ("kind",), "", "get it"))
+    assert (finding.status, finding.found, finding.remedy) == ("missing", "not on PATH", "get it")
+
+
+@pytest.mark.parametrize("below", ["", "runs"])
+def test_runs_that_cannot_be_written_are_a_finding(below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in the way, as `bench` would say later."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "file" / below))
+    (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
+    assert not finding.ok and "LAB_RUNS" in finding.remedy
+
+
+def test_a_closed_folder_is_a_finding_and_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the runs would lie in another user's folder, the folder is what is judged."""
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "closed" / "runs"))
+    (tmp_path / "closed").mkdir()
+    closed(monkeypatch, tmp_path / "closed")
+    (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
+    assert str(tmp_path / "closed") in finding.found
