@@ -5,24 +5,15 @@ Exit status: 0 good; 1 measuring had begun and some cell has no valid sample; 2 
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from rich.console import Console
 from rich.markup import escape
 
-from lab import commands
 from lab.base.errors import LabError, UsageError
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are the lab's own kind of error."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(self.prog, message, f"`{self.prog} --help` shows the usage")
+from lab.commands import parser
 
 
 class Talk(Console):
@@ -94,22 +85,6 @@ def _told(talk: Console, function: Callable[[], int]) -> int:
             highlight=False,
         )
         return 1
-
-
-def parser() -> Parser:
-    top = Parser(
-        prog="lab",
-        description="A benchmark lab for ingress proxies: did the tuning step matter?",
-    )
-    verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=Parser)
-
-    def verb(name: str, function: commands.Verb, about: str) -> argparse.ArgumentParser:
-        added = verbs.add_parser(name, help=about, description=about)
-        added.set_defaults(verb=function)
-        return added
-
-    commands.add_all(verb)
-    return top
 
 
 if __name__ == "__main__":

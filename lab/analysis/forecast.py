@@ -12,11 +12,11 @@ from statistics import median
 
 from lab.analysis.judging import carrier
 from lab.analysis.noise import Noise, noises, null_arms, pairs
-from lab.analysis.summary import LABELS, Summary, summarise_run
+from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
-from lab.measure import roundtrip
 from lab.model.facts import lasting
-from lab.model.plan import Plan
+from lab.model.metrics import LABELS
+from lab.model.plan import TAKES_S, Plan
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
@@ -27,7 +27,7 @@ from lab.stats import power
 from lab.stats.units import metric_name
 
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
-ROUNDTRIP_S = roundtrip.TAKES_S
+ROUNDTRIP_S = TAKES_S
 PRIOR_CV = {"rate": 0.055, "cpu_per_request": 0.03}
 """Coefficients of variation of ten 5 s wrk samples on a shared 2-core machine (design.md §6)."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"

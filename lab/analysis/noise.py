@@ -157,3 +157,21 @@ def _residual(sides: Sequence[Values]) -> tuple[float | None, int]:
     logs = np.log([[side[block] for block in blocks] for side in sides])
     rest = logs - logs.mean(axis=0, keepdims=True) - logs.mean(axis=1, keepdims=True) + logs.mean()
     return sqrt(2 * float((rest**2).sum()) / degrees), degrees
+
+
+def nulls_text(found: Sequence[Noise]) -> str:
+    """The same of any noise from null arms."""
+    compared, claimed = counted(found)
+    if not compared:
+        return "no null comparison was judged"
+    text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
+    return (
+        f"{text}; that is more: claim nothing here before the machine is quieter"
+        if suspicious(claimed, compared)
+        else text
+    )
+
+
+def counted(found: Sequence[Noise]) -> tuple[int, int]:
+    """(null comparisons that were judged, those that were claimed)."""
+    return sum(noise.compared for noise in found), sum(noise.claimed for noise in found)

@@ -20,11 +20,11 @@ from lab.analysis.summary import (
     refuse_mixtures,
     with_marks,
 )
+from lab.model.metrics import METRICS
 from lab.model.plan import Arm, Plan
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point, control_of
-from lab.records.outcomes import METRICS
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary
 from lab.analysis.summary import Effect, more_blocks
 from lab.analysis.verdicts import NO_BLOCK, Verdict, another_load, concluded, no_floor, remedy, unmeasured
-from lab.records.outcomes import METRICS
+from lab.model.metrics import METRICS
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import shlex
 
+from lab.model.names import DEFAULT_TARGET
 from lab.model.run import AtKnee, RunRecord
-from lab.targets import DEFAULT
 
 REMOTE = "remote"
 NO_LOAD = ("--", "--json", "--plan")
@@ -34,7 +34,7 @@ def measure(record: RunRecord, arms: str) -> str:
 
 def load(record: RunRecord) -> str:
     """` --sweep S --knee R --k6-out O --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
-    from lab.experiments.bench import DEFAULT_SWEEP  # not above: it plans by lab.resolving, which asks here
+    from lab.model.sweeps import DEFAULT_SWEEP
 
     asked = next((word.partition("=")[2] for word in record.command if word.startswith("--sweep=")), record.sweep)
     sweep = "" if asked == DEFAULT_SWEEP else f" --sweep {shlex.quote(asked)}"
@@ -54,7 +54,7 @@ def k6_out(kept: str | None) -> str:
 
 def place(target: str | None) -> str:
     """` --target T`, empty for the default and where it is not known; a cluster of one's own needs its context named each time."""
-    return ("" if target in (None, DEFAULT) else f" --target {target}") + _context(target)
+    return ("" if target in (None, DEFAULT_TARGET) else f" --target {target}") + _context(target)
 
 
 def resume(record: RunRecord) -> str:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal
 from lab.analysis import rerun
 from lab.analysis.judging import ERRORS_MIX, LIMITED, Ruling, Side, carrier, ruling
 from lab.base.errors import MeasuringError
-from lab.model.plan import Arm, Plan
-from lab.model.samples import ArmRole, Reason, Sample
+from lab.model.metrics import LABELS, QUANTILES
+from lab.model.plan import Arm, ArmRole, Plan
+from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND, Histogram
@@ -27,9 +28,6 @@ from lab.stats.units import format_blocks, format_interval, format_percent, metr
 if TYPE_CHECKING:
     from lab.model.run import NotMeasured, RunRecord
 
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
-LABELS = {"rate": "rate", "cpu_per_request": "CPU/req"} | {name: name for name in QUANTILES}
-"""Metric → its short name in tables. These are the metrics that have effects; errors are counted, never compared."""
 
 MARK_P = 0.05
 UNBOUNDED = "not resolved, and no bound: the faster side was limited by the generator"

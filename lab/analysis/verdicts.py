@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lab.analysis import rerun
 from lab.analysis.judging import FOLLOWS, GIVEN_RATE, failures
-from lab.analysis.summary import LABELS, Effect, Row, Summary, more_blocks
+from lab.analysis.summary import Effect, Row, Summary, more_blocks
+from lab.model.metrics import LABELS
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, format_interval, format_percent, format_size, metric_name
 

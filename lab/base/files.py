@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from lab.base.errors import LabError, MeasuringError, UsageError
@@ -146,3 +147,13 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
     with writing(folder, "TMPDIR"):
         for name, text in texts.items():
             (folder / name).write_text(text)
+
+
+def runs_folder() -> Path:
+    """`data/runs` of this checkout, or where LAB_RUNS says."""
+    return Path(os.environ.get("LAB_RUNS") or Path(__file__).parents[2] / "data" / "runs").absolute()
+
+
+def reference_folder() -> Path:
+    """`data/reference` of this checkout, or where LAB_REFERENCE says."""
+    return Path(os.environ.get("LAB_REFERENCE") or Path(__file__).parents[2] / "data" / "reference").absolute()

@@ -6,7 +6,10 @@ Refuses what the API server refuses (`64MB`, `1.5.0`); rounds nothing: whoever n
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
+
+from lab.base.errors import UsageError
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -26,3 +29,24 @@ def quantity(text: str) -> Fraction:
     if suffix in _BINARY:
         return Fraction(number) * 1024 ** _BINARY[suffix]
     return Fraction(number) * Fraction(10) ** int(exponent or _DECIMAL.get(suffix, 0))
+
+
+def number(place: str, least: int, most: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise UsageError(
+                place,
+                f'expected a whole number, got "{text}"',
+                f"from {least} to {most}",
+            ) from None
+        if not least <= value <= most:
+            raise UsageError(
+                place,
+                f"expected {least} to {most}, got {value}",
+                "choose a number in that range",
+            )
+        return value
+
+    return convert

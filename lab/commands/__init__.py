@@ -10,8 +10,11 @@ import argparse
 import importlib
 import pkgutil
 from collections.abc import Callable
+from typing import NoReturn
 
 from rich.console import Console
+
+from lab.base.errors import UsageError
 
 Verb = Callable[[argparse.Namespace, Console], int]
 """(options, where to talk: stderr) → exit status. Answers go to stdout."""
@@ -26,3 +29,26 @@ def add_all(adder: Adder) -> None:
         add = getattr(importlib.import_module(f"{__name__}.{found.name}"), "add", None)
         if add is not None:
             add(adder)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are the lab's own kind of error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(self.prog, message, f"`{self.prog} --help` shows the usage")
+
+
+def parser() -> Parser:
+    top = Parser(
+        prog="lab",
+        description="A benchmark lab for ingress proxies: did the tuning step matter?",
+    )
+    verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=Parser)
+
+    def verb(name: str, function: Verb, about: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=about, description=about)
+        added.set_defaults(verb=function)
+        return added
+
+    add_all(verb)
+    return top

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
+from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import add_k6_out, add_measuring, known_target, number, rebuilt, target_of
+from lab.commands.arguments import add_k6_out, add_measuring, known_target, rebuilt, target_of
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
+from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
     from lab.model.run import RunRecord
@@ -95,7 +97,7 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target, argumen
         prepared, run = bench.resume(options.resume, target)
     else:
         variant = options.subject or BASELINE
-        sweep = bench.DEFAULT_SWEEP if options.sweep is None else options.sweep
+        sweep = DEFAULT_SWEEP if options.sweep is None else options.sweep
         nulls, blocks = NULLS if options.nulls is None else options.nulls, options.blocks or BLOCKS
         label = f"{variant}-aa"
         request = bench.Request(

@@ -20,12 +20,14 @@ from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import add_measuring, known_target, rebuilt
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
+from lab.records.ablation import AblationRecord, AblationRun
 
 if TYPE_CHECKING:
-    from lab.experiments.ablation.folder import AblationRun, AblationStore
+    from lab.experiments.ablation.folder import AblationStore
     from lab.experiments.ablation.plan import Cumulative, Owned
     from lab.experiments.bench import Prepared
     from lab.model.run import NotMeasured
+    from lab.records.ablation import AblationRun
     from lab.records.store import RunStore
     from lab.targets.base import Target
 
@@ -112,10 +114,11 @@ def ablate_here(
     options: argparse.Namespace, talk: Console, target: Target, subject: str, build: Build, command: Sequence[str]
 ) -> int:
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
+    from lab.base.files import runs_folder
     from lab.experiments.ablation import folder as ablation_store
     from lab.experiments.ablation import plan as ablation
     from lab.model.run import now
-    from lab.records.store import new_id, runs_folder
+    from lab.records.store import new_id
 
     settle()
     name = Path(subject).stem.replace("+", "-")[:40]
@@ -134,12 +137,9 @@ def ablate_here(
             partial(_unmeasurable, target, manifests),
             partial(_first_refused, target, manifests),
         )
-        runs = [
-            ablation_store.AblationRun(sweep=sweep, variants=variants)
-            for sweep, variants in ablation.runs_of(steps).items()
-        ]
+        runs = [AblationRun(sweep=sweep, variants=variants) for sweep, variants in ablation.runs_of(steps).items()]
         seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
-        record = ablation_store.AblationRecord(
+        record = AblationRecord(
             id=folder.name,
             created_at=now(),
             command=tuple(command),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.base.quantities import number
 
 if TYPE_CHECKING:
     from lab.experiments.resolve import Resolve
@@ -76,27 +77,6 @@ def rebuilt(
     return [*found, *(f"--{name}" for name in flags if getattr(options, name)), "--", *names]
 
 
-def number(place: str, least: int, most: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise UsageError(
-                place,
-                f'expected a whole number, got "{text}"',
-                f"from {least} to {most}",
-            ) from None
-        if not least <= value <= most:
-            raise UsageError(
-                place,
-                f"expected {least} to {most}, got {value}",
-                "choose a number in that range",
-            )
-        return value
-
-    return convert
-
-
 def target_of(options: argparse.Namespace) -> str | None:
     """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
     from lab.records.store import RunStore
@@ -111,8 +91,9 @@ def target_of(options: argparse.Namespace) -> str | None:
 
 def known_target(name: str | None, context: str | None) -> Target:
     """The target of that name at that context, the default one for None."""
-    from lab.targets import DEFAULT, chosen, targets
+    from lab.model.names import DEFAULT_TARGET
+    from lab.targets import chosen, targets
 
     if name is not None and name not in targets():
         raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, targets()))
-    return chosen(name or DEFAULT, context)
+    return chosen(name or DEFAULT_TARGET, context)

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.files import runs_folder
+from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import number, rebuilt
+from lab.commands.arguments import rebuilt
 from lab.commands.measuring import say, settle
 
 if TYPE_CHECKING:
@@ -95,7 +97,6 @@ def _measure(
     from lab.analysis.calibration import folder
     from lab.base.files import StoreError, check_writable
     from lab.experiments.calibration import prepared
-    from lab.records import store
 
     target.check()
     asked = prepared.Asked(
@@ -114,7 +115,7 @@ def _measure(
         raise UsageError("calibrate", "no generator is installed that could be measured", remedies or "name another")
     if options.plan:
         return 0
-    check_writable(store.runs_folder(), len(slots) * 2_000_000)
+    check_writable(runs_folder(), len(slots) * 2_000_000)
     calibration = folder.CalibrationFolder.create(record)
     try:
         _measure_all(talk, target, calibration, ready)

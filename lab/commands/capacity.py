@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.base.quantities import number
 from lab.commands import Adder
-from lab.commands.arguments import number
 
 if TYPE_CHECKING:
     from lab.analysis.capacity.size import Wanted

@@ -77,7 +77,7 @@ def fraction(text: str) -> float:
 
 def own_unit(text: str) -> tuple[str, float]:
     """`gap_s=0.5` → ("gap_s", 0.5). UsageError for what is no outcome, or has no worse."""
-    from lab.records.outcomes import METRICS
+    from lab.model.metrics import METRICS
 
     name, sign, number = text.partition("=")
     try:
@@ -155,7 +155,7 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
 
 def _bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.gate.gate import Bounds
-    from lab.analysis.summary import LABELS
+    from lab.model.metrics import LABELS
 
     for metric in options.metric:
         if metric not in LABELS:

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import add_target, known_target, number, rebuilt, target_of
+from lab.commands.arguments import add_target, known_target, rebuilt, target_of
 from lab.commands.measuring import resume_command, say, say_resume, settle
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     from lab.generators import generator
-    from lab.model.sweeps import PAGES
+    from lab.model.pages import PAGES
 
     if options.page is not None and options.page not in PAGES:
         raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))

@@ -39,7 +39,7 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 def done_samples(run: RunStore | None) -> int:
     """How many cells of a run need no further measurement."""
-    from lab.measure.loop import settled
+    from lab.model.samples import settled
 
     return len([sample for sample in run.samples() if settled(sample)]) if run else 0
 

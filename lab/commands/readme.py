@@ -13,13 +13,13 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from lab.__main__ import parser
 from lab.analysis.calibration import tables as calibration_tables
 from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.claims import ledger
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.base.files import read_record
+from lab.commands import parser
 from lab.experiments.selfbench import report as selfbench_report
 from lab.model.samples import Reason
 from lab.records.store import RunStore

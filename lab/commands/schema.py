@@ -13,20 +13,22 @@ from lab.analysis.claims.publications import OwnRule
 from lab.analysis.claims.studies import StudyFile
 from lab.analysis.knee.report import KneeReport
 from lab.analysis.outcome_summary import SLOWED
-from lab.analysis.summary import QUANTILES, Effect
+from lab.analysis.summary import Effect
 from lab.analysis.verdicts import Verdict
 from lab.base.errors import UsageError
 from lab.experiments.selfbench.injected import InjectedReport
 from lab.experiments.selfbench.neighbour import NeighbourReport
 from lab.experiments.selfbench.report import Report as SelfbenchReport
+from lab.model.events import EVENTS_SCHEMA
+from lab.model.metrics import METRICS, QUANTILES
 from lab.model.plan import Arm
 from lab.model.run import NotMeasured, RoundTrip, RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Sweep
+from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import annotation_schema
-from lab.records.outcomes import METRICS
-from lab.records.tables import EVENTS_SCHEMA, HISTOGRAM_SCHEMA, USAGE_SCHEMA
+from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import capacity as capacity_json
 from lab.report.json import comparison as comparison_json
 from lab.report.json import gate as gate_json

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import number
 from lab.commands.measuring import say as say_line
 from lab.commands.measuring import settle
 from lab.commands.selfbench_checks import check_effects, check_neighbour

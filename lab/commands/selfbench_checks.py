@@ -62,6 +62,6 @@ def _answer(lines: Sequence[str]) -> None:
 
 
 def _into(named: str | None, default: str) -> Path:
-    from lab.records.store import runs_folder
+    from lab.base.files import runs_folder
 
     return Path(named).absolute() if named else runs_folder() / default

@@ -18,7 +18,7 @@ from lab.base.errors import MeasuringError
 from lab.disturbances import Stage
 from lab.disturbances._k6_beside import HERE, Beside, k6, wait_for
 from lab.model.events import Event
-from lab.model.sweeps import PAGES
+from lab.model.pages import PAGES
 
 FIXTURE = "answers"
 PORT = 8088

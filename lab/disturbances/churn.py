@@ -18,7 +18,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.disturbances import Manifests, Stage, _changing
 from lab.disturbances._asked import SETTLE, reload_interval_s
 from lab.disturbances._holding import Holding
-from lab.targets.base import Endpoint
+from lab.model.endpoint import Endpoint
 
 READY_S = 30.0
 """For the first configuration to be served, beside what a reload may have to wait."""

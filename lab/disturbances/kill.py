@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from lab.disturbances import Manifests, Stage
 from lab.disturbances._asked import deployment, replicas
 from lab.disturbances._holding import Holding
-from lab.targets.base import HowToEnd
+from lab.model.endpoint import HowToEnd
 
 RETRY_S = 5.0
 """After a refused eviction, as `kubectl drain` does."""

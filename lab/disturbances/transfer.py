@@ -15,7 +15,7 @@ from lab.base.errors import MeasuringError
 from lab.disturbances import Disturbance, Stage
 from lab.disturbances._k6_beside import Beside, k6
 from lab.model.events import Event
-from lab.model.sweeps import PAGES
+from lab.model.pages import PAGES
 
 FIXTURE = "answers"
 START_S = 5.0

@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.analysis import rerun
+from lab.analysis.knee.report import differs
 from lab.base.errors import LabError, UsageError
 from lab.model.facts import lasting
 from lab.model.run import AtKnee
 from lab.model.sweeps import Point
 from lab.records.store import RunStore, run_names
-
-SAME = ("connections", "page", "keepalive", "tls", "routes", "accept_encoding", "link_mbit")
-"""What a knee's load and a point placed at it must have in common: another page has another knee."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +109,6 @@ def _latest(place: Place, wanted: Sequence[Point]) -> AtKnee:
             continue  # a damaged run is no guide; it is reported when it is asked for
     seen = f" ({others[0]}; name it by --knee if it will do)" if others else ""
     raise UsageError("--knee", f"nobody has found the knee of '{baseline}' here{seen}", _search(place, wanted))
-
-
-def differs(of_knee: Point, wanted: Sequence[Point]) -> str:
-    """In words, what a search's load has that a point has otherwise; empty = nothing."""
-    said = [
-        f"{name} {getattr(of_knee, name)}, the sweep's {getattr(point, name)}"
-        for point in wanted
-        for name in SAME
-        if getattr(of_knee, name) != getattr(point, name)
-    ]
-    return "; ".join(dict.fromkeys(said))
 
 
 def _search(place: Place, wanted: Sequence[Point]) -> str:

@@ -14,28 +14,29 @@ from typing import get_args
 from lab import generators
 from lab.analysis.forecast import Conditions, Forecast, forecast
 from lab.analysis.noise import PRIMARY, aa_arms
-from lab.analysis.summary import LABELS
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.base.files import check_writable
+from lab.base.files import check_writable, runs_folder
 from lab.experiments.at_knee import Place, placed
 from lab.experiments.resolve import Resolve, Subject, choose_blocks
 from lab.generators.k6 import K6, Out
+from lab.generators.loads import load_of
 from lab.measure.loop import stale_blocks
-from lab.measure.steady import Chosen, load_of
+from lab.measure.steady import Chosen
 from lab.model import facts
+from lab.model.endpoint import Endpoint
+from lab.model.metrics import LABELS
+from lab.model.names import DEFAULT_TARGET
 from lab.model.plan import Plan, arms_for, plan
 from lab.model.run import K6_OUT, NotMeasured, RunRecord, VariantRecord, now
-from lab.model.sweeps import Point, load_sweep
+from lab.model.sweeps import DEFAULT_SWEEP, Point, load_sweep
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, config_snippet, load_variant, reference_name
 from lab.records import store
 from lab.records.store import RunStore
-from lab.targets import DEFAULT as DEFAULT_TARGET
-from lab.targets.base import Endpoint, Target
+from lab.targets.base import Target
 
 CLUSTER = "cluster"
 """The fact by which a cluster is known again."""
-DEFAULT_SWEEP = "quick"
 K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
 SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
 
@@ -141,7 +142,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     blocks = choice.blocks if choice else request.blocks or sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     planned = plan(arms, points, blocks, seed)
-    check_writable(store.runs_folder(), len(planned.slots) * SAMPLE_BYTES)
+    check_writable(runs_folder(), len(planned.slots) * SAMPLE_BYTES)
     left_out = tuple(missing[name] for name in dict.fromkeys((*asked, *missing)) if name in missing)
     record = _record(request, target, command, sweep_name, planned, variants, chosen, left_out, found_facts)
     record = record.model_copy(update={"at_knee": at_knee})
@@ -282,7 +283,7 @@ def _record(
     left_out: tuple[NotMeasured, ...],
     found_facts: Mapping[str, str],
 ) -> RunRecord:
-    manifests = request.manifests.relative_to(store.runs_folder()) if request.manifests else None
+    manifests = request.manifests.relative_to(runs_folder()) if request.manifests else None
     recorded = {
         name: (_null_record if request.nulls is not None and name in request.variants else variant_record)(
             variant, request.manifests or MANIFESTS

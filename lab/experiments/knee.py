@@ -18,17 +18,19 @@ from lab.analysis.forecast import SAMPLE_OVERHEAD_S, Forecast
 from lab.analysis.knee.report import SWEEP, search_of, step_of
 from lab.analysis.knee.trials import Tried, tried
 from lab.base.errors import LabError, LostError, UsageError
-from lab.base.files import StoreError, check_writable
+from lab.base.files import StoreError, check_writable, runs_folder
 from lab.experiments import bench
-from lab.measure.loop import ATTEMPTS, Observer, counts, settled
-from lab.measure.steady import Chosen, Measurement, Measuring, blank_sample, load_of, not_measured
+from lab.generators.loads import load_of
+from lab.measure.loop import Observer
+from lab.measure.steady import Chosen, Measurement, Measuring, blank_sample, not_measured
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
+from lab.model.endpoint import Tls
 from lab.model.facts import lasting
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.run import KneeSearch, RunRecord
-from lab.model.samples import Sample
-from lab.model.sweeps import Point, Tls
+from lab.model.samples import ATTEMPTS, Sample, counts, settled
+from lab.model.sweeps import Point
 from lab.model.variants import workers
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
@@ -90,7 +92,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     arms = tuple(Arm(name, name, "baseline", None) for name in variants)
     slots = (Slot(1, 1, arms[0], point),)
     planned = Plan(arms, (point,), 1, SEED, slots)
-    check_writable(store.runs_folder(), 50 * bench.SAMPLE_BYTES)
+    check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
     record = _record(target, command, planned, variants, chosen, search)
     forecast = Forecast(
         _duration_s(search, point, target) * len(arms), (), f"if the knee is near {ASSUMED_RPS:,} req/s"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from lab.analysis import rerun
 from lab.analysis.forecast import Conditions, Past, judged_at, past_runs
 from lab.analysis.noise import BASELINE, Noise
-from lab.analysis.summary import LABELS
 from lab.base.errors import UsageError, did_you_mean
+from lab.model.metrics import LABELS
 from lab.model.run import AtKnee, PlannedFor
 from lab.stats import paired as stats
 from lab.stats import power

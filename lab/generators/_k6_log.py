@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lab.generators import OutputError
-from lab.generators._pieces import Pieces, whole_lines
+from lab.generators.pieces import Pieces, whole_lines
+from lab.model.load import OutputError
 from lab.model.requests import REQUESTS_SCHEMA
 
 WORDS = ("request", "number", "start_ms", "wall_ms", "sent_ms", "done_ms", "service_ms", "status", "kind", "answer")

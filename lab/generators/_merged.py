@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 
-from lab.generators import ErrorKind, Result
+from lab.model.load import ErrorKind, Result
 from lab.stats.histogram import Histogram
 
 

@@ -16,7 +16,8 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from lab.generators import Load, destinations
+from lab.generators import destinations
+from lab.model.load import Load
 
 PER_HOST = "per-host.sh"
 SCRIPT = """\

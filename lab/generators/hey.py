@@ -30,17 +30,8 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from lab.generators import (
-    ErrorKind,
-    Load,
-    OutputError,
-    Result,
-    common_refusal,
-    error_kind,
-    one_host_refusal,
-    unlogged,
-    unreadable,
-)
+from lab.generators import common_refusal, error_kind, one_host_refusal, unlogged, unreadable
+from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
 TEMPLATE = (

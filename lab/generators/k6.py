@@ -40,10 +40,11 @@ from typing import Any, Literal
 
 import polars as pl
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, destinations, scheduled_s, unreadable
+from lab.generators import common_refusal, destinations, scheduled_s, unreadable
 from lab.generators._k6_log import requests_of
 from lab.generators._merged import merged
-from lab.generators._pieces import of_bytes
+from lab.generators.pieces import of_bytes
+from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
 SCRIPT = """\

@@ -31,18 +31,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lab.generators import (
-    ErrorKind,
-    Load,
-    OutputError,
-    Result,
-    common_refusal,
-    error_kind,
-    one_host_refusal,
-    scheduled_s,
-    unlogged,
-    unreadable,
-)
+from lab.generators import common_refusal, error_kind, one_host_refusal, scheduled_s, unlogged, unreadable
+from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"

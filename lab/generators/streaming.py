@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lab.generators import Generator, Load, OutputError, Result, k6
+from lab.generators import Generator, k6
 from lab.generators._k6_log import Beginning, beginning, due_ms, lines_of, milliseconds, numbers, requests_of
-from lab.generators._pieces import Pieces, whole_lines
 from lab.generators.oha import BYTES, DURATION, HEADER, START, STATUS, Oha, by_summary, ended_s, result_of
-from lab.records.tables import Stream
+from lab.generators.pieces import Pieces, Stream, whole_lines
+from lab.model.load import Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
 STEP_S = 0.1

@@ -37,8 +37,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unlogged, unreadable
+from lab.generators import common_refusal, unlogged, unreadable
 from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
+from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
 
 SCRIPT = """\

@@ -34,7 +34,7 @@ from typing import Literal
 
 import polars as pl
 
-from lab.generators import ErrorKind, Load, OutputError, Result, common_refusal, unlogged, unreadable
+from lab.generators import common_refusal, unlogged, unreadable
 from lab.generators._wrk_hosts import taking_turns
 from lab.generators.wrk import (
     common_arguments,
@@ -44,6 +44,7 @@ from lab.generators.wrk import (
     resumption_refusal,
     thread_refusal,
 )
+from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
 
 SCRIPT = """\

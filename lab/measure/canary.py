@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.measure.validity import Fault
+from lab.model.endpoint import Endpoint, Response
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
-from lab.targets.base import Endpoint, Response, System
+from lab.targets.base import System
 
 FETCH_TIMEOUT_S = 10.0
 TLS_FACTS = ("version", "cipher", "key")

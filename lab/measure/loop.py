@@ -18,7 +18,7 @@ from lab.measure import disturbed as experiment
 from lab.measure.steady import Chosen, Measurement, Measuring, blank_sample, not_measured
 from lab.model.plan import Slot
 from lab.model.run import RoundTrip
-from lab.model.samples import Reason, Sample
+from lab.model.samples import ATTEMPTS, Cell, Sample, cell, counts, settled
 from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -26,9 +26,7 @@ from lab.stats.histogram import Histogram
 from lab.targets.base import System, Target
 from lab.targets.readback import Reading, read_back
 
-ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
 STALE_BLOCK = timedelta(minutes=10)
-Cell = tuple[int, str, str]
 
 
 class Observer(Protocol):
@@ -124,23 +122,6 @@ class Bench:
             self._attempts[cell(sample)] = max(sample.attempt, self._attempts.get(cell(sample), 0))
         if settled(sample):
             self._settled.add(cell(sample))
-
-
-def cell(of: Slot | Sample) -> Cell:
-    """(block, arm, point): what is measured once."""
-    arm = of.arm if isinstance(of.arm, str) else of.arm.name
-    return of.block, arm, of.point.name
-
-
-def counts(sample: Sample) -> bool:
-    """Whether it belongs to its block as it stands (its block was not begun anew)."""
-    return sample.reason != Reason.BLOCK_INTERRUPTED
-
-
-def settled(sample: Sample) -> bool:
-    """Whether its cell needs no further measurement: valid, beyond help, or tried often enough."""
-    helpless = sample.reason is not None and not sample.reason.environmental
-    return counts(sample) and (sample.valid or helpless or sample.attempt >= ATTEMPTS)
 
 
 def stale_blocks(store: RunStore, facts: Mapping[str, str]) -> list[Sample]:

@@ -25,8 +25,6 @@ from lab.targets.common.process import scratch
 TOOL = "sockperf"
 PORT = 11111
 SECONDS = 1
-TAKES_S = 3.5
-"""For forecasts: it measures for a second, and waits for two."""
 
 _STARTS_WITHIN_S = 1.0
 _ENDS_WITHIN_S = SECONDS + 9.0

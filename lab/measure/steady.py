@@ -12,19 +12,23 @@ from typing import Any
 
 import polars as pl
 
-from lab.generators import Generator, Load, OutputError, Result, command
+from lab.generators import Generator, command
+from lab.generators.loads import load_of
 from lab.measure import validity
 from lab.measure.canary import Canary, canary
 from lab.model.bottleneck import fullness, limited_by
+from lab.model.load import Load, OutputError, Result
 from lab.model.plan import Slot
 from lab.model.run import now
-from lab.model.samples import Reason, Sample, Usage
+from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.records.tables import USAGE_SCHEMA, join_raw
+from lab.model.usage import USAGE_SCHEMA, Observation, Usage
+from lab.records.reparse import reported
+from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram
-from lab.targets.base import Endpoint, System, Target
+from lab.targets.base import System, Target
 from lab.targets.common.process import GRACE_S, Ended, run_generator, scratch, taken
-from lab.targets.common.sampler import RESIDUAL_NOISE, Observation
+from lab.targets.common.sampler import RESIDUAL_NOISE
 from lab.targets.readback import Reading
 
 NO_TLS = "no TLS on the way: there is no session to resume"
@@ -255,28 +259,6 @@ def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Obser
     return replace(seen, others=max(seen.others or 0.0, unexplained)) if unexplained else seen
 
 
-def load_of(point: Point, endpoint: Endpoint) -> Load:
-    """What the generator is told at this point on this system."""
-    return Load(
-        url=f"{endpoint.base_url}/{point.page}",
-        host=endpoint.host,
-        connections=point.connections,
-        duration_s=point.duration_s,
-        rate_rps=point.rate_rps,
-        threads=point.threads,
-        requests=point.requests,
-        keepalive=point.keepalive,
-        hosts=endpoint.hosts,
-        sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
-        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
-        gzip=point.accept_encoding == "gzip",
-        resumption=point.resumption,
-        generators=point.generators,
-        timeout_s=point.timeout_s,
-        logged=point.disturbance is not None,
-    )
-
-
 def _refused(generator: Generator, load: Load) -> list[validity.Fault]:
     """What could not be known before the system was up: how many hosts it has and where its TLS ends."""
     refusal = generator.refusal(load)
@@ -363,21 +345,6 @@ def _verdict(found: Sequence[validity.Fault]) -> dict[str, Any]:
     first = min((reason for reason, _ in found), key=order.index)
     detail = "; ".join(f"{reason}: {what}" for reason, what in found)
     return {"verdict": "invalid", "reason": first, "detail": detail}
-
-
-def reported(result: Result | None) -> dict[str, Any]:
-    if result is None:
-        return {}
-    return {
-        "achieved_rps": result.achieved_rps,
-        "requests": result.requests,
-        "duration_s": result.duration_s,
-        "recorded_s": result.recorded_s,
-        "errors": {str(kind): count for kind, count in result.errors.items() if count},
-        "dropped": result.dropped,
-        "size_bytes": result.size_bytes,
-        "histogram": result.latency.kind,
-    }
 
 
 def _observed(seen: Observation, ended: Ended) -> dict[str, Any]:

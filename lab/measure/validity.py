@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from lab.generators import Result
-from lab.model.bottleneck import BUSY, unanswered
+from lab.model.bottleneck import BUSY, MAX_OTHERS_CORES, unanswered
+from lab.model.load import Result
+from lab.model.metrics import GAP_S, WINDOWS
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
-from lab.records.outcomes import GAP_S, WINDOWS
-from lab.targets.common.sampler import TICK_S, Observation
+from lab.model.usage import Observation
+from lab.targets.common.sampler import TICK_S
 
 MIN_ACHIEVED = 0.99
 MAX_STEAL = 0.01
-MAX_OTHERS_CORES = 0.05
 TICKS = 3
 """Clock ticks that may fall on anybody: a run of a tenth of a second (hey, n requests) is not thrown away for one."""
 MAX_CLOCK_STEP_S = 0.1

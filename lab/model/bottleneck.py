@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from lab.generators import Result
+from lab.model.load import Result
 from lab.model.sweeps import Point
 
 FULL = 0.95
@@ -92,3 +92,6 @@ def _throttled(counters: Mapping[str, int]) -> bool:
             if throttled >= THROTTLED_PERIODS * periods:
                 return True
     return False
+
+
+MAX_OTHERS_CORES = 0.05

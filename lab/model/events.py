@@ -32,6 +32,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 FIRST_PORT = 9000
 """Of the ports by which answers show changes of endpoints: change k is port FIRST_PORT + k."""
 
@@ -64,3 +66,14 @@ class EventLog:
     def events(self) -> Sequence[Event]:
         """In the order in which they were told; it grows."""
         return self._events
+
+
+EVENTS_SCHEMA = {
+    "at_s": pl.Float64,  # seconds since the epoch, by the lab's clock
+    "source": pl.String,
+    "role": pl.String,
+    "object": pl.String,
+    "kind": pl.String,
+    "detail": pl.String,
+}
+"""Columns of events.parquet, in the order of time."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from lab.base.errors import UsageError
-from lab.model.samples import ArmRole
 from lab.model.sweeps import Point
 
 AGAIN = "-again"
@@ -101,3 +101,9 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int) -
             for point in shuffle.sample(list(points), len(points)):
                 slots.append(Slot(len(slots) + 1, block, arm, point))
     return Plan(tuple(arms), tuple(points), blocks, seed, tuple(slots))
+
+
+ArmRole = Literal["variant", "baseline", "again", "reference"]
+
+TAKES_S = 3.5
+"""For forecasts: it measures for a second, and waits for two."""

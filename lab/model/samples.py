@@ -8,11 +8,11 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.model.bottleneck import Limit
+from lab.model.plan import ArmRole, Slot
 from lab.model.sweeps import Point
+from lab.model.usage import Usage
 
 SCHEMA = 1
-
-ArmRole = Literal["variant", "baseline", "again", "reference"]
 
 
 class Reason(StrEnum):
@@ -64,16 +64,6 @@ class Reason(StrEnum):
     def environmental(self) -> bool:
         """The machine's doing, not the system's: worth measuring again."""
         return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES, Reason.EVENT_LOG, Reason.CLOCKS}
-
-
-class Usage(BaseModel):
-    """CPU seconds and peak memory (bytes) of one role over the sample."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cpu_s: float
-    rss_bytes: int
-    processes: int
 
 
 class Sample(BaseModel):
@@ -186,3 +176,25 @@ class Sample(BaseModel):
         usage = self.usage.get("proxy") or self.usage.get("backend")
         good = (self.requests or 0) - self.errors.get("status", 0)
         return usage.cpu_s / good if usage and good > 0 else None
+
+
+ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
+
+Cell = tuple[int, str, str]
+
+
+def cell(of: Slot | Sample) -> Cell:
+    """(block, arm, point): what is measured once."""
+    arm = of.arm if isinstance(of.arm, str) else of.arm.name
+    return of.block, arm, of.point.name
+
+
+def counts(sample: Sample) -> bool:
+    """Whether it belongs to its block as it stands (its block was not begun anew)."""
+    return sample.reason != Reason.BLOCK_INTERRUPTED
+
+
+def settled(sample: Sample) -> bool:
+    """Whether its cell needs no further measurement: valid, beyond help, or tried often enough."""
+    helpless = sample.reason is not None and not sample.reason.environmental
+    return counts(sample) and (sample.valid or helpless or sample.attempt >= ATTEMPTS)

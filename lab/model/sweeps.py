@@ -20,17 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.validation import faults
 from lab.disturbances import AnyDisturbance, Disturbance
+from lab.model.endpoint import Tls
+from lab.model.pages import PAGES
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 CONTROL = "control"
 """Name, or its end, of a point that is a control run."""
-PAGES = {
-    f"{size}{suffix}": bytes_
-    for size, bytes_ in [(f"{n}kB", n * 1024) for n in (1, 2, 4, 8, 16, 64)]
-    + [(f"{n}MB", n * 1024 * 1024) for n in (1, 10, 100)]
-    for suffix in (".bin", ".txt")
-}
-"""Page → size in bytes. `.bin` does not compress, `.txt` does. The backend base serves exactly these."""
 
 SPARE = 1.2
 """Beside a disturbance: connections per request that may hang at once. A timeout is over a little later than it should be, and
@@ -39,7 +34,6 @@ with none to spare requests were never sent (measured: 995 of 13,500 at 300 per 
 Connections = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
-Tls = Literal["none", "edge", "passthrough", "reencrypt"]
 Subject = Literal["errors", "listen-overflow"]
 
 RATE = "offered requests per second; null = closed loop"
@@ -284,3 +278,6 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
             "; ".join(faults(error, PointSpec, Sweep)),
             "lab/schema/sweep.json lists every key",
         ) from None
+
+
+DEFAULT_SWEEP = "quick"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from lab.measure.steady import reported
+from lab.model.load import Result
 from lab.model.run import RoundTrip, RunRecord
 from lab.model.samples import Sample
 from lab.records.outcomes import outcome
@@ -61,3 +61,18 @@ class Reparsed:
 
 def from_raw(store: RunStore) -> Reparsed:
     return Reparsed(store)
+
+
+def reported(result: Result | None) -> dict[str, Any]:
+    if result is None:
+        return {}
+    return {
+        "achieved_rps": result.achieved_rps,
+        "requests": result.requests,
+        "duration_s": result.duration_s,
+        "recorded_s": result.recorded_s,
+        "errors": {str(kind): count for kind, count in result.errors.items() if count},
+        "dropped": result.dropped,
+        "size_bytes": result.size_bytes,
+        "histogram": result.latency.kind,
+    }

@@ -37,17 +37,19 @@ import yaml
 from pydantic import BaseModel
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.files import json_bytes, read_record, replace, sync, write_frame, write_synced, writing
-from lab.generators import OutputError, Result, generator
+from lab.base.files import json_bytes, read_record, replace, runs_folder, sync, write_frame, write_synced, writing
+from lab.generators import generator
+from lab.generators.loads import load_of
 from lab.generators.streaming import Output, Reduced
-from lab.measure.steady import load_of
+from lab.model.endpoint import Endpoint
+from lab.model.events import EVENTS_SCHEMA
+from lab.model.load import OutputError, Result
 from lab.model.requests import shifted
 from lab.model.run import RoundTrip, RunRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records import tables as frames
 from lab.stats.histogram import Histogram
-from lab.targets.base import Endpoint
 
 Told = TypeVar("Told")
 
@@ -63,16 +65,6 @@ ROUNDTRIP = "roundtrip.json"
 KNEE = "knee.json"
 ABLATION = "ablation.json"
 """Makes a folder beside the runs an ablation, which is none."""
-
-
-def runs_folder() -> Path:
-    """`data/runs` of this checkout, or where LAB_RUNS says."""
-    return Path(os.environ.get("LAB_RUNS") or Path(__file__).parents[2] / "data" / "runs").absolute()
-
-
-def reference_folder() -> Path:
-    """`data/reference` of this checkout, or where LAB_REFERENCE says."""
-    return Path(os.environ.get("LAB_REFERENCE") or Path(__file__).parents[2] / "data" / "reference").absolute()
 
 
 def new_id(label: str) -> str:
@@ -357,7 +349,7 @@ class RunStore:
         """What happened to the system meanwhile: the columns of `lab.frames.EVENTS_SCHEMA`. Of a steady load, no rows."""
         path = self.folder / "samples" / sample.id / EVENTS
         if sample.point.disturbance is None or not (sample.outcome or path.is_file()):
-            return pl.DataFrame(schema=frames.EVENTS_SCHEMA)
+            return pl.DataFrame(schema=EVENTS_SCHEMA)
         return self._table(path, frames.read_events)
 
     def _table(self, path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:

@@ -14,29 +14,11 @@ from typing import Any, Literal
 import polars as pl
 import zstandard
 
-from lab.model.events import Event
+from lab.generators.pieces import Stream
+from lab.model.events import EVENTS_SCHEMA, Event
+from lab.model.usage import USAGE_SCHEMA
 from lab.records.request_log import as_differences, restored
 from lab.stats.histogram import BUCKETS, Histogram
-
-USAGE_SCHEMA = {
-    "t_s": pl.Float64,  # since the sample began
-    "role": pl.String,
-    "pid": pl.Int32,
-    "tid": pl.Int32,  # null: the row is the whole process's, its threads included; else this thread's own
-    "title": pl.String,
-    "threads": pl.Int32,
-    "user_s": pl.Float64,  # cumulative since the process began, as are the next four
-    "system_s": pl.Float64,
-    "cpu_s": pl.Float64,  # from the scheduler's nanoseconds where the kernel has them
-    "minflt": pl.Int64,
-    "majflt": pl.Int64,
-    "vsz_bytes": pl.Int64,
-    "rss_bytes": pl.Int64,
-}
-"""Columns of usage.parquet: one row per process and second, and of proxy and backend one per thread, where there are several.
-
-A sum over all rows counts such processes twice: take those without a `tid`, or with.
-"""
 
 _ADDED = ("tid",)
 """Columns that usage tables of earlier labs do not have: null there."""
@@ -50,18 +32,8 @@ HISTOGRAM_SCHEMA = {
 FORMERLY = ("low_s", "high_s")
 """A bucket's ends, which its number tells: columns of earlier labs, seven eighths of their hist.parquet."""
 
-EVENTS_SCHEMA = {
-    "at_s": pl.Float64,  # seconds since the epoch, by the lab's clock
-    "source": pl.String,
-    "role": pl.String,
-    "object": pl.String,
-    "kind": pl.String,
-    "detail": pl.String,
-}
-"""Columns of events.parquet, in the order of time."""
 
 STDERR_MARK = "\n#lab stderr\n"
-Stream = Literal["stdout", "stderr"]
 PACKED_BYTES = 2**16
 """Of packed output read at once: request rows are some ten times as much unpacked."""
 RAW, SMALL_RAW, SMALL_LOG = "raw.zst", "raw.xz", "raw.log.xz"

@@ -9,7 +9,6 @@ from functools import cache
 
 from lab.targets.base import Target
 
-DEFAULT = "local"
 _in_use: list[Target] = []
 
 

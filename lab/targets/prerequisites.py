@@ -22,7 +22,7 @@ from typing import Literal
 
 from lab import generators
 from lab.base.errors import UsageError
-from lab.records import store
+from lab.base.files import runs_folder
 from lab.targets.cluster import docker
 from lab.targets.local import cgroups, services
 from lab.targets.local import target as local
@@ -241,7 +241,7 @@ def _cgroup() -> list[Finding]:
 
 def _disk() -> list[Finding]:
     """Free space where runs go; the nearest folder that exists decides, since the first run makes the rest."""
-    runs = store.runs_folder()
+    runs = runs_folder()
     # not Path.exists, which raises below a folder that is closed to us
     there = next(folder for folder in (runs, *runs.parents) if os.access(folder, os.F_OK))
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):

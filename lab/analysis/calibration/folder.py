@@ -11,11 +11,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.analysis.calibration.records import CalibrationRecord
+from lab.analysis.calibration.records import CalibrationRecord, Taken
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.files import json_bytes, read_record, replace, sync, write_frame, write_synced, writing
-from lab.experiments.calibration.measuring import Taken
-from lab.records.store import reference_folder, runs_folder
+from lab.base.files import (
+    json_bytes,
+    read_record,
+    reference_folder,
+    replace,
+    runs_folder,
+    sync,
+    write_frame,
+    write_synced,
+    writing,
+)
 from lab.records.tables import histogram_frame, pack_raw
 
 FILE = "calibration.json"

@@ -5,6 +5,8 @@ Refuses unknown keys. Seconds, counts and shares; null = not known, or fewer tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -160,3 +162,12 @@ def latencies(histogram: Histogram) -> Latencies:
 
 def quantiles(histogram: Histogram) -> dict[str, float | None]:
     return {name: histogram.quantile_s(probability) for name, probability in QUANTILES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A measurement, and what is stored beside it: the verbatim output, and histograms (latency, service, truth)."""
+
+    measured: Measured
+    raw: str
+    histograms: Mapping[str, Histogram]

@@ -11,8 +11,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lab.experiments.calibration.known_behaviour import Behaviour
-from lab.generators import Generator, Load
+from lab.analysis.calibration.behaviour import Behaviour
+from lab.generators import Generator
+from lab.model.load import Load
 
 PAGE = "1kB.bin"
 RATE_RPS = 1000.0

@@ -13,7 +13,7 @@ from lab.analysis.calibration.findings import Row
 from lab.analysis.calibration.records import STRICT, CalibrationRecord
 from lab.analysis.calibration.rows import rows_of
 from lab.analysis.calibration.sections import NOISY, sections
-from lab.report.tables.steady import aligned
+from lab.base.text import aligned
 from lab.stats.units import three_digits
 
 GAP = 2

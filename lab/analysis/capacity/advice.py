@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from lab.analysis import rerun
 from lab.analysis.capacity.costs import Cost
 from lab.analysis.capacity.size import Wanted
+from lab.model.names import DEFAULT_TARGET
+from lab.model.pages import PAGES
 from lab.model.run import RunRecord
-from lab.model.sweeps import PAGES, load_sweep
+from lab.model.sweeps import load_sweep
 from lab.stats.paired import MIN_BLOCKS
-from lab.targets import DEFAULT
 
 WIDE, WIDE_BLOCKS = 0.2, 20
 """An interval whose ends lie so far apart, as a part of the price, is worth narrowing, with so many blocks."""
@@ -33,7 +34,9 @@ def narrow(cost: Cost, wanted: Wanted, record: RunRecord) -> Iterator[str]:
         if high - low > WIDE * cost.value_s and cost.how == "measured" and len(cost.loads) == 1:
             yield f"the price's interval is wide: more blocks narrow it: {_more(record, variant, WIDE_BLOCKS)}"
     if pages := _pages(cost, wanted):
-        made = _has("page-sizes", pages, wanted.keepalive) and record.target == DEFAULT  # only there its link is shaped
+        made = (
+            _has("page-sizes", pages, wanted.keepalive) and record.target == DEFAULT_TARGET
+        )  # only there its link is shaped
         command = f", or just bench {variant} --sweep page-sizes" if made else ""
         yield f"what is served nearest to {wanted.page}: a sweep of yours with page = {json.dumps(pages)}{command}"
     busy = [load.busy for load in cost.loads if load.busy is not None]

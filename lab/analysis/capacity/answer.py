@@ -28,8 +28,9 @@ from lab.analysis.capacity.checks import Check
 from lab.analysis.capacity.costs import Cost
 from lab.analysis.capacity.size import Size, Wanted
 from lab.base.errors import LabError, UsageError
+from lab.base.files import reference_folder, runs_folder
 from lab.model.run import RunRecord
-from lab.records.store import RunStore, reference_folder, run_names, runs_folder
+from lab.records.store import RunStore, run_names
 from lab.stats.usl import Scaling
 
 HELM_VALUES = """\

@@ -12,9 +12,11 @@ from statistics import median
 
 from lab.analysis.summary import counted_samples, refuse_mixtures
 from lab.base.errors import UsageError
+from lab.model.endpoint import Tls
+from lab.model.pages import PAGES
 from lab.model.plan import Arm
 from lab.model.samples import Sample
-from lab.model.sweeps import PAGES, Point, Tls
+from lab.model.sweeps import Point
 from lab.model.variants import hosts, workers
 from lab.records.store import RunStore
 

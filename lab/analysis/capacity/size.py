@@ -19,7 +19,8 @@ import numpy as np
 from lab.analysis.capacity.cells import Kind, Load, has_price
 from lab.analysis.capacity.costs import Cost, Floats, OutOfRangeError, cost_of, interval
 from lab.base.errors import UsageError
-from lab.model.sweeps import Point, Tls, load_sweep, sweep_names
+from lab.model.endpoint import Tls
+from lab.model.sweeps import Point, load_sweep, sweep_names
 from lab.stats.usl import Scaling
 
 SIZES = (1, 2, 4, 8, 16)

@@ -44,14 +44,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from lab.analysis import rerun
 from lab.analysis.claims.derived import DERIVED
-from lab.analysis.summary import QUANTILES
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.validation import faults
 from lab.model import sweeps
+from lab.model.metrics import METRICS, QUANTILES
+from lab.model.names import DEFAULT_TARGET
 from lab.model.variants import variants
 from lab.records import published
-from lab.records.outcomes import METRICS
-from lab.targets import DEFAULT, targets
+from lab.targets import targets
 
 FOLDER = Path(__file__).parent
 CHECKS = FOLDER / "checks"
@@ -178,7 +178,7 @@ class Rule(BaseModel):
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     sweeps: list[str] = Field(default_factory=list[str])
     variant: str = ""
-    target: str = Field(default=DEFAULT, description="runs of this target alone are held against the rule")
+    target: str = Field(default=DEFAULT_TARGET, description="runs of this target alone are held against the rule")
     given: list[Test] = Field(
         default_factory=list[Test], description="what the load must have done; else the claim is not resolved"
     )

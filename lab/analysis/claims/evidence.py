@@ -17,13 +17,15 @@ import polars as pl
 
 from lab.analysis import rerun, timelines
 from lab.analysis.claims.derived import DERIVED
-from lab.analysis.summary import QUANTILES, counted_samples
+from lab.analysis.summary import counted_samples
 from lab.base.errors import LabError, UsageError
+from lab.base.files import reference_folder
+from lab.model.metrics import QUANTILES
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point, control_of
 from lab.records import outcomes, propagation
-from lab.records.store import RunStore, reference_folder, run_names
+from lab.records.store import RunStore, run_names
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 

@@ -15,9 +15,8 @@ from lab.analysis.claims import Other, Test, fits
 from lab.analysis.claims.evidence import Blocks, Evidence
 from lab.analysis.judging import Side, resent
 from lab.analysis.outcome_summary import floor_of
-from lab.analysis.summary import QUANTILES
+from lab.model.metrics import METRICS, QUANTILES
 from lab.model.sweeps import Point
-from lab.records.outcomes import METRICS
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 

@@ -13,8 +13,7 @@ from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.sides import Measured, Side, paired
 from lab.analysis.judging import UNSERVED, failures, ruling
 from lab.analysis.outcome_summary import ALONE
-from lab.analysis.summary import LABELS, QUANTILES
-from lab.records.outcomes import METRICS
+from lab.model.metrics import LABELS, METRICS, QUANTILES
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks, format_percent, format_size, metric_name

@@ -12,11 +12,10 @@ from lab.analysis.comparison.comparison import NO_FLOOR, TOO_FEW, Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared, change_text, size_text
 from lab.analysis.outcome_summary import CARRIED
-from lab.analysis.summary import QUANTILES
 from lab.analysis.verdicts import remedy
+from lab.model.metrics import METRICS, QUANTILES
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
-from lab.records.outcomes import METRICS
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, metric_name
 

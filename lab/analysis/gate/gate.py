@@ -16,10 +16,10 @@ from lab.analysis.comparison.comparison import JUDGED, TOO_FEW, Comparison, judg
 from lab.analysis.comparison.rows import Compared, change_text
 from lab.analysis.gate.advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
 from lab.analysis.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
-from lab.analysis.summary import LABELS, UNBOUNDED
+from lab.analysis.summary import UNBOUNDED
 from lab.base.errors import UsageError, did_you_mean
+from lab.model.metrics import LABELS, METRICS
 from lab.model.sweeps import Point
-from lab.records.outcomes import METRICS
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, metric_name
 

@@ -17,9 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lab.analysis import rerun
 from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
-from lab.measure.loop import counts, settled
 from lab.model.run import KneeSearch, RunRecord
+from lab.model.samples import counts, settled
 from lab.model.sweeps import Point
+from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
 from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, Try, next_step
 from lab.stats.units import format_rate
@@ -244,3 +245,18 @@ def _median(values: Iterable[float | None]) -> float | None:
 def _most(words: Sequence[Word]) -> Word | None:
     """The commonest, of several the first."""
     return Counter(words).most_common(1)[0][0] if words else None
+
+
+def differs(of_knee: Point, wanted: Sequence[Point]) -> str:
+    """In words, what a search's load has that a point has otherwise; empty = nothing."""
+    said = [
+        f"{name} {getattr(of_knee, name)}, the sweep's {getattr(point, name)}"
+        for point in wanted
+        for name in SAME
+        if getattr(of_knee, name) != getattr(point, name)
+    ]
+    return "; ".join(dict.fromkeys(said))
+
+
+SAME = ("connections", "page", "keepalive", "tls", "routes", "accept_encoding", "link_mbit")
+"""What a knee's load and a point placed at it must have in common: another page has another knee."""

@@ -14,48 +14,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
 
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
-from lab.base.files import json_bytes, read_record, replace, writing
+from lab.base.files import json_bytes, read_record, replace, runs_folder, writing
 from lab.experiments import bench
-from lab.experiments.ablation.plan import Cumulative, Step
-from lab.model.run import NotMeasured
+from lab.experiments.ablation.plan import Cumulative
 from lab.model.sweeps import load_sweep
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
-from lab.records.store import ABLATION, runs_folder
+from lab.records.ablation import AblationRecord
+from lab.records.store import ABLATION
 from lab.targets.base import Target
-
-
-class AblationRun(BaseModel):
-    """One sweep's run. `run` is null until it begins; it never does where nothing of it is measurable here."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    sweep: str
-    variants: tuple[str, ...]
-    run: str | None = None
-    not_measurable: tuple[NotMeasured, ...] = ()
-    skipped: bool = Field(default=False, description="nothing of it is measurable here")
-
-
-class AblationRecord(BaseModel):
-    """`ablation.json`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: int = 1
-    id: str
-    created_at: str
-    command: tuple[str, ...]
-    subject: str
-    target: str
-    blocks: int | None = Field(description="null = as many as each sweep says")
-    seed: int
-    steps: tuple[Step, ...]
-    runs: tuple[AblationRun, ...]
-    notes: tuple[str, ...] = ()
 
 
 class AblationStore:

@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import Knob, load_knob
 from lab.model.variants.variants import Overlay, chain, load_overlay, variant_names
+from lab.records.ablation import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +36,6 @@ class Owned:
     """Whether other overlays may say what it is compared with."""
     beside: bool = False
     """Whether it is there for others to be compared with, and no part of what adds up."""
-
-
-class Step(BaseModel):
-    """One knob: the variant that has it alone and what that is compared with, the one that has all up to it; `why` not."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    knob: str
-    title: str
-    sweep: str
-    metric: str
-    root: str
-    against: str
-    alone: str | None
-    cumulative: str | None
-    why: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

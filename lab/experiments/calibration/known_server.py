@@ -27,7 +27,8 @@ from array import array
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.experiments.calibration.known_behaviour import Behaviour, Planner
+from lab.analysis.calibration.behaviour import Behaviour
+from lab.experiments.calibration.known_behaviour import Planner
 from lab.experiments.calibration.known_clock import SO_TIMESTAMPNS, Timer, nanoseconds
 
 BODY_BYTES = 1024

@@ -9,44 +9,35 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.analysis.calibration import records
-from lab.analysis.calibration.records import Measured, Reported, Truth
+from lab.analysis.calibration.behaviour import Behaviour
+from lab.analysis.calibration.records import Measured, Reported, Taken, Truth
 from lab.analysis.calibration.scenarios import PAGE, Cell, true_share_over
 from lab.base.errors import MeasuringError
 from lab.experiments.calibration import truth
-from lab.experiments.calibration.known_behaviour import Behaviour
 from lab.experiments.calibration.known_server import BODY_BYTES
-from lab.generators import Generator, Installed, Load, OutputError, Result, command
+from lab.generators import Generator, Installed, command
 from lab.measure import validity
 from lab.model.facts import ROOT
+from lab.model.load import Load, OutputError, Result
 from lab.model.run import now
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
+from lab.model.usage import Observation
 from lab.records.tables import join_raw
-from lab.stats.histogram import Histogram
 from lab.targets.base import System, Target
 from lab.targets.common.process import GRACE_S, Ended, run_generator, scratch
-from lab.targets.common.sampler import Observation
 
 STARTS_WITHIN_S = 10.0
 ENDS_WITHIN_S = 30.0
 POLL_S = 0.01
 SERVER = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-S", "-m", "lab.experiments.calibration.known_server")
 """-S: nothing but the standard library."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A measurement, and what is stored beside it: the verbatim output, and histograms (latency, service, truth)."""
-
-    measured: Measured
-    raw: str
-    histograms: Mapping[str, Histogram]
 
 
 @dataclass(frozen=True, slots=True)

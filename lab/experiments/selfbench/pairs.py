@@ -22,8 +22,10 @@ from lab.experiments import bench
 from lab.experiments.selfbench.overhead import VARIANT
 from lab.experiments.selfbench.process import ended
 from lab.experiments.selfbench.report import Report, Row, compared
-from lab.generators import Load, OutputError, command
-from lab.measure.steady import Chosen, Measuring, load_of
+from lab.generators import command
+from lab.generators.loads import load_of
+from lab.measure.steady import Chosen, Measuring
+from lab.model.load import Load, OutputError
 from lab.model.plan import Slot
 from lab.records.store import RunStore
 from lab.targets.base import System, Target

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lab.base.errors import MeasuringError
-from lab.measure.loop import cell, settled
+from lab.model.samples import cell, settled
 from lab.records.store import RunStore
 
 SHIM = """\

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 from rich.text import Text
 
-from lab.report.tables.steady import aligned
+from lab.base.text import aligned
 from lab.stats import paired as stats
 from lab.stats.units import format_bytes, format_rate, format_seconds
 

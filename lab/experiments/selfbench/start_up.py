@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from lab.base.errors import MeasuringError
+from lab.base.files import reference_folder
 from lab.experiments.selfbench.process import Timed, last_words, timed
 from lab.experiments.selfbench.report import Report, Row, compared
-from lab.records.store import reference_folder, run_names
+from lab.records.store import run_names
 from lab.targets.common.process import scratch
 
 REPEATS = 6

@@ -15,10 +15,11 @@ from time import monotonic
 import numpy as np
 
 from lab.experiments.selfbench.rows import LOAD_S
-from lab.generators import Load, generator
+from lab.generators import generator
 from lab.generators._k6_log import requests_of
-from lab.generators._pieces import of_file
+from lab.generators.pieces import of_file
 from lab.generators.streaming import STEP_S, Reduced, reduce_k6_log, reduce_oha_rows
+from lab.model.load import Load
 from lab.stats.histogram import Histogram
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)

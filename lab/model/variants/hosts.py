@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from lab.base.errors import UsageError
-from lab.generators import Shard
-from lab.model.sweeps import Point, Tls
-from lab.targets.base import Endpoint
+from lab.model.endpoint import Endpoint, Tls
+from lab.model.load import Shard
+from lab.model.sweeps import Point
 
 DEFAULT_HOST = "bench.lab.test"
 """The host of a proxy that no Ingress describes (the manifests' own convention)."""

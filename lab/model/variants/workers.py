@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lab.targets.cluster.names import ROLE_LABEL
+from lab.model.variants.labels import ROLE_LABEL
 
 KEY, VARIABLE = "worker-processes", "ROUTER_THREADS"
 """Of ingress-nginx's ConfigMap, and of the environment of OKD's router."""

@@ -20,10 +20,12 @@ from lab.analysis.claims import fits
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
 from lab.analysis.claims.measuring import said_as
-from lab.analysis.summary import QUANTILES, summarise_run
+from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import effect_text
 from lab.base.errors import LabError
-from lab.model.sweeps import PAGES, Point
+from lab.model.metrics import QUANTILES
+from lab.model.pages import PAGES
+from lab.model.sweeps import Point
 from lab.records import incidents as happenings
 from lab.records import published
 from lab.report import figures

@@ -14,10 +14,10 @@ from lab.analysis.claims import fits
 from lab.analysis.claims.evidence import AsApplied, Evidence, Missing, references
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.noise import BASELINE
-from lab.analysis.summary import LABELS, counted_samples
+from lab.analysis.summary import counted_samples
 from lab.base.errors import LabError
+from lab.model.metrics import LABELS, METRICS
 from lab.model.sweeps import Point
-from lab.records.outcomes import METRICS
 from lab.records.store import run_names
 from lab.report.exhibits.exhibits import Run
 from lab.report.tables import comparison as comparison_tables

@@ -18,7 +18,8 @@ from lab.analysis.claims.measuring import said_as
 from lab.analysis.claims.studies import load_study
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import UsageError, did_you_mean
-from lab.model.sweeps import PAGES, load_sweep
+from lab.model.pages import PAGES
+from lab.model.sweeps import load_sweep
 from lab.model.variants import workers
 from lab.records import published
 from lab.report import figures

@@ -15,8 +15,8 @@ from typing import Any, get_args
 import polars as pl
 from pydantic import BaseModel
 
-from lab.analysis.summary import QUANTILES
-from lab.generators import ErrorKind
+from lab.model.load import ErrorKind
+from lab.model.metrics import QUANTILES
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.stats.histogram import Histogram

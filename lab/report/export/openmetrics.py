@@ -15,9 +15,9 @@ from datetime import datetime
 
 import numpy as np
 
+from lab.model.metrics import METRICS
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
-from lab.records.outcomes import METRICS
 from lab.report.export.tables import SERIES
 from lab.stats.histogram import UNIT_S, Histogram, bucket_edges_s
 

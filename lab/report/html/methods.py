@@ -13,12 +13,11 @@ from lab.analysis.calibration.folder import REFERENCE, CalibrationFolder
 from lab.analysis.claims import ANSWERS, KINDS, Answer
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.publications import OWN_ANSWERS, OwnAnswer
-from lab.analysis.noise import Noise, noises, pairs
+from lab.analysis.noise import Noise, noises, nulls_text, pairs
 from lab.analysis.summary import MARK_P, summarise_run
 from lab.base.errors import LabError
-from lab.records.store import reference_folder
+from lab.base.files import reference_folder
 from lab.report.html import markdown
-from lab.report.tables.noise import nulls_text
 from lab.stats import paired as stats
 from lab.stats.units import format_rate, format_seconds, format_size, metric_name
 

@@ -19,13 +19,13 @@ from rich.text import Text
 
 from lab.analysis import outcome_verdicts
 from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary
-from lab.analysis.summary import LABELS, Effect, Row, Summary
+from lab.analysis.summary import Effect, Row, Summary
 from lab.analysis.verdicts import Verdict, effect_text, verdicts
-from lab.experiments.ablation.folder import AblationRecord
-from lab.experiments.ablation.plan import Step
-from lab.records.outcomes import METRICS
+from lab.base.text import aligned
+from lab.model.metrics import LABELS, METRICS
+from lab.records.ablation import AblationRecord, Step
 from lab.report.tables import outcomes as outcome_tables
-from lab.report.tables.steady import aligned, effect_json
+from lab.report.tables.steady import effect_json
 
 WORDS = {
     "apply": "apply",

@@ -9,7 +9,7 @@ from rich.text import Text
 from lab.analysis.capacity.answer import Answer
 from lab.analysis.capacity.checks import NONE, Check
 from lab.analysis.capacity.size import Size
-from lab.report.tables.steady import aligned
+from lab.base.text import aligned
 from lab.stats.units import three_digits
 
 SIZE_HEADERS = ("cores each", "one serves (req/s)", "95 %", "proxies", "95 %", "run (one spare)")

@@ -23,11 +23,12 @@ from lab.analysis.comparison.rows import Compared, change_text, size_text
 from lab.analysis.comparison.sides import Side
 from lab.analysis.comparison.verdicts import advices
 from lab.analysis.summary import MARK_P
+from lab.base.text import aligned
+from lab.model.metrics import METRICS
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
-from lab.records.outcomes import METRICS
 from lab.report.tables.outcomes import disturbance_text
-from lab.report.tables.steady import aligned, load_text, superscript
+from lab.report.tables.steady import load_text, superscript
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, format_rate, three_digits
 

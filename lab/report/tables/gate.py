@@ -8,7 +8,7 @@ from rich.text import Text
 from lab.analysis.comparison.rows import change_text
 from lab.analysis.gate.advice import MEASURE_MISSING
 from lab.analysis.gate.gate import Gate, Gated
-from lab.report.tables.steady import aligned
+from lab.base.text import aligned
 
 WORDS = {"regression": "REGRESSION", "cannot-tell": "cannot tell", "passed": "passed"}
 STYLES = {"regression": "bold red", "cannot-tell": "yellow", "passed": "green"}

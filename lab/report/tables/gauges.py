@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from lab.analysis.summary import Row, Summary
+from lab.base.text import aligned
 from lab.model.plan import Arm
-from lab.report.tables.steady import aligned
 from lab.stats.units import format_bytes, format_seconds
 
 MEMORY = "memory"

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import rerun
-from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, between
-from lab.experiments.at_knee import differs
+from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, between, differs
+from lab.base.text import aligned
 from lab.generators import generator, generators
 from lab.model.run import KneeSearch
 from lab.model.sweeps import load_sweep
-from lab.report.tables.steady import aligned, load_text
+from lab.report.tables.steady import load_text
 from lab.stats.units import format_rate, format_seconds
 
 HEADS = (

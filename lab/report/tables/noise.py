@@ -12,10 +12,10 @@ from rich.text import Text
 
 from lab.analysis.forecast import Past, duration_s
 from lab.analysis.judging import LIMITED
-from lab.analysis.noise import Noise, null_arms, pairs, suspicious
+from lab.analysis.noise import Noise, counted, null_arms, nulls_text, pairs
+from lab.base.text import aligned
 from lab.model.plan import arms_for, plan
 from lab.model.run import RunRecord
-from lab.report.tables.steady import aligned
 from lab.stats import power
 from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds, format_size, metric_name
 
@@ -155,24 +155,6 @@ def _blocks(known: Sequence[Noise]) -> str:
 def nulls_line(found: Report) -> str:
     """How many of the null comparisons were claimed; empty without null arms."""
     return nulls_text(found.noises) if null_arms(found.record.arms) else ""
-
-
-def nulls_text(found: Sequence[Noise]) -> str:
-    """The same of any noise from null arms."""
-    compared, claimed = counted(found)
-    if not compared:
-        return "no null comparison was judged"
-    text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
-    return (
-        f"{text}; that is more: claim nothing here before the machine is quieter"
-        if suspicious(claimed, compared)
-        else text
-    )
-
-
-def counted(found: Sequence[Noise]) -> tuple[int, int]:
-    """(null comparisons that were judged, those that were claimed)."""
-    return sum(noise.compared for noise in found), sum(noise.claimed for noise in found)
 
 
 def advise(found: Report, example: Example, again: str) -> str:

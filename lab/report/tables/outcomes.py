@@ -22,8 +22,8 @@ from rich.text import Text
 from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary, slowed_by
 from lab.analysis.outcome_verdicts import floor_line, interval_text, verdicts
 from lab.analysis.summary import Effect
+from lab.model.metrics import METRICS, OutcomeMetric
 from lab.model.sweeps import Point
-from lab.records.outcomes import METRICS, OutcomeMetric
 from lab.report.tables.steady import load_text, superscript
 from lab.stats import paired as stats
 

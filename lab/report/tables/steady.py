@@ -11,8 +11,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from lab.analysis.summary import QUANTILES, Effect, Row, Summary
+from lab.analysis.summary import Effect, Row, Summary
 from lab.analysis.verdicts import effect_text, floor_line, verdicts
+from lab.base.text import aligned
+from lab.model.metrics import QUANTILES
 from lab.model.sweeps import Point
 from lab.stats.units import format_rate, three_digits
 
@@ -101,19 +103,6 @@ def _two_lines(grid: Sequence[Sequence[Text]], gap: int) -> list[list[Text]]:
     above = aligned([[*row[:2], *row[12:]] for row in grid], frozenset({0, 1, 2}), gap)
     below = aligned([[Text(""), *row[2:12]] for row in grid], frozenset(), gap)
     return [[line] if number == 1 else [above[number], line] for number, line in enumerate(below)]
-
-
-def aligned(grid: Sequence[Sequence[Text]], left: frozenset[int], gap: int) -> list[Text]:
-    widths = [max(cell_len(row[column].plain) for row in grid) for column in range(len(grid[0]))]
-    lines: list[Text] = []
-    for row in grid:
-        line = Text()
-        for column, cell in enumerate(row):
-            space = " " * (widths[column] - cell_len(cell.plain))
-            line.append(" " * gap if column else "")
-            line.append_text(Text.assemble(cell, space) if column in left else Text.assemble(space, cell))
-        lines.append(line)
-    return lines
 
 
 def load_text(point: Point) -> str:

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from lab.analysis.claims.studies import Cell, Shape, Study, cells, headings, published
 from lab.analysis.summary import WHY_NO_MORE, Row, Summary
-from lab.report.tables.steady import aligned, superscript
+from lab.base.text import aligned
+from lab.report.tables.steady import superscript
 from lab.stats import paired as stats
 from lab.stats.units import digits, format_blocks, with_interval
 

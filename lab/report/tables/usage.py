@@ -12,7 +12,7 @@ import polars as pl
 from rich.text import Text
 
 from lab.analysis import pidstat
-from lab.report.tables.steady import aligned
+from lab.base.text import aligned
 
 HEADINGS = {
     "t_s": "s",

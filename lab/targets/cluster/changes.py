@@ -21,12 +21,13 @@ from typing import Any
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.base.quantities import quantity
-from lab.targets.base import HowToEnd, Role
+from lab.model.endpoint import HowToEnd, Role
+from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import crash, ending
 from lab.targets.cluster.api import Api, DeniedError, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.names import ROLE_LABEL, RUN_LABEL
+from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference, role
 from lab.targets.cluster.pods import conditions, ready, running
 

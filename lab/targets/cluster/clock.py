@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 from typing import Protocol
 
 from lab.base.errors import MeasuringError
-from lab.targets.base import ClockOffset
+from lab.model.endpoint import ClockOffset
 
 TRIES = 12
 

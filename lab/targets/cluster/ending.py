@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from lab.base.errors import MeasuringError
+from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import namespaces
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.names import ROLE_LABEL, RUN_LABEL
+from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference
 
 POLL_S = 0.1

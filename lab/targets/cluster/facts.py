@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import yaml
 
 from lab.base.quantities import quantity
+from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import pods as pod_status
 from lab.targets.cluster.api import DeniedError
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.names import ROLE_LABEL
 
 UNKNOWN, NOT_VISIBLE = "unknown", "not visible"
 PINNING = "none: proxy, generator and backend use what CPUs their nodes have; on one node they share them"

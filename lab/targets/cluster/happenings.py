@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.model.events import Event
+from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import last_words
 from lab.targets.cluster.api import Object
-from lab.targets.cluster.names import ROLE_LABEL
 
 ROLES = ("proxy", "backend")
 SERVICE = "kubernetes.io/service-name"

@@ -19,9 +19,9 @@ import yaml
 
 from lab.base.errors import LabError, UsageError
 from lab.model.variants.kustomize import read_yaml
+from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import programs
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.names import ROLE_LABEL
 
 CONFIG = Path(__file__).parents[1] / "provision" / "kind.yaml"
 CACHE = Path(__file__).parents[3] / ".cache" / "kind"

@@ -2,7 +2,6 @@
 
 RUN_LABEL = "lab/run"
 """On everything that the lab makes, namespaces first: what lacks it is somebody else's."""
-ROLE_LABEL = "lab/role"
 BROUGHT_UP = "lab/brought-up"
 """Annotation of pod templates: another value, another pod."""
 MANAGER = "ingress-lab"

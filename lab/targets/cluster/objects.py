@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lab.base.errors import UsageError
-from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, ROLE_LABEL, RUN_LABEL
+from lab.model.variants.labels import ROLE_LABEL
+from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
 from lab.targets.common import certificates
 
 Object = dict[str, Any]

@@ -15,9 +15,9 @@ from types import TracebackType
 
 from lab.base.errors import LabError
 from lab.model.events import Event
+from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.happenings import Happenings
-from lab.targets.cluster.names import ROLE_LABEL
 from lab.targets.cluster.probing import Probing
 from lab.targets.cluster.reload_logs import Followed
 from lab.targets.cluster.watches import Watched

@@ -21,13 +21,12 @@ from types import TracebackType
 import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
-from lab.measure.validity import MAX_OTHERS_CORES
-from lab.records.tables import USAGE_SCHEMA
-from lab.targets.base import Role
+from lab.model.bottleneck import MAX_OTHERS_CORES
+from lab.model.endpoint import Role
+from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.cluster import machines
 from lab.targets.cluster.look import Container, When, about
 from lab.targets.cluster.spot import Place, Spot, late, spots, usage
-from lab.targets.common.sampler import Observation
 
 ROOM = 6
 """Pods that may be looked at beside those of the beginning, at once."""

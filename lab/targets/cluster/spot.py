@@ -11,8 +11,8 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from lab.base.errors import LabError
-from lab.model.samples import Usage
-from lab.targets.base import Role
+from lab.model.endpoint import Role
+from lab.model.usage import Usage
 from lab.targets.cluster.look import MANY, NETWORK, Asked, Container, Look, When, look, question
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS

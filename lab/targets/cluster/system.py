@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
-from lab.generators import Load
-from lab.model.sweeps import PAGES, Point, Tls
+from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
+from lab.model.load import Load
+from lab.model.pages import PAGES
+from lab.model.sweeps import Point
 from lab.model.variants import hosts
-from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Watch
+from lab.model.variants.labels import ROLE_LABEL
+from lab.targets.base import Watch
 from lab.targets.cluster import clock, gauges, sampling, testrun, tunnel, ways
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
@@ -23,7 +26,7 @@ from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD, ROLE_LABEL
+from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.cluster.pods import ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.sampling import Others, Place

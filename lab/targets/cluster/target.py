@@ -16,10 +16,11 @@ from typing import Any
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
 from lab.base.quantities import quantity
 from lab.generators import Generator, Installed
+from lab.model.endpoint import Endpoint, Role
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
+from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
-from lab.targets.base import Endpoint, Role
 from lab.targets.cluster import (
     changes,
     ending,
@@ -38,7 +39,7 @@ from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.lease import Lease, holder, run_id
-from lab.targets.cluster.names import CLIENT_NAMESPACE, ROLE_LABEL
+from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.sampling import Others, together
 from lab.targets.cluster.system import ClusterSystem
 

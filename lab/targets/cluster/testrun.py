@@ -24,11 +24,12 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from lab.base.errors import LabError, MeasuringError, UsageError
-from lab.generators import Load
 from lab.generators.k6 import environment
+from lab.model.endpoint import Ran
+from lab.model.load import Load
 from lab.model.sweeps import Point
-from lab.targets.base import Ran
-from lab.targets.cluster.names import CLIENT_NAMESPACE, ROLE_LABEL, RUN_LABEL
+from lab.model.variants.labels import ROLE_LABEL
+from lab.targets.cluster.names import CLIENT_NAMESPACE, RUN_LABEL
 
 Object = dict[str, Any]
 API_VERSION, KIND = "k6.io/v1alpha1", "TestRun"

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.targets.base import Role
-from lab.targets.cluster.names import ROLE_LABEL
+from lab.model.endpoint import Role
+from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.objects import pod_labels, pod_template
 from lab.targets.cluster.objects import role as role_of
 from lab.targets.cluster.pods import ready

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from lab.targets.base import Endpoint, Response
+from lab.model.endpoint import Endpoint, Response
 from lab.targets.common import certificates
 
 

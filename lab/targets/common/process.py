@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 from lab.base.files import own_faults, writing
-from lab.generators import Generator, Load, command
+from lab.generators import Generator, command
+from lab.model.load import Load
 from lab.model.variants.variants import Variant
 from lab.targets.base import System, Target
 

@@ -21,8 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from lab.model.samples import Usage
-from lab.records.tables import USAGE_SCHEMA
+from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -69,31 +68,6 @@ class CpuTimes:
     total_s: float
     interrupts_s: float = 0.0
     """Part of busy_s: hard and soft interrupts, in whatever process they came."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible).
-
-    `busy` counts every clock tick that found the CPU at work, for whomever, `interrupts` those of them that found it at an interrupt
-    (a disk's that has written, a network card's). On a cluster, where the generator's process is
-    none of this machine's and no role has CPUs of its own, `generator_cpu_s` is what the generator used, `cores` how full
-    the CPUs were that the proxy and the generator could use (fractions, over the whole time, whoever filled them), and
-    `busiest_thread` the share of one CPU that the generator's busiest thread had while it ran.
-    """
-
-    elapsed_s: float
-    usage: Mapping[str, Usage]
-    rows: pl.DataFrame
-    busy: Mapping[int, float]
-    steal: float
-    others: float | None
-    counters: Mapping[str, int]
-    clock_step_s: float
-    interrupts: Mapping[int, float] = field(default_factory=dict[int, float])
-    generator_cpu_s: float | None = None
-    cores: Mapping[str, float] | None = None
-    busiest_thread: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
 from lab.base.quantities import quantity
-from lab.targets.base import Role
+from lab.model.endpoint import Role
 from lab.targets.local import disk, hostwide, images, network, services
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, Setting, find_program

@@ -23,8 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from lab.base.errors import LabError, MeasuringError
+from lab.model.endpoint import HowToEnd, Role
 from lab.model.events import EventLog
-from lab.targets.base import HowToEnd, Role
 from lab.targets.local import bringup, budgets, services
 from lab.targets.local.deployments import Deployment
 from lab.targets.local.kubelet import Kubelet, PodJob, RunningPod

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.targets.base import Role
+from lab.model.endpoint import Role
 
 
 def available() -> list[int]:

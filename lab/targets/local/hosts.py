@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
-from lab.model.sweeps import Point, Tls
+from lab.model.endpoint import Endpoint, Tls
+from lab.model.sweeps import Point
 from lab.model.variants import hosts
-from lab.targets.base import Endpoint
 from lab.targets.local import services
 from lab.targets.local.objects import Objects
 

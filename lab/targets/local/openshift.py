@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from lab.base.errors import UsageError
-from lab.model.sweeps import Tls
+from lab.model.endpoint import Tls
 from lab.targets.local.fields import Fields
 
 GROUP = "route.openshift.io/v1"

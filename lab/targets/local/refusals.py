@@ -13,8 +13,8 @@ from lab.disturbances.backends import Backends
 from lab.disturbances.kill import Kill
 from lab.disturbances.startup import Startup
 from lab.disturbances.starve import Starve
+from lab.model.endpoint import Role
 from lab.model.sweeps import Point
-from lab.targets.base import Role
 from lab.targets.local import cgroups, images
 from lab.targets.local.objects import Objects
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from lab.base.errors import LabError, MeasuringError, UsageError
+from lab.model.endpoint import Role
 from lab.model.events import EventLog
-from lab.targets.base import Role
 from lab.targets.local import bringup, images, objects
 from lab.targets.local.containers import Process
 from lab.targets.local.objects import Objects

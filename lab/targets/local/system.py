@@ -16,11 +16,13 @@ from typing import IO, Any
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import write_texts
-from lab.generators import Load
+from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.events import EventLog
-from lab.model.sweeps import PAGES, Point, Tls
+from lab.model.load import Load
+from lab.model.pages import PAGES
+from lab.model.sweeps import Point
 from lab.model.variants import hosts as routing_hosts
-from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Recorder, Response, Role
+from lab.targets.base import Recorder
 from lab.targets.common import fetching, haproxy
 from lab.targets.common.sampler import Sampler
 from lab.targets.local import cpus, hosts, hostwide, network, pod_objects, services, shaping

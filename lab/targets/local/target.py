@@ -14,10 +14,10 @@ from pathlib import Path
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
+from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
-from lab.targets.base import Endpoint, Role
 from lab.targets.local import (
     bringup,
     cgroups,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from lab.commands.arguments import number
+from lab.base.quantities import number
 
 if TYPE_CHECKING:
     from lab.targets.cluster.api import Api

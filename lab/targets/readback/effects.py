@@ -12,8 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from lab.model.endpoint import Response
 from lab.model.variants.variants import Check
-from lab.targets.base import Response, System
+from lab.targets.base import System
 from lab.targets.readback.reading import Process, UnreadableError, run
 
 PAGE = "/8kB.txt"

@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.base.errors import LabError
+from lab.model.endpoint import Endpoint, Response
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
-from lab.targets.base import Endpoint, Response, System
+from lab.targets.base import System
 from lab.targets.common import certificates
 from lab.targets.readback.reading import Reading, UnreadableError, compared, joined
 

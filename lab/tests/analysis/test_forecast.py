@@ -15,8 +15,8 @@ from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.model.plan import Plan
 from lab.model.run import RunRecord, VariantRecord
+from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
-from lab.records.tables import USAGE_SCHEMA
 from lab.stats import paired as stats
 from lab.stats import power
 from lab.tests.support.factories import make_plan, make_run

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.forecast import judged_at, past_of
-from lab.analysis.noise import Noise, aa_arms, noises, null_arms, spread, suspicious
+from lab.analysis.noise import Noise, aa_arms, counted, noises, null_arms, nulls_text, spread, suspicious
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.analysis.verdicts import verdicts
 from lab.base.errors import UsageError
@@ -25,9 +25,9 @@ from lab.commands import aa, schema
 from lab.commands.readme import REFERENCE
 from lab.experiments.bench import Request, prepare, resume
 from lab.model.plan import Plan, Slot, plan
-from lab.model.samples import Sample, Usage
+from lab.model.samples import Sample
+from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.records.store import RunStore
-from lab.records.tables import USAGE_SCHEMA
 from lab.report.html.methods import methods
 from lab.report.tables import noise as noise_tables
 from lab.report.tables.noise import Example, Report
@@ -290,7 +290,7 @@ def test_more_false_claims_than_chance_makes_are_called_so() -> None:
     (cpu,) = (
         each for each in report_of(stored()).judged if (each.metric, each.point) == ("cpu_per_request", "ceiling")
     )
-    told = [noise_tables.nulls_text([replace(cpu, compared=40, claimed=claimed)]) for claimed in (5, 6)]
+    told = [nulls_text([replace(cpu, compared=40, claimed=claimed)]) for claimed in (5, 6)]
     assert "claimed 5 of 40" in told[0] and told[0].endswith("may be)")
     assert "claimed 6 of 40" in told[1] and told[1].endswith("claim nothing here before the machine is quieter")
 
@@ -307,7 +307,7 @@ def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
 def test_of_the_committed_null_comparisons_at_most_5_in_40_are_claimed() -> None:
     """Measured, not simulated."""
     run = RunStore.open(str(REFERENCE / "aa-quick"))
-    compared, claimed = noise_tables.counted(noises(summarise_run(run.record, run.samples(), run.histogram)))
+    compared, claimed = counted(noises(summarise_run(run.record, run.samples(), run.histogram)))
     assert compared and claimed <= 5 * compared / 40
 
 

@@ -20,8 +20,9 @@ from lab.analysis import pidstat
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.summary import counted_samples
 from lab.base.errors import UsageError
+from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
-from lab.records.tables import USAGE_SCHEMA, FrameError, read_usage
+from lab.records.tables import FrameError, read_usage
 from lab.report.exhibits import exhibits
 from lab.report.exhibits import pidstat as pidstat_tables
 from lab.report.tables.usage import as_json, lines

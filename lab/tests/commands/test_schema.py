@@ -12,10 +12,11 @@ from lab.analysis.summary import summarise
 from lab.commands import schema
 from lab.measure import validity
 from lab.model import bottleneck as limits
+from lab.model.bottleneck import MAX_OTHERS_CORES
 from lab.model.samples import Reason
+from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.knobs import Check
 from lab.records.store import RunStore
-from lab.records.tables import USAGE_SCHEMA
 from lab.report.tables import steady as tables
 from lab.stats.histogram import Histogram
 from lab.targets.cluster.facts import pods_record
@@ -62,7 +63,7 @@ def test_every_reason_is_in_the_schema_with_its_meaning() -> None:
     ("reason", "limit"),
     [
         (Reason.STEAL, validity.MAX_STEAL),
-        (Reason.OTHER_PROCESSES, validity.MAX_OTHERS_CORES),
+        (Reason.OTHER_PROCESSES, MAX_OTHERS_CORES),
         (Reason.RATE_NOT_ACHIEVED, validity.MIN_ACHIEVED),
         (Reason.GENERATOR_SATURATED, limits.BUSY),
     ],

@@ -16,10 +16,10 @@ from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances import Disturbance, OverError, Stage, _holding, kinds, parsed
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
+from lab.model.endpoint import Endpoint, HowToEnd, Response, Role
 from lab.model.events import FIRST_PORT, EventLog
 from lab.model.variants.variants import load_variant
 from lab.records.tables import events_frame
-from lab.targets.base import Endpoint, HowToEnd, Response, Role
 from lab.tests.support.fakes import PAGE, FakeSystem
 
 Manifests = Sequence[Mapping[str, Any]]

@@ -23,12 +23,13 @@ from lab.disturbances._k6_beside import Beside
 from lab.disturbances._long_lived import held
 from lab.disturbances.long_lived import LongLived
 from lab.disturbances.transfer import Transfer
+from lab.model.endpoint import Endpoint, Response, Role
 from lab.model.events import Event, EventLog
+from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.kustomize import objects, render
 from lab.model.variants.variants import MANIFESTS
 from lab.records import incidents as happenings
-from lab.records.tables import USAGE_SCHEMA, events_frame
-from lab.targets.base import Endpoint, Response, Role
+from lab.records.tables import events_frame
 from lab.tests.support.fakes import FakeSystem
 
 PROXY = """

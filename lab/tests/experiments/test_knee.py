@@ -22,9 +22,9 @@ from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.at_knee import Place, placed
 from lab.experiments.resolve import Resolve
-from lab.generators import Load, Result
 from lab.measure.steady import Chosen
 from lab.model import sweeps
+from lab.model.load import Load, Result
 from lab.model.plan import Arm
 from lab.model.run import KneeSearch, RunRecord, VariantRecord, now
 from lab.model.samples import Reason, Sample

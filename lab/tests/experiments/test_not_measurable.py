@@ -18,12 +18,12 @@ from lab.commands.measuring import print_plan
 from lab.disturbances.outage import Outage
 from lab.experiments import bench
 from lab.experiments.bench import NothingMeasurableError, Request, prepare
+from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.report.tables import steady as tables
-from lab.targets.base import Endpoint
 from lab.tests.analysis.test_forecast import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget

@@ -21,8 +21,8 @@ from lab.experiments.resolve import Resolve, Subject, choose_blocks, parse
 from lab.model.plan import Slot
 from lab.model.run import AtKnee
 from lab.model.samples import Sample
+from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
-from lab.records.tables import USAGE_SCHEMA
 from lab.stats import power
 from lab.tests.support.factories import make_run
 from lab.tests.support.fakes import FakeTarget

@@ -25,22 +25,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.generators import (
-    Generator,
-    Installed,
-    Load,
-    OutputError,
-    Result,
-    choose,
-    command,
-    error_kind,
-    find,
-    generator,
-    generators,
-    scheduled_s,
-)
+from lab.generators import Generator, Installed, choose, command, error_kind, find, generator, generators, scheduled_s
 from lab.generators.k6 import environment
 from lab.generators.wrk import measured_only
+from lab.model.load import Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
 TESTDATA = Path(__file__).parent / "testdata" / "generators"

@@ -16,18 +16,8 @@ from typing import Any
 
 import pytest
 
-from lab.generators import (
-    Load,
-    OutputError,
-    Result,
-    Shard,
-    command,
-    common_refusal,
-    destinations,
-    find,
-    generator,
-    generators,
-)
+from lab.generators import command, common_refusal, destinations, find, generator, generators
+from lab.model.load import Load, OutputError, Result, Shard
 from lab.tests.generators.test_generators import case
 
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")

@@ -22,9 +22,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.generators import Load, OutputError, _k6_log, command, generator, generators
-from lab.generators._pieces import of_bytes
+from lab.generators import _k6_log, command, generator, generators
 from lab.generators.k6 import KINDS
+from lab.generators.pieces import of_bytes
+from lab.model.load import Load, OutputError
 from lab.model.requests import REQUESTS_SCHEMA, good
 
 TESTDATA = Path(__file__).parent / "testdata" / "generators" / "k6"

@@ -17,23 +17,23 @@ from lab.base.errors import UsageError
 from lab.disturbances.outage import Outage
 from lab.experiments.selfbench import reducing, worker
 from lab.experiments.selfbench.rows import FORMATS, LOAD_S, Format, write_rows
-from lab.generators import Load, OutputError, Result, generator
+from lab.generators import generator
 from lab.generators._k6_log import requests_of
-from lab.generators._pieces import LONGEST_LINE, Pieces, of_bytes, of_file, whole_lines
+from lab.generators.loads import load_of
 from lab.generators.oha import HEADER
+from lab.generators.pieces import LONGEST_LINE, Pieces, Stream, of_bytes, of_file, whole_lines
 from lab.generators.streaming import Output, Reduced, reduce_k6_log, reduce_oha_rows
-from lab.measure.steady import load_of, reported
+from lab.model.events import EVENTS_SCHEMA
+from lab.model.load import Load, OutputError, Result
 from lab.model.samples import Sample
-from lab.records.reparse import from_raw
+from lab.model.usage import USAGE_SCHEMA
+from lab.records.reparse import from_raw, reported
 from lab.records.store import NOWHERE, RunStore
 from lab.records.tables import (
-    EVENTS_SCHEMA,
     RAW,
     SMALL_LOG,
     SMALL_RAW,
-    USAGE_SCHEMA,
     FrameError,
-    Stream,
     join_raw,
     pack_log,
     pack_raw,

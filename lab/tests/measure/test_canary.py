@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from lab.generators import Load
 from lab.measure import validity
 from lab.measure.canary import canary
+from lab.model.endpoint import Endpoint, Response
+from lab.model.load import Load
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.targets.base import Endpoint, Response
 from lab.targets.common import sampler
 from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, bench, point
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import cycle
 
 from lab.measure.canary import canary
-from lab.targets.base import Endpoint, Response
+from lab.model.endpoint import Endpoint, Response
 from lab.tests.support.fakes import FakeSystem, point
 
 

@@ -14,9 +14,9 @@ import pytest
 from lab import disturbances
 from lab.base.errors import LostError, MeasuringError
 from lab.disturbances import Disturbance, Stage
-from lab.generators import Load
 from lab.measure.loop import Bench
 from lab.model.events import Event
+from lab.model.load import Load
 from lab.model.requests import REQUESTS_SCHEMA
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point

@@ -14,15 +14,15 @@ import pytest
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import StoreError
-from lab.measure.loop import counts, settled, stale_blocks
-from lab.model.samples import Reason, Sample, Usage
+from lab.measure.loop import stale_blocks
+from lab.model.endpoint import Role
+from lab.model.samples import Reason, Sample, counts, settled
+from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 from lab.model.variants.variants import Check
 from lab.records import store
 from lab.records.store import RunStore
-from lab.records.tables import USAGE_SCHEMA
-from lab.targets.base import Role, Watch
+from lab.targets.base import Watch
 from lab.targets.common import process, sampler
-from lab.targets.common.sampler import Observation
 from lab.tests.support.fakes import (
     PAGE,
     FakeGenerator,

@@ -11,8 +11,9 @@ from typing import IO, Any, Literal
 import pytest
 
 from lab.measure import roundtrip
+from lab.model.endpoint import Role
 from lab.model.run import RoundTrip
-from lab.targets.base import Role, System
+from lab.targets.base import System
 from lab.tests.support.fakes import bench
 
 TESTDATA = Path(__file__).parent / "testdata" / "roundtrip"

@@ -5,12 +5,12 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from lab.generators import Result
 from lab.measure import validity
 from lab.measure.steady import with_unexplained
+from lab.model.load import Result
 from lab.model.samples import Reason
+from lab.model.usage import Observation
 from lab.stats.histogram import Histogram
-from lab.targets.common.sampler import Observation
 from lab.tests.records.test_outcomes import disturbed, log, refused
 from lab.tests.support.fakes import point
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lab.generators import Result
 from lab.measure import validity
 from lab.model.bottleneck import fullness, limited_by, link_share
+from lab.model.load import Result
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
 from lab.stats.histogram import Histogram

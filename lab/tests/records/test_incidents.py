@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from lab.base.errors import MeasuringError
+from lab.model.usage import USAGE_SCHEMA
 from lab.records import incidents as happenings
-from lab.records.tables import USAGE_SCHEMA
 from lab.tests.records.test_outcomes import BEGAN_S, NO_USAGE, told
 
 

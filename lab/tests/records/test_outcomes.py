@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from lab.disturbances import Disturbance
 from lab.disturbances.outage import Outage
-from lab.model.events import Event
+from lab.model.events import EVENTS_SCHEMA, Event
+from lab.model.metrics import METRICS
 from lab.model.requests import REQUESTS_SCHEMA
 from lab.model.sweeps import Point
-from lab.records.outcomes import METRICS, outcome, window
-from lab.records.tables import EVENTS_SCHEMA, USAGE_SCHEMA
+from lab.model.usage import USAGE_SCHEMA
+from lab.records.outcomes import outcome, window
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_point
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.generators._pieces import of_bytes
+from lab.generators.pieces import of_bytes
 from lab.records.request_log import as_differences, restored
 from lab.records.tables import SMALL_LOG, FrameError, pack_log, pack_small, raw_pieces, read_raw
 

@@ -17,20 +17,12 @@ from hypothesis import strategies as st
 from lab.base.errors import UsageError
 from lab.commands.compare import run_and_arm
 from lab.disturbances.outage import Outage
-from lab.model.events import EventLog
+from lab.model.events import EVENTS_SCHEMA, EventLog
 from lab.model.samples import Sample
+from lab.model.usage import USAGE_SCHEMA
 from lab.records import store
 from lab.records.store import RunStore
-from lab.records.tables import (
-    EVENTS_SCHEMA,
-    HISTOGRAM_SCHEMA,
-    RAW,
-    USAGE_SCHEMA,
-    FrameError,
-    events_frame,
-    histogram_frame,
-    read_histogram,
-)
+from lab.records.tables import HISTOGRAM_SCHEMA, RAW, FrameError, events_frame, histogram_frame, read_histogram
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import bench

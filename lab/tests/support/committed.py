@@ -15,8 +15,8 @@ from lab.model import sweeps
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.requests import good
 from lab.model.run import RunRecord, VariantRecord
-from lab.model.samples import Usage
 from lab.model.sweeps import Point
+from lab.model.usage import Usage
 from lab.records import outcomes
 from lab.records.store import RunStore
 from lab.records.tables import join_raw

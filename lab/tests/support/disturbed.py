@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from lab.model.events import Event
+from lab.model.events import EVENTS_SCHEMA, Event
 from lab.model.requests import REQUESTS_SCHEMA
-from lab.records.tables import EVENTS_SCHEMA, USAGE_SCHEMA
+from lab.model.usage import USAGE_SCHEMA
 
 ZERO_S = 1_795_000_000.0
 """When these loads begin, seconds since the epoch."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from lab.model.plan import Plan, Slot, arms_for, plan
-from lab.model.samples import Reason, Sample, Usage
+from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.model.usage import Usage
 from lab.stats.histogram import Histogram
 
 

@@ -16,10 +16,12 @@ import polars as pl
 
 from lab.base.errors import LabError
 from lab.base.files import write_texts
-from lab.generators import Generator, Installed, Load, OutputError, Result
+from lab.generators import Generator, Installed
 from lab.measure.loop import Bench
 from lab.measure.steady import Chosen
+from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.model.events import Event
+from lab.model.load import Load, OutputError, Result
 from lab.model.plan import Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord, now
 from lab.model.samples import Sample
@@ -27,7 +29,6 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import Check, Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
-from lab.targets.base import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
 

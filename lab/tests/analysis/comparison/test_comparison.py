@@ -12,9 +12,9 @@ from lab.analysis.comparison.comparison import TOO_FEW, UNBOUNDED, Comparison, c
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared
 from lab.analysis.judging import AT_LEAST, LIMITED
-from lab.analysis.summary import LABELS
 from lab.base.errors import UsageError
 from lab.model import sweeps
+from lab.model.metrics import LABELS
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample

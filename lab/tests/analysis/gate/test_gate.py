@@ -18,13 +18,14 @@ import pytest
 import yaml
 from rich.console import Console
 
-from lab.__main__ import main, parser
+from lab.__main__ import main
 from lab.analysis.comparison.comparison import TOO_FEW, compare_runs
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.gate.gate import Bounds, Gate, Gated, gate, worse_by
 from lab.analysis.judging import BROKEN
 from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
+from lab.commands import parser
 from lab.commands.gate import fraction, own_unit
 from lab.model import sweeps
 from lab.model.plan import Arm, Plan, Slot, plan

@@ -19,15 +19,16 @@ from lab.commands import ablate
 from lab.disturbances.kill import Kill
 from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.ablation import plan as ablation
-from lab.experiments.ablation.folder import AblationRecord, AblationRun, AblationStore
-from lab.experiments.ablation.plan import Cumulative, Owned, Step, knobs_of, overlays_of, plan_steps, runs_of
+from lab.experiments.ablation.folder import AblationStore
+from lab.experiments.ablation.plan import Cumulative, Owned, knobs_of, overlays_of, plan_steps, runs_of
+from lab.model.endpoint import Endpoint
 from lab.model.plan import Arm
 from lab.model.run import NotMeasured
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS, Check, Knob
 from lab.model.variants.variants import Overlay, Variant, load_variant
+from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.report.tables import ablation as ablation_table
-from lab.targets.base import Endpoint
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.factories import make_plan, make_point, make_run

@@ -14,20 +14,30 @@ import pytest
 from rich.console import Console
 
 from lab.analysis.calibration import folder, tables
+from lab.analysis.calibration.behaviour import Behaviour
 from lab.analysis.calibration.findings import Row, Spread
-from lab.analysis.calibration.records import CalibrationRecord, Known, Latencies, Measured, Reported, Truth, latencies
+from lab.analysis.calibration.records import (
+    CalibrationRecord,
+    Known,
+    Latencies,
+    Measured,
+    Reported,
+    Taken,
+    Truth,
+    latencies,
+)
 from lab.analysis.calibration.rows import rows_of, spread
 from lab.analysis.calibration.scenarios import SCENARIOS, cell, planned, scenario, takes_s, true_share_over
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import StoreError
 from lab.commands import calibrate, readme
-from lab.experiments.calibration.known_behaviour import Behaviour
-from lab.experiments.calibration.measuring import Calibrating, Taken
-from lab.generators import Installed, Load, OutputError, Result, generators
+from lab.experiments.calibration.measuring import Calibrating
+from lab.generators import Installed, generators
+from lab.model.endpoint import Role
+from lab.model.load import Load, OutputError, Result
 from lab.records.store import run_names
 from lab.records.tables import read_histogram, read_raw
 from lab.stats.histogram import Histogram
-from lab.targets.base import Role
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 
 CLIENT = """

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.experiments.calibration.known_behaviour import SECOND, Behaviour, Planner
+from lab.analysis.calibration.behaviour import Behaviour
+from lab.experiments.calibration.known_behaviour import SECOND, Planner
 from lab.experiments.calibration.known_server import ANSWER
 from lab.experiments.calibration.truth import RecordError, ServerRecord, read
 from lab.model.facts import ROOT

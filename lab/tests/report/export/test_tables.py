@@ -22,15 +22,18 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from lab import disturbances
 from lab.__main__ import main
 from lab.base.errors import UsageError
+from lab.base.files import reference_folder
 from lab.commands.arguments import K6_OUT
 from lab.disturbances.outage import Outage
 from lab.experiments import bench
-from lab.generators import Load, find, generator
+from lab.generators import find, generator
 from lab.generators.k6 import K6, OUTPUTS, SUMMARY, Out
 from lab.model.events import EventLog
+from lab.model.load import Load
 from lab.model.samples import Reason, Sample
-from lab.records.store import RunStore, reference_folder
-from lab.records.tables import USAGE_SCHEMA, events_frame
+from lab.model.usage import USAGE_SCHEMA
+from lab.records.store import RunStore
+from lab.records.tables import events_frame
 from lab.report.export import openmetrics
 from lab.report.export import tables as export
 from lab.report.export.flat import sample_row, samples_frame

@@ -11,8 +11,9 @@ import pytest
 
 from lab.analysis.claims.evidence import Evidence, Missing
 from lab.analysis.summary import counted_samples
-from lab.model.samples import Sample, Usage
+from lab.model.samples import Sample
 from lab.model.sweeps import load_sweep
+from lab.model.usage import Usage
 from lab.records import published
 from lab.report import figures
 from lab.report.exhibits import curves, exhibits

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
-from lab.model.samples import Sample, Usage
+from lab.model.samples import Sample
+from lab.model.usage import Usage
 from lab.report.tables import gauges as gauge_tables
 from lab.report.tables import steady as tables
 from lab.stats.units import format_bytes

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from lab.base.errors import UsageError
+from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import chain, load_variant, variant_names
 from lab.targets.cluster import docker, images, kind, loadgen, node_images, programs
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.names import ROLE_LABEL
 
 DIGEST = "sha256:" + "0f" * 32
 

@@ -17,15 +17,15 @@ import polars as pl
 import pytest
 
 from lab.base.errors import LostError, MeasuringError
+from lab.model.endpoint import Role
 from lab.model.samples import Reason, Sample
-from lab.records.tables import USAGE_SCHEMA
-from lab.targets.base import Role, Watch
+from lab.model.usage import USAGE_SCHEMA, Observation
+from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
 from lab.targets.cluster.look import When, about, look, parse_list, question
 from lab.targets.cluster.machines import MACHINE_STRIDE, busiest_thread
 from lab.targets.cluster.sampling import ClusterWatch, Elsewhere, Others, together
 from lab.targets.cluster.spot import POD_STRIDE, Place, Spot, spots
-from lab.targets.common.sampler import Observation
 from lab.tests.support.fakes import FakeSystem, FakeTarget, bench, point
 
 SCOPE = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-poda4a7545b.slice/cri-containerd-115c6.scope"

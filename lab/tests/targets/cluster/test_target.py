@@ -16,7 +16,7 @@ from lab import targets
 from lab.__main__ import main
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances.kill import Kill
-from lab.generators import Load
+from lab.model.load import Load
 from lab.model.variants.variants import Check, load_variant
 from lab.targets.cluster import needs
 from lab.targets.cluster import target as module

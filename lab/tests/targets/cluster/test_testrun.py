@@ -12,13 +12,15 @@ import pytest
 from pydantic import ValidationError
 
 from lab.base.errors import UsageError
-from lab.generators import Load, OutputError, generator
+from lab.generators import generator
 from lab.generators._merged import merged
 from lab.generators.k6 import PERCENTS, environment
+from lab.model.load import Load, OutputError
 from lab.model.sweeps import Point, Sweep
+from lab.model.variants.labels import ROLE_LABEL
 from lab.stats.histogram import Histogram
 from lab.targets.cluster import testrun
-from lab.targets.cluster.names import ROLE_LABEL, RUN_LABEL
+from lab.targets.cluster.names import RUN_LABEL
 
 K6 = generator("k6")
 LOAD = Load("http://10.96.0.7/1kB.bin", "web.lab.test", 10, 5.0, rate_rps=201.0, generators=2)

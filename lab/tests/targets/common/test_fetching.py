@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.targets.base import Endpoint
+from lab.model.endpoint import Endpoint
 from lab.targets.common import certificates, fetching
 
 ANSWER = b"HTTP/1.1 404 Not Found\r\nX-Lab-Backend: one\r\nContent-Length: 3\r\n\r\nno\n"

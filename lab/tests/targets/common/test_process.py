@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from lab.base.files import StoreError
-from lab.generators import Load
 from lab.measure.loop import Bench
+from lab.model.load import Load
 from lab.model.samples import Reason
 from lab.model.variants.variants import Check
 from lab.targets.common import process

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from lab.base.errors import LabError, MeasuringError
-from lab.model.sweeps import PAGES
+from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
 from lab.targets.local import LocalTarget, cgroups, network
 from lab.targets.local.configmap import TABLE

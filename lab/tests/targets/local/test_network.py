@@ -16,9 +16,9 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.measure import roundtrip
-from lab.model.sweeps import PAGES
+from lab.model.endpoint import Role
+from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, Variant, load_variant
-from lab.targets.base import Role
 from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.namespaces import real_root
 from lab.targets.readback import read_back

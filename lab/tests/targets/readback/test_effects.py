@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
-from lab.targets.base import Endpoint, Response
 from lab.targets.readback import effects
 from lab.targets.readback.reading import Process, UnreadableError
 

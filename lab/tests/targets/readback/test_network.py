@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.model.endpoint import Endpoint
 from lab.model.variants.variants import Check
-from lab.targets.base import Endpoint
 from lab.targets.readback import read_back
 from lab.targets.readback.ports import outgoing
 from lab.targets.readback.steering import listed

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
-from lab.targets.base import Endpoint, Response
 from lab.targets.readback import ABSENT, directives, dump, read_back
 
 PROCESSES = "1\tnginx: master process nginx -c /tmp/nginx.conf\n7\tnginx: worker process\n8\tnginx: worker process\n9\tsh -c x\n"

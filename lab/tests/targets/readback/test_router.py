@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UsageError
-from lab.generators import Shard
-from lab.model.sweeps import Point, Tls
+from lab.model.endpoint import Endpoint, Response, Tls
+from lab.model.load import Shard
+from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
-from lab.targets.base import Endpoint, Response
 from lab.targets.common import certificates
 from lab.targets.readback import read_back
 from lab.targets.readback.pod import look_up

@@ -16,7 +16,8 @@ import urllib.request
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from lab.generators import Generator, Load, command, find, generators
+from lab.generators import Generator, command, find, generators
+from lab.model.load import Load
 
 HERE = Path(__file__).parent
 PORT, TLS = 18765, 18766

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
-from lab.generators import OutputError
+from lab.model.load import OutputError
+
+Stream = Literal["stdout", "stderr"]
 
 PIECE_BYTES = 2 * 2**20
 """Some thirty times as much is held while it is parsed; larger pieces are no faster."""

@@ -1,0 +1,11 @@
+"""The pages that every backend serves."""
+
+from __future__ import annotations
+
+PAGES = {
+    f"{size}{suffix}": bytes_
+    for size, bytes_ in [(f"{n}kB", n * 1024) for n in (1, 2, 4, 8, 16, 64)]
+    + [(f"{n}MB", n * 1024 * 1024) for n in (1, 10, 100)]
+    for suffix in (".bin", ".txt")
+}
+"""Page → size in bytes. `.bin` does not compress, `.txt` does. The backend base serves exactly these."""

@@ -1,0 +1,53 @@
+"""An ablation's folder: the runs of its steps."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lab.model.run import NotMeasured
+
+
+class Step(BaseModel):
+    """One knob: the variant that has it alone and what that is compared with, the one that has all up to it; `why` not."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    knob: str
+    title: str
+    sweep: str
+    metric: str
+    root: str
+    against: str
+    alone: str | None
+    cumulative: str | None
+    why: tuple[str, ...] = ()
+
+
+class AblationRun(BaseModel):
+    """One sweep's run. `run` is null until it begins; it never does where nothing of it is measurable here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sweep: str
+    variants: tuple[str, ...]
+    run: str | None = None
+    not_measurable: tuple[NotMeasured, ...] = ()
+    skipped: bool = Field(default=False, description="nothing of it is measurable here")
+
+
+class AblationRecord(BaseModel):
+    """`ablation.json`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = 1
+    id: str
+    created_at: str
+    command: tuple[str, ...]
+    subject: str
+    target: str
+    blocks: int | None = Field(description="null = as many as each sweep says")
+    seed: int
+    steps: tuple[Step, ...]
+    runs: tuple[AblationRun, ...]
+    notes: tuple[str, ...] = ()
