@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 from pydantic import BaseModel, ValidationError
@@ -95,10 +95,10 @@ def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> 
         )
 
 
-def read_record(path: Path, model: type[Model], remedy: str) -> Model:
-    """A JSON record; UsageError with the remedy when it cannot be read or is not what the model says."""
+def read_record(path: Path, model: type[Model], remedy: str, context: Mapping[str, Any] | None = None) -> Model:
+    """A JSON record; UsageError with the remedy when it cannot be read or is not what the model says. `context`: pydantic's."""
     try:
-        return model.model_validate_json(path.read_bytes())
+        return model.model_validate_json(path.read_bytes(), context=context)
     except OSError as error:
         raise UsageError(str(path), f"cannot be read: {error.strerror}", remedy) from None
     except ValidationError as error:

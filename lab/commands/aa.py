@@ -81,7 +81,7 @@ def _is_run(name: str) -> bool:
 
 
 def _refuse_disturbed(sweep: str) -> None:
-    from lab.model.sweeps import load_sweep
+    from lab.records.sweep_files import load_sweep
 
     if any(point.disturbance is not None for point in load_sweep(sweep)[1].expanded()):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"

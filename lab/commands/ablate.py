@@ -164,8 +164,8 @@ def ablate_here(
 def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
     from lab.base.errors import NotMeasurableError
     from lab.experiments import bench
-    from lab.model.sweeps import load_sweep
     from lab.model.variants.variants import load_variant
+    from lab.records.sweep_files import load_sweep
 
     points = load_sweep(sweep)[1].expanded()
     try:

@@ -2,135 +2,17 @@
 
 A kind is a `Disturbance` with its own keys: the table `[disturbance]` of a sweep, or `disturbance = {…}` of one of its
 points. It acts through `Stage` only, so that a kind works on every target that can do what it asks for. Refuses to judge
-what came of it: that is `lab.outcomes`.
+what came of it: that is `lab.records.outcomes`.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError
-
-from lab.base.errors import did_you_mean
-from lab.base.validation import faults
-from lab.model.events import Event
-
-if TYPE_CHECKING:
-    from lab.model.events import EventLog
-    from lab.targets.base import System
-
-Manifests = Sequence[Mapping[str, Any]]
-
-
-class Disturbance(BaseModel):
-    """What every kind has. A module of this folder carries one subclass, named `KIND`, with a field `kind`: the file's name with dashes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    at_s: float = Field(default=5.0, ge=1, le=3600, description="when it begins, after the load began")
-
-    @property
-    def lasts_s(self) -> float:
-        """How long after `at_s` it may still matter, about: the load must last longer."""
-        raise NotImplementedError
-
-    @property
-    def acts_s(self) -> float:
-        """How long it acts from `at_s` on, recovery not included: latency `during` is of this time where it did not say End
-        (control runs, and kinds that have nothing to undo). What is done in a moment acts until the system has recovered.
-        """
-        raise NotImplementedError
-
-    @property
-    def host(self) -> str | None:
-        """The host that the load asks for, where it is not the variant's own first."""
-        return None
-
-    @property
-    def fixtures(self) -> tuple[str, ...]:
-        """Components of manifests/fixtures that every variant of the run is laid over with."""
-        return ()
-
-    @property
-    def prepared(self) -> tuple[object, ...]:
-        """What there is before and beside the load: points that differ in it have control runs of their own."""
-        return self.host, self.fixtures
-
-    @property
-    def awaited(self) -> frozenset[int]:
-        """Statuses that are the right answer as long as it has not been done: they are no failures, and 2xx shows that it has."""
-        return frozenset()
-
-    @property
-    def loads_client(self) -> bool:
-        """Whether it works in the client's place itself: how busy its CPUs are says nothing then, requests sent late do."""
-        return False
-
-    def vet(self, manifests: Manifests) -> None:
-        """UsageError, or NotMeasurableError, for a variant that this cannot be done to. Pure."""
-
-    def prepare(self, stage: Stage) -> None:
-        """Before the load, in control runs too: what must be there in both. MeasuringError."""
-
-    def disturb(self, stage: Stage) -> None:
-        """In a thread beside the load, from `at_s` on; not in control runs. MeasuringError. `stage.wait` raises OverError at the load's end.
-
-        It says Begin before it does anything, and End once that is undone, before it waits for the recovery.
-        """
-        raise NotImplementedError
-
-
-class OverError(Exception):
-    """The load has ended: what is still to be done would not be seen."""
-
-
-@dataclass(slots=True)
-class Stage:
-    """What a disturbance may use: the system, the log, and the time since the load began (`now_s`, seconds)."""
-
-    system: System
-    log: EventLog
-    manifests: Manifests
-    folder: Path
-    """A scratch folder of its own, for what `System.popen` starts beside the load."""
-    find: Callable[[str], str]
-    """Where a generator is installed in the client's place, by its name. MeasuringError when it is not."""
-    beside: ExitStack = field(default_factory=ExitStack)
-    """What `prepare` puts here goes on beside the load, in control runs too, and ends with it."""
-    over: threading.Event = field(default_factory=threading.Event)
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def now_s(self) -> float:
-        return time.monotonic() - self.began
-
-    def wait(self, seconds: float) -> None:
-        """OverError when the load ends before that."""
-        if self.over.wait(max(0.0, seconds)):
-            raise OverError
-
-    def wait_until(self, at_s: float) -> None:
-        self.wait(at_s - self.now_s)
-
-    def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - the column's name
-        """One event, as the lab did it, now."""
-        self.log.add("lab", kind, object, detail, role)
-
-    def change(self, number: int, way: str, objects: Manifests, role: str = "") -> None:
-        """Apply `objects` as change `number`, which answers show by `way` (`lab.events`); its time is from before the system has it."""
-        at_s, began = time.time(), time.monotonic()
-        self.system.apply(objects)
-        took_s = time.monotonic() - began
-        self.log.extend([Event(at_s, "lab", role, str(number), "Change", f"{way} accepted after {took_s:.4f} s")])
+from lab.model.disturbance import Disturbance
 
 
 @cache
@@ -138,21 +20,3 @@ def kinds() -> Mapping[str, type[Disturbance]]:
     """Every kind in this folder by name."""
     modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
     return {module.KIND.model_fields["kind"].default: module.KIND for module in modules if hasattr(module, "KIND")}
-
-
-def parsed(value: object) -> object:
-    """A table with a `kind` as that kind's model; anything else as it is, for pydantic to refuse."""
-    if not isinstance(value, Mapping):
-        return value
-    name = value.get("kind")
-    if not isinstance(name, str) or name not in kinds():
-        raise ValueError(f"disturbance.kind: unknown kind {name!r}: {did_you_mean(str(name), kinds())}")
-    kind = kinds()[name]
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        said = "; ".join(f"disturbance.{fault}" for fault in faults(error, kind))
-        raise ValueError(said) from None
-
-
-AnyDisturbance = Annotated[SerializeAsAny[Disturbance], BeforeValidator(parsed)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.base.durations import seconds
 from lab.base.errors import NotMeasurableError
-from lab.disturbances import Manifests
+from lab.model.disturbance import Manifests
 
 SETTLE = 1.25
 """A load goes on for so many reload intervals after its last change, at least: one, and what loading takes."""

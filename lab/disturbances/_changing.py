@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.base.errors import NotMeasurableError
-from lab.disturbances import Manifests, _long_lived
+from lab.disturbances import _long_lived
+from lab.model.disturbance import Manifests
 from lab.model.events import FIRST_PORT
 
 HOST = "changing.lab.test"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from lab.base.errors import UsageError
-from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import replicas
 from lab.disturbances._long_lived import FIXTURE, held
+from lab.model.disturbance import Disturbance, Manifests, Stage
 
 
 class Holding(Disturbance):

@@ -16,7 +16,7 @@ from typing import Any
 
 from lab.base.errors import MeasuringError
 from lab.base.files import own_faults, writing
-from lab.disturbances import Stage
+from lab.model.disturbance import Stage
 
 HERE = Path(__file__).parent
 _QUIET = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--log-format", "raw"]

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from subprocess import Popen
 
 from lab.base.errors import MeasuringError
-from lab.disturbances import Stage
 from lab.disturbances._k6_beside import HERE, Beside, k6, wait_for
+from lab.model.disturbance import Stage
 from lab.model.events import Event
 from lab.model.pages import PAGES
 

@@ -15,9 +15,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
-from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import deployment, reload_interval_s, replicas
 from lab.disturbances.starve import CPU
+from lab.model.disturbance import Disturbance, Manifests, Stage
 
 What = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
 PASSING: frozenset[What] = frozenset({"freeze", "slow"})

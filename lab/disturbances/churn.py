@@ -15,9 +15,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.disturbances import Manifests, Stage, _changing
+from lab.disturbances import _changing
 from lab.disturbances._asked import SETTLE, reload_interval_s
 from lab.disturbances._holding import Holding
+from lab.model.disturbance import Manifests, Stage
 from lab.model.endpoint import Endpoint
 
 READY_S = 30.0

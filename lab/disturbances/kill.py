@@ -10,9 +10,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.disturbances import Manifests, Stage
 from lab.disturbances._asked import deployment, replicas
 from lab.disturbances._holding import Holding
+from lab.model.disturbance import Manifests, Stage
 from lab.model.endpoint import HowToEnd
 
 RETRY_S = 5.0

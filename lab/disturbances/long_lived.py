@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from lab.disturbances import Stage
 from lab.disturbances._holding import Holding
 from lab.disturbances._long_lived import held
+from lab.model.disturbance import Stage
 
 OPENS_S = 5.0
 """Until all are open: a process, and a handshake for each."""

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import SETTLE, reload_interval_s
+from lab.model.disturbance import Disturbance, Manifests, Stage
 
 HOST = "new.apps.lab.test"
 NAME = "new"

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from lab.base.errors import NotMeasurableError
-from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import deployment, replicas
+from lab.model.disturbance import Disturbance, Manifests, Stage
 
 
 class Outage(Disturbance):

@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import deployment, replicas
 from lab.disturbances.starve import CPU
+from lab.model.disturbance import Disturbance, Manifests, Stage
 
 POLL_S = 0.25
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from lab.disturbances import Disturbance, Manifests, Stage
 from lab.disturbances._asked import deployment
+from lab.model.disturbance import Disturbance, Manifests, Stage
 
 CPU = r"^([1-9]\d*m|[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)$"
 """As Kubernetes writes it: `20m`, `0.5`, `2`."""

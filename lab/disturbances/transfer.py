@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
-from lab.disturbances import Disturbance, Stage
 from lab.disturbances._k6_beside import Beside, k6
+from lab.model.disturbance import Disturbance, Stage
 from lab.model.events import Event
 from lab.model.pages import PAGES
 

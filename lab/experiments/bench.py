@@ -28,11 +28,12 @@ from lab.model.metrics import LABELS
 from lab.model.names import DEFAULT_TARGET
 from lab.model.plan import Plan, arms_for, plan
 from lab.model.run import K6_OUT, NotMeasured, RunRecord, VariantRecord, now
-from lab.model.sweeps import DEFAULT_SWEEP, Point, load_sweep
+from lab.model.sweeps import DEFAULT_SWEEP, Point
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, config_snippet, load_variant, reference_name
 from lab.records import store
 from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
 from lab.targets.base import Target
 
 CLUSTER = "cluster"

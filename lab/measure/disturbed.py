@@ -15,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import LabError, LostError, MeasuringError
-from lab.disturbances import Disturbance, OverError, Stage
 from lab.generators import command, generator
 from lab.generators.loads import load_of
 from lab.measure import validity
 from lab.measure.canary import canary
 from lab.measure.steady import Measurement, Measuring
 from lab.measure.validity import Fault
+from lab.model.disturbance import Disturbance, OverError, Stage
 from lab.model.endpoint import ClockOffset, Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.load import Load, OutputError
 from lab.model.requests import RESOLUTION_S, shifted
 from lab.model.samples import Reason, Sample
+from lab.model.system import Recorder
 from lab.records import outcomes
 from lab.records.tables import events_frame
-from lab.targets.base import Recorder, System, Target
+from lab.targets.base import System, Target
 from lab.targets.common.process import run_generator, scratch, taken
 
 POLL_S = 0.01

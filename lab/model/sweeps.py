@@ -8,22 +8,21 @@ them. Whether a generator can make a load, it says itself (`Generator.refusal`).
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from itertools import product
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lab.base.errors import UsageError, did_you_mean
-from lab.base.validation import faults
-from lab.disturbances import AnyDisturbance, Disturbance
+from lab.base.errors import did_you_mean
+from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
 from lab.model.pages import PAGES
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
+DEFAULT_SWEEP = "quick"
 CONTROL = "control"
 """Name, or its end, of a point that is a control run."""
 
@@ -254,30 +253,3 @@ class Sweep(BaseModel):
 
 def sweep_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
-
-
-def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
-    """(name, sweep) of a sweep in `lab/sweeps/`, or of a file given by its path (ends in .toml)."""
-    path = Path(name_or_path) if name_or_path.endswith(".toml") else FOLDER / f"{name_or_path}.toml"
-    place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-    try:
-        return path.stem, Sweep.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
-        raise UsageError(
-            "--sweep",
-            f"unknown sweep '{name_or_path}'",
-            did_you_mean(name_or_path, sweep_names()),
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(place, f"not TOML: {error}", "see lab/sweeps/quick.toml for the form") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
-    except ValidationError as error:
-        raise UsageError(
-            place,
-            "; ".join(faults(error, PointSpec, Sweep)),
-            "lab/schema/sweep.json lists every key",
-        ) from None
-
-
-DEFAULT_SWEEP = "quick"

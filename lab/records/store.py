@@ -36,11 +36,13 @@ import polars as pl
 import yaml
 from pydantic import BaseModel
 
+from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, replace, runs_folder, sync, write_frame, write_synced, writing
 from lab.generators import generator
 from lab.generators.loads import load_of
 from lab.generators.streaming import Output, Reduced
+from lab.model.disturbance import known
 from lab.model.endpoint import Endpoint
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.load import OutputError, Result
@@ -152,7 +154,7 @@ class RunStore:
                 raise UsageError(str(folder), "has no run.json, so it is not a run", remedy)
             raise UsageError("run", f"unknown run '{name}'", did_you_mean(name, run_names()))
         remedy = "restore it from a copy; the samples beside it are untouched"
-        return cls(folder, read_record(folder / "run.json", RunRecord, remedy))
+        return cls(folder, read_record(folder / "run.json", RunRecord, remedy, known(disturbances.kinds())))
 
     def note_resumed(self, facts: Mapping[str, str]) -> None:
         """Record that the run goes on now, and which facts differ from those it began with."""
@@ -165,7 +167,7 @@ class RunStore:
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
         record = self.record
-        points = {known.name: known for known in record.points} | {point.name: point}
+        points = {planned.name: planned for planned in record.points} | {point.name: point}
         if point not in record.points and len(points) == len(record.points):
             raise ValueError(f"another load is called {point.name!r}")
         if slot[2] != point.name or slot in record.slots or all(arm.name != slot[1] for arm in record.arms):
@@ -194,7 +196,7 @@ class RunStore:
             except OSError as error:
                 raise _unreadable(folder, error, "make it readable for you") from None
             if not missing:
-                found.append(read_record(folder / "sample.json", Sample, remedy))
+                found.append(read_record(folder / "sample.json", Sample, remedy, known(disturbances.kinds())))
                 missing = [EVENTS] if found[-1].outcome and not told else []
             if missing:
                 raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)

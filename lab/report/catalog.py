@@ -18,6 +18,7 @@ from lab.model import sweeps
 from lab.model.variants import knobs, openshift, variants
 from lab.model.variants.knobs import Check, Knob
 from lab.model.variants.variants import Overlay
+from lab.records.sweep_files import load_sweep
 from lab.stats.units import format_duration
 
 ARMS = 3
@@ -142,7 +143,7 @@ def readme_disturbances() -> str:
     """The README's table of sweeps in which something is done to the system, in Markdown; how long is the load's own time."""
     rows = [("sweep", "what is done", "question", "one variant"), ("---",) * 4]
     for name in sweeps.sweep_names():
-        _, sweep = sweeps.load_sweep(name)
+        _, sweep = load_sweep(name)
         points = sweep.expanded()
         if all(point.disturbance is None for point in points):
             continue
@@ -186,7 +187,7 @@ def _knobs() -> list[Knob]:
 
 
 def _sweeps() -> list[tuple[str, sweeps.Sweep]]:
-    return [sweeps.load_sweep(name) for name in sweeps.sweep_names()]
+    return [load_sweep(name) for name in sweeps.sweep_names()]
 
 
 def _studies() -> list[studies.Study]:

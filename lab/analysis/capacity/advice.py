@@ -15,7 +15,7 @@ from lab.analysis.capacity.size import Wanted
 from lab.model.names import DEFAULT_TARGET
 from lab.model.pages import PAGES
 from lab.model.run import RunRecord
-from lab.model.sweeps import load_sweep
+from lab.records.sweep_files import load_sweep
 from lab.stats.paired import MIN_BLOCKS
 
 WIDE, WIDE_BLOCKS = 0.2, 20

@@ -20,7 +20,8 @@ from lab.analysis.capacity.cells import Kind, Load, has_price
 from lab.analysis.capacity.costs import Cost, Floats, OutOfRangeError, cost_of, interval
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
-from lab.model.sweeps import Point, load_sweep, sweep_names
+from lab.model.sweeps import Point, sweep_names
+from lab.records.sweep_files import load_sweep
 from lab.stats.usl import Scaling
 
 SIZES = (1, 2, 4, 8, 16)

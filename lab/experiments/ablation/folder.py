@@ -19,11 +19,11 @@ from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, replace, runs_folder, writing
 from lab.experiments import bench
 from lab.experiments.ablation.plan import Cumulative
-from lab.model.sweeps import load_sweep
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
 from lab.records.ablation import AblationRecord
 from lab.records.store import ABLATION
+from lab.records.sweep_files import load_sweep
 from lab.targets.base import Target
 
 

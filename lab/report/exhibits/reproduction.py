@@ -19,9 +19,9 @@ from lab.analysis.claims.studies import load_study
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import UsageError, did_you_mean
 from lab.model.pages import PAGES
-from lab.model.sweeps import load_sweep
 from lab.model.variants import workers
 from lab.records import published
+from lab.records.sweep_files import load_sweep
 from lab.report import figures
 from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told

@@ -12,7 +12,7 @@ from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, between
 from lab.base.text import aligned
 from lab.generators import generator, generators
 from lab.model.run import KneeSearch
-from lab.model.sweeps import load_sweep
+from lab.records.sweep_files import load_sweep
 from lab.report.tables.steady import load_text
 from lab.stats.units import format_rate, format_seconds
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from lab.model.events import Event, EventLog
-from lab.targets.base import Recorder
+from lab.model.system import Recorder
 from lab.targets.local import runner
 
 _KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})

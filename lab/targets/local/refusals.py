@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lab.base.errors import NotMeasurableError
-from lab.disturbances import Disturbance
 from lab.disturbances.backends import Backends
 from lab.disturbances.kill import Kill
 from lab.disturbances.startup import Startup
 from lab.disturbances.starve import Starve
+from lab.model.disturbance import Disturbance
 from lab.model.endpoint import Role
 from lab.model.sweeps import Point
 from lab.targets.local import cgroups, images

@@ -21,8 +21,8 @@ from lab.model.events import EventLog
 from lab.model.load import Load
 from lab.model.pages import PAGES
 from lab.model.sweeps import Point
+from lab.model.system import Recorder
 from lab.model.variants import hosts as routing_hosts
-from lab.targets.base import Recorder
 from lab.targets.common import fetching, haproxy
 from lab.targets.common.sampler import Sampler
 from lab.targets.local import cpus, hosts, hostwide, network, pod_objects, services, shaping

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import Disturbance, OverError, Stage, _holding, kinds, parsed
+from lab.disturbances import _holding, kinds
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
+from lab.model.disturbance import Disturbance, OverError, Stage, parsed
 from lab.model.endpoint import Endpoint, HowToEnd, Response, Role
 from lab.model.events import FIRST_PORT, EventLog
 from lab.model.variants.variants import load_variant
@@ -145,7 +146,7 @@ def performed(disturbance: Disturbance, stage: FakeStage) -> list[tuple[str, str
 
 
 def of(**keys: Any) -> Disturbance:
-    found = parsed(keys)
+    found = parsed(keys, kinds())
     assert isinstance(found, Disturbance)
     return found
 
@@ -221,7 +222,7 @@ def test_a_variant_without_a_proxy_cannot_be_disturbed_in_it(name: str) -> None:
 )
 def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace(".", r"\.")):
-        parsed(keys)
+        parsed(keys, kinds())
 
 
 # -- kill ---------------------------------------------------------------------------------------------------

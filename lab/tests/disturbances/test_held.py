@@ -18,11 +18,12 @@ import pytest
 from pydantic import ValidationError
 
 from lab.base.errors import MeasuringError
-from lab.disturbances import Stage, _long_lived
+from lab.disturbances import _long_lived
 from lab.disturbances._k6_beside import Beside
 from lab.disturbances._long_lived import held
 from lab.disturbances.long_lived import LongLived
 from lab.disturbances.transfer import Transfer
+from lab.model.disturbance import Stage
 from lab.model.endpoint import Endpoint, Response, Role
 from lab.model.events import Event, EventLog
 from lab.model.usage import USAGE_SCHEMA

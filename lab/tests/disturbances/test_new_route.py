@@ -11,14 +11,15 @@ import polars as pl
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import Stage, kinds
+from lab.disturbances import kinds
 from lab.disturbances.new_route import HOST, NOT_THERE, NewRoute, new_route
+from lab.model.disturbance import Stage
 from lab.model.endpoint import Endpoint, Response
 from lab.model.events import EventLog
-from lab.model.sweeps import load_sweep
 from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.variants import load_variant
 from lab.records.outcomes import outcome
+from lab.records.sweep_files import load_sweep
 from lab.records.tables import events_frame
 from lab.tests.support.disturbed import ZERO_S, events, requests
 from lab.tests.support.fakes import FakeSystem

@@ -28,8 +28,9 @@ from lab.model.load import Load, Result
 from lab.model.plan import Arm
 from lab.model.run import KneeSearch, RunRecord, VariantRecord, now
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point, load_sweep
+from lab.model.sweeps import Point
 from lab.records.store import KNEE, RunStore
+from lab.records.sweep_files import load_sweep
 from lab.report.tables.knee import as_markdown, print_report, sentence
 from lab.stats import knee_search as knee
 from lab.stats.histogram import Histogram

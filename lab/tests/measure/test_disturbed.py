@@ -13,8 +13,8 @@ import pytest
 
 from lab import disturbances
 from lab.base.errors import LostError, MeasuringError
-from lab.disturbances import Disturbance, Stage
 from lab.measure.loop import Bench
+from lab.model.disturbance import Disturbance, Stage
 from lab.model.events import Event
 from lab.model.load import Load
 from lab.model.requests import REQUESTS_SCHEMA

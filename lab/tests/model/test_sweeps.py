@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.model.sweeps import Point, load_sweep, sweep_names
+from lab.model.sweeps import Point, sweep_names
+from lab.records.sweep_files import load_sweep
 
 GOOD = """
 title = "t"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.disturbances import Disturbance
 from lab.disturbances.outage import Outage
+from lab.model.disturbance import Disturbance
 from lab.model.events import EVENTS_SCHEMA, Event
 from lab.model.metrics import METRICS
 from lab.model.requests import REQUESTS_SCHEMA

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from lab.generators.k6 import KINDS, PERCENTS
-from lab.model import sweeps
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.requests import good
 from lab.model.run import RunRecord, VariantRecord
@@ -19,6 +18,7 @@ from lab.model.sweeps import Point
 from lab.model.usage import Usage
 from lab.records import outcomes
 from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
 from lab.records.tables import join_raw
 from lab.tests.support import disturbed
 from lab.tests.support.disturbed import ZERO_S
@@ -44,9 +44,7 @@ def run_of(
     points: Sequence[str] = (),
 ) -> RunStore:
     """A run of `sweep` (its own points, at RATE_RPS; only those named) in `folder`. Control runs are never disturbed."""
-    every = [
-        point for point in sweeps.load_sweep(sweep)[1].expanded() if not points or point.name in points or point.control
-    ]
+    every = [point for point in load_sweep(sweep)[1].expanded() if not points or point.name in points or point.control]
     loads = [point.model_copy(update={"rate_rps": RATE_RPS}) for point in every]
     planned = plan(arms_for(variants, None), loads, blocks, seed=1)
     record = _record(name or f"reference-{sweep}-{target}", sweep, planned.arms, loads, planned.slots, blocks, target)

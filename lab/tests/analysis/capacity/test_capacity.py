@@ -46,10 +46,11 @@ from lab.model.bottleneck import fullness, limited_by
 from lab.model.pages import PAGES
 from lab.model.plan import Arm, Slot, arms_for, plan
 from lab.model.run import KneeSearch, RunRecord, VariantRecord
-from lab.model.sweeps import Point, PointSpec, load_sweep
+from lab.model.sweeps import Point, PointSpec
 from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.model.variants import workers
 from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
 from lab.report.json import capacity as capacity_json
 from lab.report.tables import capacity as capacity_tables
 from lab.stats.usl import fit

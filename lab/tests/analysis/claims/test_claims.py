@@ -24,10 +24,11 @@ from lab.analysis.claims.judging import Verdict, judged
 from lab.base.errors import UsageError
 from lab.generators.k6 import PERCENTS
 from lab.model.plan import Arm
-from lab.model.sweeps import Point, load_sweep
+from lab.model.sweeps import Point
 from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
 from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
 from lab.stats.histogram import Histogram
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of

@@ -17,8 +17,8 @@ from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing, Shelf
 from lab.analysis.summary import counted_samples
 from lab.model.samples import Reason
-from lab.model.sweeps import load_sweep
 from lab.records import outcomes
+from lab.records.sweep_files import load_sweep
 from lab.report.exhibits import exhibits
 from lab.tests.support import disturbed
 from lab.tests.support.committed import nds_story, run_of

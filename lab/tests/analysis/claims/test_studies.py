@@ -16,8 +16,9 @@ from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
 from lab.model.run import NotMeasured
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point, load_sweep
+from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
+from lab.records.sweep_files import load_sweep
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run

@@ -13,19 +13,19 @@ from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared
 from lab.analysis.judging import AT_LEAST, LIMITED
 from lab.base.errors import UsageError
-from lab.model import sweeps
 from lab.model.metrics import LABELS
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
 from lab.stats.unpaired import unpaired, unpaired_difference
 from lab.tests.support.factories import made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
-KILL = [point for point in sweeps.load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
 Gone = Callable[[Arm, int], float]
 
 

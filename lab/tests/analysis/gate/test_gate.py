@@ -27,12 +27,12 @@ from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
 from lab.commands import parser
 from lab.commands.gate import fraction, own_unit
-from lab.model import sweeps
 from lab.model.plan import Arm, Plan, Slot, plan
 from lab.model.run import KneeSearch
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
 from lab.report import junit
 from lab.report.json import gate as gate_json
 from lab.report.tables import gate as gate_tables
@@ -43,7 +43,7 @@ from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 ROOT = Path(__file__).parents[4]
 FIVE, TEN, HALF = Bounds(0.05), Bounds(0.1), Bounds(0.5)
-KILL = [point for point in sweeps.load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
 
 
 def gated(store: RunStore, bounds: Bounds, other: RunStore | None = None, arms: Sequence[str] = ()) -> Gate:

@@ -42,8 +42,8 @@ from lab.experiments.selfbench.reducing import Reduction
 from lab.experiments.selfbench.rows import FORMATS, Format, RowFile, write_rows
 from lab.model.plan import plan
 from lab.model.samples import Reason
-from lab.model.sweeps import load_sweep
 from lab.records.store import run_names
+from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
 from lab.tests.support import fakes
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample

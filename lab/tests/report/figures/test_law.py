@@ -20,9 +20,9 @@ from lab.base.errors import UsageError
 from lab.model.plan import Slot
 from lab.model.run import NotMeasured
 from lab.model.samples import Sample
-from lab.model.sweeps import load_sweep
 from lab.records import published
 from lab.records.store import RunStore
+from lab.records.sweep_files import load_sweep
 from lab.report import figures
 from lab.report.exhibits import exhibits
 from lab.report.figures.intervals import Told

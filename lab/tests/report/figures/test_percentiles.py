@@ -12,9 +12,9 @@ import pytest
 from lab.analysis.claims.evidence import Evidence, Missing
 from lab.analysis.summary import counted_samples
 from lab.model.samples import Sample
-from lab.model.sweeps import load_sweep
 from lab.model.usage import Usage
 from lab.records import published
+from lab.records.sweep_files import load_sweep
 from lab.report import figures
 from lab.report.exhibits import curves, exhibits
 from lab.report.figures.percentiles import ORDERED, TICKS, Corner, Curve, Panel, tail

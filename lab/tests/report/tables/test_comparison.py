@@ -18,11 +18,11 @@ from rich.console import Console
 from lab.analysis.comparison.comparison import Comparison, compare_runs
 from lab.analysis.comparison.verdicts import Advice, advices
 from lab.analysis.noise import aa_arms
-from lab.model import sweeps
 from lab.model.plan import Arm, Slot, plan
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.records.sweep_files import load_sweep
 from lab.report.json import comparison as comparison_json
 from lab.report.tables.comparison import as_markdown, print_table
 from lab.tests.support.factories import made_invalid, make_plan, make_point
@@ -36,7 +36,7 @@ WITH_ROWS = {
     point: {"name": "k6", "version": "1.8.1", "stand_in_for": "wrk2", "out": "csv"}
     for point in ("ceiling", "rate-1000")
 }
-KILL = [point for point in sweeps.load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
 
 
 def printed(found: Comparison, width: int | None = None) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.endpoint import Role
-from lab.model.sweeps import load_sweep
 from lab.model.variants.variants import load_variant, variant_names
+from lab.records.sweep_files import load_sweep
 from lab.targets.local import LocalTarget, bringup, objects, services
 from lab.targets.local.cpus import split
 from lab.targets.local.images import find

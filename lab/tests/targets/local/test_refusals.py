@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from lab.base.errors import NotMeasurableError
-from lab.disturbances import Disturbance, kinds
-from lab.model.sweeps import Point, load_sweep
+from lab.disturbances import kinds
+from lab.model.disturbance import Disturbance
+from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
+from lab.records.sweep_files import load_sweep
 from lab.targets.local import LocalTarget, cgroups, images, refusals
 from lab.tests.support.factories import make_point
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.disturbances import Stage
 from lab.disturbances.new_route import HOST, NewRoute
+from lab.model.disturbance import Stage
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
 from lab.records.tables import events_frame
