@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -133,18 +132,20 @@ def _found(options: argparse.Namespace) -> Gate:
 def _say(options: argparse.Namespace, found: Gate) -> None:
     from lab.report import junit
     from lab.report.json import gate as gate_json
-    from lab.report.tables import gate as gate_tables
+    from lab.report.markdown import markdown
+    from lab.report.tables.gate import page
+    from lab.report.terminal import show
 
     if options.junit:
         _write(Path(options.junit), junit.xml(found, options.strict))
     try:
         with answer() as out:
             if options.json:
-                print(json.dumps(gate_json.as_json(found, options.strict), indent=1))
+                print(gate_json.printed(found, options.strict).text())
             elif options.markdown:
-                print(gate_tables.as_markdown(found, options.strict), end="")
+                print(markdown(page(found, options.strict)), end="")
             else:
-                gate_tables.print_table(out, found, options.strict)
+                show(out, page(found, options.strict))
             sys.stdout.flush()
     except OSError as error:
         # What the buffer still holds would fail once more where the lab ends.

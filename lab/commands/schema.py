@@ -31,7 +31,7 @@ from lab.model.variants.variants import annotation_schema
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import capacity as capacity_json
 from lab.report.json import comparison as comparison_json
-from lab.report.json import gate as gate_json
+from lab.report.json.gate import GateJson
 from lab.stats.histogram import HALF, LINEAR
 
 FOLDER = Path(__file__).parents[1] / "schema"
@@ -59,7 +59,7 @@ def schemas() -> dict[str, Any]:
         "deployed": _deployed(),
         "result": _result(),
         "comparison": comparison_json.schema(),
-        "gate": gate_json.schema(),
+        "gate": DIALECT | GateJson.model_json_schema(),
         "capacity": capacity_json.schema(),
         "aa": _aa(),
         "selfbench": SelfbenchReport.model_json_schema(),

@@ -1,40 +1,45 @@
-"""A gate's verdicts for people: a terminal table, and Markdown for a pull request or a step's summary."""
+"""A gate's verdicts for people: for a terminal, and for a pull request or a step's summary."""
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterator
+
 from rich.text import Text
 
 from lab.analysis.comparison.rows import change_text
 from lab.analysis.gate.advice import MEASURE_MISSING
-from lab.analysis.gate.gate import Gate, Gated
-from lab.base.text import aligned
+from lab.analysis.gate.gate import Gate, Gated, Verdict
+from lab.report.grid import Cell, Grid, Part, Row, Words, columns, plain, row
 
 WORDS = {"regression": "REGRESSION", "cannot-tell": "cannot tell", "passed": "passed"}
+HEADS = {"regression": "Regression", "cannot-tell": "Cannot tell of all", "passed": "Passed"}
 STYLES = {"regression": "bold red", "cannot-tell": "yellow", "passed": "green"}
 HEADERS = ("point", "arm", "metric", "change", "bound", "verdict")
 
 
-def print_table(console: Console, gate: Gate, strict: bool) -> None:
-    """The rows, a sentence for each that has not passed, and the verdict last. One line per row unless it is a terminal's edge."""
-    grid = [[Text(text, style="bold") for text in HEADERS]]
-    grid += [[*map(Text, _cells(one)), Text(WORDS[one.verdict], style=STYLES[one.verdict])] for one in gate.rows]
-    lines = [Text(runs_text(gate)), Text(""), *aligned(grid, frozenset({0, 1, 2, 3, 5}), 2), Text("")]
-    for one in (*gate.of("regression"), *gate.of("cannot-tell")):
-        lines += [
-            Text.assemble((f"{WORDS[one.verdict]}: ", STYLES[one.verdict]), f"{one.name}: {one.said}"),
-            Text(f"  → {one.do}"),
-        ]
-    if gate.missing:
-        lines += [
-            Text.assemble((f"{WORDS['cannot-tell']}: ", STYLES["cannot-tell"]), missing_text(gate)),
-            Text(f"  → {MEASURE_MISSING}"),
-        ]
-    lines += [Text(note, style="dim") for note in gate.footnotes]
-    lines.append(Text(conclusion(gate, strict), style="bold"))
-    for line in lines:
-        line.rstrip()
-        console.print(line, soft_wrap=not console.is_terminal, highlight=False)
+def page(gate: Gate, strict: bool) -> list[Part]:
+    """The rows, a sentence for each that has not passed, and the verdict last; in Markdown (for $GITHUB_STEP_SUMMARY or a comment) its
+    heading first.
+    """
+    unpassed = list(_unpassed(gate))
+    whys = [f"- **{WORDS[verdict]}**: {said}. {_sentence(do)}" for verdict, said, do in unpassed]
+    lines = [
+        line
+        for verdict, said, do in unpassed
+        for line in (Text.assemble((f"{WORDS[verdict]}: ", STYLES[verdict]), said), Text(f"  → {do}"))
+    ]
+    notes = gate.footnotes
+    return [
+        Words((), (f"### {HEADS[gate.verdict]}",)),
+        plain(runs_text(gate)),
+        Grid(columns(HEADERS, left=(0, 1, 2, 3, 5)), tuple(map(_row, gate.rows)), blank=True),
+        Words(
+            (*lines, *(Text(note, style="dim") for note in notes)),
+            (*whys, *(f"- {note}" for note in notes)),
+            blank=True,
+        ),
+        plain(conclusion(gate, strict), "bold"),
+    ]
 
 
 def runs_text(gate: Gate) -> str:
@@ -67,29 +72,12 @@ def conclusion(gate: Gate, strict: bool) -> str:
     return f"{counts}: nothing to do; the nearest to its bound is {worst.name}, {said} of {worst.bound}"
 
 
-def as_markdown(gate: Gate, strict: bool) -> str:
-    """A heading, the table, and a list of what has not passed; for $GITHUB_STEP_SUMMARY or a comment."""
-    heads = {"regression": "Regression", "cannot-tell": "Cannot tell of all", "passed": "Passed"}
-    lines = [
-        f"### {heads[gate.verdict]}",
-        "",
-        runs_text(gate),
-        "",
-        f"| {' | '.join(HEADERS)} |",
-        "|---|---|---|---|---:|---|",
-    ]
-    for one in gate.rows:
-        word = f"**{WORDS[one.verdict]}**" if one.verdict == "regression" else WORDS[one.verdict]
-        lines.append(f"| {' | '.join(_cell(text) for text in (*_cells(one), word))} |")
-    lines.append("")
-    lines += [
-        f"- **{WORDS[one.verdict]}**: {one.name}: {one.said}. {_sentence(one.do)}"
-        for one in (*gate.of("regression"), *gate.of("cannot-tell"))
-    ]
+def _unpassed(gate: Gate) -> Iterator[tuple[Verdict, str, str]]:
+    """(verdict, what it is about and why, what to do) of all that has not passed, the worst first."""
+    for one in (*gate.of("regression"), *gate.of("cannot-tell")):
+        yield one.verdict, f"{one.name}: {one.said}", one.do
     if gate.missing:
-        lines.append(f"- **{WORDS['cannot-tell']}**: {missing_text(gate)}. {_sentence(MEASURE_MISSING)}")
-    lines += [f"- {note}" for note in gate.footnotes]
-    return "\n".join([*lines, "", conclusion(gate, strict), ""])
+        yield "cannot-tell", missing_text(gate), MEASURE_MISSING
 
 
 def _share(one: Gated) -> float:
@@ -97,21 +85,13 @@ def _share(one: Gated) -> float:
     return one.worst / one.limit if one.worst is not None and one.limit else float("-inf")
 
 
-def _cells(one: Gated) -> list[str]:
+def _row(one: Gated) -> Row:
     base, other = one.row.pair
     change = change_text(one.row, one.row.estimate) if one.row.estimate else "–"
-    return [
-        one.row.point.name,
-        other if base == other else f"{other} against {base}",
-        one.metric,
-        change,
-        one.bound,
-    ]
+    arms = other if base == other else f"{other} against {base}"
+    verdict = Cell(WORDS[one.verdict], STYLES[one.verdict], strong=one.verdict == "regression")
+    return row(one.row.point.name, arms, one.metric, change, one.bound, verdict)
 
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", r"\|")

@@ -35,7 +35,9 @@ from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report import junit
 from lab.report.json import gate as gate_json
+from lab.report.markdown import markdown
 from lab.report.tables import gate as gate_tables
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats.power import blocks_for
 from lab.tests.support.factories import made_invalid, make_plan, make_point
@@ -48,6 +50,10 @@ KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "de
 
 def gated(store: RunStore, bounds: Bounds, other: RunStore | None = None, arms: Sequence[str] = ()) -> Gate:
     return gate(compare_runs(store, other, asked=bounds.more), bounds, arms)
+
+
+def markdown_of(found: Gate, strict: bool) -> str:
+    return markdown(gate_tables.page(found, strict))
 
 
 def verdicts(found: Gate) -> dict[tuple[str, str], str]:
@@ -191,8 +197,10 @@ def test_a_candidate_that_does_not_work_is_a_regression(reason: Reason) -> None:
     one = found.of("regression")[0]
     assert one.said == f"no valid block of the candidate: {reason} 6; the base has 6 blocks"
     assert one.do == "keep keepalive as it was; `just table candidate` shows what happened"
-    jsonschema.validate(json.loads(json.dumps(gate_json.as_json(found, strict=False))), gate_json.schema())
-    assert f"{reason} 6" in gate_tables.as_markdown(found, strict=False)
+    jsonschema.validate(
+        json.loads(gate_json.printed(found, strict=False).text()), gate_json.GateJson.model_json_schema()
+    )
+    assert f"{reason} 6" in markdown_of(found, strict=False)
     assert ET.fromstring(junit.xml(found, strict=False))[0].get("failures") == str(len(found.of("regression")))
 
 
@@ -204,7 +212,7 @@ def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
     assert {one.verdict for one in found.rows} == {"cannot-tell"} and found.exit_status(strict=True) == 2
     assert found.rows[0].said.endswith("in the blocks that worked: 6 of 10 blocks, proxy-died 4")
     assert found.rows[0].do == "keep keepalive as it was; `just table candidate` shows what happened"
-    for text in (gate_tables.as_markdown(found, strict=False), junit.xml(found, strict=False).decode()):
+    for text in (markdown_of(found, strict=False), junit.xml(found, strict=False).decode()):
         assert "proxy-died 4" in text
     few = gated(base, HALF, broken(another(fresh), Reason.PROXY_DIED, first=5), ["keepalive"])
     assert {one.do for one in few.rows} == {"keep keepalive as it was; `just table candidate` shows what happened"}
@@ -308,9 +316,9 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
     assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
     said = "not in candidate: arm backlog, point ceiling"
     assert f"{said}: not all is known of this change: refused" in gate_tables.conclusion(found, strict=True)
-    assert f"**cannot tell**: {said}." in gate_tables.as_markdown(found, strict=False)
-    told = json.loads(json.dumps(gate_json.as_json(found, strict=True)))
-    jsonschema.validate(told, gate_json.schema())
+    assert f"**cannot tell**: {said}." in markdown_of(found, strict=False)
+    told = json.loads(gate_json.printed(found, strict=True).text())
+    jsonschema.validate(told, gate_json.GateJson.model_json_schema())
     assert (told["missing"], told["verdict"], told["exit_status"]) == (list(found.missing), "cannot-tell", 2)
     for strict, kind in ((False, "skipped"), (True, "error")):
         suite = ET.fromstring(junit.xml(found, strict))[0]
@@ -330,8 +338,8 @@ def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
     moved = another(made("candidate", effects, planned, 0.01, 2, lost, facts=FACTS | {"cpu": "EPYC"}))
     found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
     out = io.StringIO()
-    gate_tables.print_table(Console(file=out, width=80), found, strict=False)
-    for text in (out.getvalue(), gate_tables.as_markdown(found, False), junit.xml(found, False).decode()):
+    show(Console(file=out, width=80), gate_tables.page(found, strict=False))
+    for text in (out.getvalue(), markdown_of(found, False), junit.xml(found, False).decode()):
         assert "keepalive at rate-1000: p99: the baseline itself, the same in both runs, moved by +" in text
         assert "other: 7 of 8 blocks: 1 invalid (steal)" in text
     assert found.footnotes[0].startswith(TWO_MACHINES)
@@ -559,7 +567,9 @@ def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
     assert found.missing == ("metric terminating_s", "a steady load")
     assert (found.exit_status(strict=False), found.exit_status(strict=True)) == (0, 2)
     assert "not in run-1: metric terminating_s, a steady load" in gate_tables.conclusion(found, strict=True)
-    jsonschema.validate(json.loads(json.dumps(gate_json.as_json(found, strict=True))), gate_json.schema())
+    jsonschema.validate(
+        json.loads(gate_json.printed(found, strict=True).text()), gate_json.GateJson.model_json_schema()
+    )
     given = made(planned=make_plan(points=[make_point()]), noise=0.01)
     assert gated(given, Bounds(0.5, metrics=("p99",))).exit_status(strict=True) == 0
     assert gated(given, Bounds(0.5, metrics=("p99", "rate"))).missing == ("metric rate",)
@@ -721,8 +731,8 @@ def test_junit_has_no_character_that_xml_has_not() -> None:
 @pytest.mark.parametrize(("effect", "noise"), [(1.3, 0.02), (1.0, 0.01), (1.0, 0.3)])
 def test_json_keeps_its_schema_and_says_the_same(effect: float, noise: float) -> None:
     found = gated(made(effects={"keepalive": effect}, noise=noise), FIVE)
-    told = json.loads(json.dumps(gate_json.as_json(found, strict=True)))
-    jsonschema.validate(told, gate_json.schema())
+    told = json.loads(gate_json.printed(found, strict=True).text())
+    jsonschema.validate(told, gate_json.GateJson.model_json_schema())
     assert [row["verdict"] for row in told["rows"]] == [one.verdict for one in found.rows]
     assert told["exit_status"] == found.exit_status(strict=True)
     for row in told["rows"]:
@@ -731,9 +741,9 @@ def test_json_keeps_its_schema_and_says_the_same(effect: float, noise: float) ->
 
 def test_markdown_has_a_line_per_row_and_what_to_do() -> None:
     found = gated(made(effects={"keepalive": 1.3}), FIVE)
-    lines = gate_tables.as_markdown(found, strict=False).splitlines()
+    lines = markdown_of(found, strict=False).splitlines()
     assert lines[0] == "### Regression"
-    assert len([line for line in lines if line.startswith("| ")]) == 1 + len(found.rows)
+    assert len([line for line in lines if line.startswith("| ") and ":--" not in line]) == 1 + len(found.rows)
     assert all(line.count("|") == 7 for line in lines if line.startswith("|"))
     assert next(line for line in lines if line.startswith("- **REGRESSION**: ")).endswith("shows every metric.")
     assert lines[-1] == "4 regressions, 0 cannot tell, 0 passed: do not take this change as it is"

@@ -1,0 +1,56 @@
+"""Parts as Markdown: each with an empty line before it, tables with their rule, notes as a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lab.report.grid import Cell, Grid, Notes, Part, Row, Words, footnotes, heading_markdown, numbered, references
+
+
+def markdown(parts: Sequence[Part]) -> str:
+    """All of them; empty for nothing, else with a newline at its end."""
+    lines: list[str] = []
+    for part, numbers in numbered(parts):
+        lines += [*([""] if lines else []), *_lines(part, numbers)]
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def _lines(part: Part, numbers: Mapping[str, int]) -> list[str]:
+    if isinstance(part, Words):
+        return list(part.markdown)
+    if isinstance(part, Notes):
+        before, after = ([line.plain for line in lines] for lines in (part.before, part.after))
+        return [f"- {line}" for line in [*before, *footnotes(numbers), *after]]
+    return _table(part.wide or part, numbers)
+
+
+def _table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
+    """A table for all rows, or one below each heading of the first level."""
+    lines: list[str] = []
+    begun = None
+    for row in grid.rows:
+        first = row.under[0] if row.under else None
+        if not lines or (first != begun and not row.free):
+            lines += [*([""] if lines else []), *([heading_markdown(first), ""] if first else []), *_head(grid)]
+            begun = first
+        lines.append(_row(row, len(grid.columns), numbers))
+    return lines or _head(grid)
+
+
+def _head(grid: Grid) -> list[str]:
+    names = [
+        " ".join(filter(None, (column.over, column.name, f"({column.unit})" if column.unit else "")))
+        for column in grid.columns
+    ]
+    rule = "|".join(" :-- " if column.stands == "left" else " --: " for column in grid.columns)
+    return [f"| {' | '.join(names)} |", f"|{rule}|"]
+
+
+def _row(row: Row, columns: int, numbers: Mapping[str, int]) -> str:
+    cells = [_cell(cell, numbers) for cell in row.cells]
+    return f"| {' | '.join(cells)} |" + " |" * (columns - len(cells))
+
+
+def _cell(cell: Cell, numbers: Mapping[str, int]) -> str:
+    text = f"{cell.text}{cell.tail}{references(cell.notes, numbers)}".replace("|", r"\|").replace("*", r"\*")
+    return f"**{text}**" if cell.strong else text

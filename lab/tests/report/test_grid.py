@@ -1,0 +1,207 @@
+"""The parts of a page and both of their renderings, by small tables whose lines are written out here."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from rich.text import Text
+
+from lab.report.grid import (
+    Cell,
+    Column,
+    Fold,
+    Grid,
+    Heading,
+    Notes,
+    Panels,
+    Row,
+    Words,
+    advice,
+    columns,
+    plain,
+    row,
+    title,
+)
+from lab.report.markdown import markdown
+from lab.report.terminal import show, terminal
+
+NAMES = columns(("variant", "rate", "p99", "effect"), (0, 3), ("", "req/s", "ms", ""))
+CEILING = Heading("ceiling", "64 connections")
+RATE = Heading("rate", "100 req/s")
+
+
+def _lines(*parts: Grid | Words | Notes, limit: int | None = None) -> list[str]:
+    return [line.plain for line in terminal(parts, limit)]
+
+
+def _rows() -> tuple[Row, ...]:
+    return (
+        row("baseline", "64,773", "2.31", "", under=[CEILING]),
+        row("keepalive", "9", Cell("12.5", tail="↑", notes=("slow",)), "−2.4 %", under=[CEILING]),
+        row("keepalive", "9", Cell("3", notes=("few", "slow")), "", under=[RATE]),
+    )
+
+
+def test_numbers_stand_right_and_text_left_below_names_units_and_headings() -> None:
+    assert _lines(Grid(NAMES, _rows())) == [
+        "variant      rate     p99  effect",
+        "            req/s      ms",
+        "",
+        "ceiling  64 connections",
+        "baseline   64,773    2.31",
+        "keepalive       9  12.5↑¹  −2.4 %",
+        "",
+        "rate  100 req/s",
+        "keepalive       9    3²,¹",
+    ]
+
+
+def test_in_markdown_each_heading_begins_a_table_and_units_stand_beside_names() -> None:
+    assert markdown([Grid(NAMES, _rows())]).splitlines() == [
+        "**ceiling**: 64 connections",
+        "",
+        "| variant | rate (req/s) | p99 (ms) | effect |",
+        "| :-- | --: | --: | :-- |",
+        "| baseline | 64,773 | 2.31 |  |",
+        "| keepalive | 9 | 12.5↑¹ | −2.4 % |",
+        "",
+        "**rate**: 100 req/s",
+        "",
+        "| variant | rate (req/s) | p99 (ms) | effect |",
+        "| :-- | --: | --: | :-- |",
+        "| keepalive | 9 | 3²,¹ |  |",
+    ]
+
+
+def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
+    grid = Grid(NAMES, _rows()[1:2], Fold((0, 3), (1, 2)), gaps=(2, 1))
+    wide = _lines(grid)
+    assert len(wide) == 5
+    assert _lines(grid, limit=len(wide[-1])) == wide
+    assert _lines(grid, limit=len(wide[-1]) - 1)[-1] == "keepalive     9 12.5↑¹ −2.4 %"
+    folded = [
+        "variant    effect",
+        "   rate     p99",
+        "  req/s      ms",
+        "",
+        "ceiling  64 connections",
+        "keepalive  −2.4 %",
+    ]
+    assert _lines(grid, limit=len(wide[-1]) - 4) == [*folded, "      9  12.5↑¹"]
+    assert _lines(grid, limit=5)[-1] == "     9 12.5↑¹"  # narrower than it gets: the narrowest all the same
+
+
+def test_the_lower_half_may_have_an_indent_of_its_own() -> None:
+    grid = Grid(columns(("", "a", "b"), (0,)), (row("x", "1", "2"),), Fold((0, 1), (2,), indent=8), indent=4)
+    assert _lines(grid, limit=1) == ["      a", "        b", "    x 1", "        2"]
+
+
+def test_tails_begin_in_one_column_below_a_name_that_stands_left() -> None:
+    arms = Column("baseline", stands="split", gap=3), Column("other", stands="split", gap=3, style="")
+    rows = (
+        row("failed", Cell("2,981", tail=" [2,975, 2,990]"), "0"),
+        row("lost", Cell("3"), Cell("12", tail=" ↑", notes=("why",))),
+        row("gap", Cell("", tail="1"), ""),
+    )
+    grid = Grid((Column("", stands="left"), *arms), rows, Panels(1))
+    assert _lines(grid) == [
+        "         baseline               other",
+        "failed   2,981 [2,975, 2,990]    0",
+        "lost         3                  12 ↑¹",
+        "gap           1",
+    ]
+    assert markdown([grid]).splitlines()[2:4] == ["| failed | 2,981 [2,975, 2,990] | 0 |", "| lost | 3 | 12 ↑¹ |"]
+
+
+def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
+    arms = tuple(Column(name, stands="split", gap=3) for name in ("base", "one", "two"))
+    grid = Grid((Column("", stands="left"), *arms), (row("all", "1", "2", "3"), row("late", "", "", "9")), Panels(1))
+    assert _lines(grid, limit=20) == [
+        "      base   one",
+        "all   1      2",
+        "",
+        "       base   two",
+        "all    1      3",
+        "late          9",
+    ]
+    assert len(_lines(grid, limit=100)) == 3
+    assert len(_lines(grid, limit=1)) == 6  # one beside the first, at least
+
+
+def test_free_rows_have_columns_of_their_own_and_end_the_table_in_markdown() -> None:
+    lost = Heading("not measurable here")
+    free = row("long-name-of-a-variant", Cell("not measurable: x", "yellow"), under=[lost], free=True)
+    grid = Grid(NAMES, (*_rows()[:1], free, row("b", "not measurable: y", under=[lost], free=True)))
+    assert _lines(grid)[-4:] == [
+        "",
+        "not measurable here",
+        "long-name-of-a-variant  not measurable: x",
+        "b                       not measurable: y",
+    ]
+    assert _lines(grid)[4] == "baseline  64,773  2.31"
+    assert markdown([grid]).splitlines()[-2:] == [
+        "| long-name-of-a-variant | not measurable: x | | |",
+        "| b | not measurable: y | | |",
+    ]
+
+
+def test_headings_within_a_heading_have_no_line_before_them() -> None:
+    one, two = Heading("a against b", inner=True), Heading("c against b", inner=True)
+    rows = [row(text, under=under) for text, under in (("1", [RATE, one]), ("2", [RATE, two]), ("3", [CEILING, two]))]
+    lines = ["n", "", "rate  100 req/s", "  a against b", "1", "  c against b", "2"]
+    assert _lines(Grid(columns(("n",)), tuple(rows))) == [
+        *lines,
+        "",
+        "ceiling  64 connections",
+        "  c against b",
+        "3",
+    ]
+
+
+def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
+    grid = Grid((Column("", stands="left"), Column("here", over="1 core"), Column("there")), (row("p50", "1", "2"),))
+    assert _lines(grid) == ["     1 core", "       here  there", "p50       1      2"]
+    assert markdown([grid]).splitlines()[0] == "|  | 1 core here | there |"
+
+
+def test_notes_count_from_one_after_each_notes_part() -> None:
+    one, two = (Grid(columns(("n",)), (row(Cell("5", notes=(text,))),)) for text in ("first", "second"))
+    notes = Notes((Text("before"),), (Text("after"),), blank=True)
+    assert _lines(one, two, notes, one, Notes()) == [
+        *(" n", "5¹", " n", "5²", "", "before", "¹ first", "² second", "after"),
+        *(" n", "5¹", "¹ first"),
+    ]
+    assert markdown([two, notes]).splitlines()[3:] == ["", "- before", "- ¹ second", "- after"]
+
+
+def test_cells_are_text_in_markdown_and_not_markup() -> None:
+    grid = Grid(columns(("n",)), (row("a|b*"), row(Cell("~ [1]", strong=True))))
+    assert markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
+
+
+def test_the_form_for_markdown_may_have_other_columns_and_the_same_notes() -> None:
+    wide = Grid(columns(("m", "floor")), (row(Cell("5", notes=("why",)), "1 %"),))
+    grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
+    assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
+    assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
+
+
+def test_a_page_of_words() -> None:
+    parts = [title("knee", "local"), plain("it is so", blank=True), advice("apply it", "a:\n  b: 1\n", bold=True)]
+    assert _lines(*parts) == ["knee  local", "", "it is so", "apply it", "  a:", "    b: 1"]
+    assert markdown(parts) == "**knee**: local\n\nit is so\n\napply it\n\n```\na:\n  b: 1\n```\n"
+    assert markdown([]) == ""
+
+
+def test_only_a_terminal_folds() -> None:
+    def shown(console: Console, width: int | None = None) -> str:
+        show(console, [Grid(NAMES, _rows()[:1], Fold((0, 3), (1, 2)))], width)
+        assert isinstance(console.file, io.StringIO)
+        return console.file.getvalue()
+
+    narrow = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
+    log = Console(file=io.StringIO(), width=20)
+    assert len(shown(narrow).splitlines()) == 7
+    assert len(shown(log).splitlines()) == 5
+    assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 7
