@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""Numbers of stored runs → what may be said of them. Measures nothing and prints nothing."""

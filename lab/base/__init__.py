@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""What every package may use: errors with a remedy, files that are whole or not there, quantities and durations."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from rich.console import Console
 
@@ -15,7 +14,7 @@ from lab.commands import Adder
 def add(adder: Adder) -> None:
     schema = adder("schema", _schema, "print or write the JSON schemas of everything the lab reads and records")
     schema.add_argument("--write", action="store_true")
-    readme = adder("readme", _readme, "check or write the generated parts of README.md")
+    readme = adder("readme", _readme, "check or write the generated parts of every README")
     readme.add_argument("--write", action="store_true")
 
 
@@ -30,17 +29,18 @@ def _schema(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _readme(options: argparse.Namespace, talk: Console) -> int:
-    from lab.commands import readme
+    from lab.commands.readme import parts, picture, texts
 
-    path = Path(__file__).resolve().parents[2] / "README.md"
+    makers = parts.makers()
     if options.write:
-        readme.write(path)
+        for path in texts.files():
+            texts.write(path, makers)
+        picture.PICTURE.write_text(picture.picture())
         return 0
-    stale = readme.stale(path)
+    stale = [part for path in texts.files() for part in texts.stale(path, makers)]
+    stale += [picture.PICTURE.name] if picture.stale() else []
     if stale:
         raise UsageError(
-            "README.md",
-            f"generated parts are out of date: {', '.join(stale)}",
-            "`just readme` writes them",
+            "README.md", f"generated parts are out of date: {', '.join(stale)}", "`just readme` writes them"
         )
     return 0

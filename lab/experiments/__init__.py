@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""Whole things that a verb does: from what was asked for to what is measured."""

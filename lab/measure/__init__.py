@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""One sample: canary, warm-up, load, what was seen meanwhile, whether it counts; and the loop over a plan."""

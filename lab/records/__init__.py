@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""The only package that knows run folders and `data/`: what was measured is written and read here."""

@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""What a person or a program reads: tables, JSON, figures, the HTML report, exports. Decides nothing."""

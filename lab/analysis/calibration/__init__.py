@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""What was recorded of each generator against a known server → rows and advice."""

@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""What requests cost the proxy in measured runs → how many proxies of which size."""

@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""Two arms side by side, of one run or of two, in every metric: effect, p, and what to do."""

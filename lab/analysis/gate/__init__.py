@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""A comparison and what may get worse → a regression, passed, or nobody can tell."""

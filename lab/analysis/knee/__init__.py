@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""A search's trials → the highest rate that was served as it should be, and who was the limit."""

@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""Figures and tables of committed runs, as notebooks and the report show them."""

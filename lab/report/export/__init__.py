@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""Runs for other tools: flat tables, and OpenMetrics."""

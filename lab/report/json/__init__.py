@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""Answers as plain data with stable keys, and the schemas of it."""

@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""Answers as tables, for a terminal and as Markdown."""

@@ -1,1 +1,1 @@
-"""See README.md of this folder."""
+"""What more than one target uses: processes, certificates, cgroups, sampling."""
