@@ -163,13 +163,14 @@ def ablate_here(
 
 def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
     from lab.base.errors import NotMeasurableError
-    from lab.experiments import bench
+    from lab.experiments.bench.measurable import checked
+    from lab.experiments.bench.request import fixtures_of
     from lab.model.variants.variants import load_variant
     from lab.records.sweep_files import load_sweep
 
     points = load_sweep(sweep)[1].expanded()
     try:
-        bench.checked(load_variant(variant, manifests, bench.fixtures_of(points)), target, points)
+        checked(load_variant(variant, manifests, fixtures_of(points)), target, points)
     except NotMeasurableError as error:
         return f"not measurable here: {error.what}"
     except UsageError as error:
@@ -197,6 +198,7 @@ def _go_on(options: argparse.Namespace, talk: Console, target: Target, store: Ab
 def _prepare(store: AblationStore, target: Target) -> list[Ready]:
     """Every run checked before the first begins. NothingMeasurableError if none of them has anything to measure."""
     from lab.experiments import bench
+    from lab.experiments.bench.measurable import NothingMeasurableError
     from lab.model.run import NotMeasured
     from lab.records.store import run_names
 
@@ -213,7 +215,7 @@ def _prepare(store: AblationStore, target: Target) -> list[Ready]:
         )
         try:
             prepared = bench.prepare(request, target, record.command)
-        except bench.NothingMeasurableError as error:
+        except NothingMeasurableError as error:
             missing += error.missing
             ready.append(Ready(each.model_copy(update={"skipped": True, "not_measurable": error.missing}), None, None))
         else:
@@ -221,7 +223,7 @@ def _prepare(store: AblationStore, target: Target) -> list[Ready]:
             ready.append(Ready(each.model_copy(update={"not_measurable": left_out}), prepared, None))
     if not any(each.prepared for each in ready):
         refused = [NotMeasured(variant=step.knob, what="refused", why="; ".join(step.why)) for step in record.steps]
-        raise bench.NothingMeasurableError(missing or refused)
+        raise NothingMeasurableError(missing or refused)
     store.record = record.model_copy(update={"runs": tuple(each.planned for each in ready)})
     return ready
 

@@ -20,6 +20,9 @@ from lab.analysis.knee.trials import Tried, tried
 from lab.base.errors import LabError, LostError, UsageError
 from lab.base.files import StoreError, check_writable, runs_folder
 from lab.experiments import bench
+from lab.experiments.bench.loads import choose, generator_record
+from lab.experiments.bench.measurable import checked, facts_of
+from lab.experiments.bench.record import new_record, variant_record
 from lab.generators.loads import load_of
 from lab.measure.loop import Observer
 from lab.measure.steady import Chosen, Measurement, Measuring, blank_sample, not_measured
@@ -86,7 +89,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
         precision=request.precision,
     )
     for variant in variants.values():
-        ends = bench.checked(variant, target, [point])
+        ends = checked(variant, target, [point])
         if refusal := chosen.generator.refusal(load_of(point, ends[point.name])):
             raise UsageError(variant.name, f"{chosen.generator.name} cannot make this load: {refusal}")
     arms = tuple(Arm(name, name, "baseline", None) for name in variants)
@@ -123,22 +126,22 @@ def _load(request: Request, target: Target) -> tuple[Point, Chosen]:
             "--generator", f"{wanted.name} makes closed loops only, and a knee is about rates", f"try {known}"
         )
     if target.installed(wanted) is None:
-        return point, choose(point, target)
+        return point, choose_for_trials(point, target)
     if request.duration_s is None:
         least_s = 3 * wanted.calibration_s(load_of(point, store.NOWHERE))
         point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(least_s)))})
     if request.start_rps is None and wanted.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
         enough = max(START_RPS, request.connections)
         point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
-    return point, choose(point, target)
+    return point, choose_for_trials(point, target)
 
 
-def choose(point: Point, target: Target) -> Chosen:
+def choose_for_trials(point: Point, target: Target) -> Chosen:
     """A trial's generator. What only wrk2 needs (30 s, a request per second for each connection) binds none that stands in for it."""
     if target.installed(generators.generator(point.generator)) is not None:
-        return bench.choose(point, target)
+        return choose(point, target)
     enough = point.model_copy(update={"duration_s": ENOUGH_S, "rate_rps": float(max(ENOUGH_RPS, point.connections))})
-    found = bench.choose(enough, target)
+    found = choose(enough, target)
     if refusal := found.generator.refusal(load_of(point, store.NOWHERE)):
         raise UsageError(f"generator {found.generator.name}", refusal, "change that, or name another by --generator")
     return found
@@ -150,9 +153,9 @@ def point_name(rate_rps: int) -> str:
 
 def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
     """A search ready to go on, or UsageError: also under other facts than those of its trials, but for the boot's, as nothing pairs trials."""
-    prepared, run = bench.resume(name, target, choose)
+    prepared, run = bench.resume(name, target, choose_for_trials)
     record = run.record
-    began, here = lasting(record.facts), lasting(bench.facts_of(target))
+    began, here = lasting(record.facts), lasting(facts_of(target))
     if changed := sorted(fact for fact in began.keys() | here.keys() if began.get(fact) != here.get(fact)):
         fault = f"it began under other facts ({', '.join(changed)}), and a knee is of one place"
         anew = rerun.measure(record, " ".join(arm.variant for arm in record.arms))
@@ -174,10 +177,10 @@ def _record(
     chosen: Chosen,
     search: KneeSearch,
 ) -> RunRecord:
-    recorded = {name: bench.variant_record(variant, MANIFESTS) for name, variant in variants.items()}
+    recorded = {name: variant_record(variant, MANIFESTS) for name, variant in variants.items()}
     used = {point.name: chosen for point in planned.points}
-    found_facts = bench.facts_of(target)
-    record = bench.new_record("-".join(variants), SWEEP, target, command, planned, recorded, used, found_facts)
+    found_facts = facts_of(target)
+    record = new_record("-".join(variants), SWEEP, target, command, planned, recorded, used, found_facts)
     return record.model_copy(update={"knee": search})
 
 
@@ -231,7 +234,7 @@ class Seeker:
         first = record.points[0]
         point = first.model_copy(update={"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)})
         block = len(record.slots) + 1
-        self.store.extend(point, (block, arm.name, point.name), bench.generator_record(self.chosen))
+        self.store.extend(point, (block, arm.name, point.name), generator_record(self.chosen))
         return Slot(block, block, arm, point), fresh
 
     def _stage(self, arm: Arm, slot: Slot, fresh: bool) -> None:

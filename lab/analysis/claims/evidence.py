@@ -228,7 +228,7 @@ class AsApplied(RunStore):
 
 
 def _digest_of(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """As `lab.bench` takes it of what it applies."""
+    """As `Variant.manifests_sha256` of what is applied."""
     return hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
 
 

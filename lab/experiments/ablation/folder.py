@@ -17,8 +17,9 @@ import yaml
 
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, replace, runs_folder, writing
-from lab.experiments import bench
 from lab.experiments.ablation.plan import Cumulative
+from lab.experiments.bench.measurable import checked
+from lab.experiments.bench.request import fixtures_of
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
 from lab.records.ablation import AblationRecord
@@ -80,13 +81,13 @@ def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = N
     What only this machine cannot show is no refusal.
     """
     points = [point for point in load_sweep(sweep)[1].expanded() if point.disturbance is not None] if sweep else []
-    fixtures = bench.fixtures_of(points)
+    fixtures = fixtures_of(points)
     try:
         variant = load_variant(name, manifests, fixtures)
         base = variant.compared_with if points else None
         for side in (variant, *([load_variant(base, manifests, fixtures)] if base else [])):
             with suppress(NotMeasurableError):
-                bench.checked(side, target, points)
+                checked(side, target, points)
     except NotMeasurableError:
         return None
     except UsageError as error:

@@ -9,6 +9,8 @@ that exist in a patch only. Whether a knob *takes* is read back from the running
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,6 +96,11 @@ class Variant(BaseModel):
         if self.compared_with is None:
             return None
         return self.stated_metric or (self.knobs[-1].primary_metric if self.own_knobs else None)
+
+    @property
+    def manifests_sha256(self) -> str:
+        """By which a run knows again what it applied."""
+        return hashlib.sha256(json.dumps(self.manifests, sort_keys=True).encode()).hexdigest()
 
     @property
     def needs(self) -> str:

@@ -29,6 +29,7 @@ from lab.model.plan import Arm
 from lab.model.run import KneeSearch, RunRecord, VariantRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.model.variants.variants import Variant
 from lab.records.store import KNEE, RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.tables.knee import as_markdown, print_report, sentence
@@ -768,6 +769,6 @@ def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.Monkey
     request = bench.Request(("keepalive",), "at-knee", blocks=1)
     made = bench.prepare(request, target, ())
     assert made.record.at_knee is not None and made.record.at_knee.run == run.record.id
-    monkeypatch.setattr(bench, "_digest", lambda _variant: "another")
+    monkeypatch.setattr(Variant, "manifests_sha256", "another")
     with pytest.raises(UsageError, match="of other manifests of 'baseline'"):
         bench.prepare(request, target, ())

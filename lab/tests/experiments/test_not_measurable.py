@@ -17,7 +17,8 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands.measuring import print_plan
 from lab.disturbances.outage import Outage
 from lab.experiments import bench
-from lab.experiments.bench import NothingMeasurableError, Request, prepare
+from lab.experiments.bench import Request, prepare
+from lab.experiments.bench.measurable import NothingMeasurableError
 from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.sweeps import Point
@@ -152,7 +153,7 @@ def test_a_resumed_disturbance_is_vetted_as_a_new_one(monkeypatch: pytest.Monkey
 def test_what_changed_is_told_before_what_cannot_be_shown(sweep: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = prepare(Request(("keepalive",), sweep, seed=1), SmallTarget(), ())
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
-    monkeypatch.setattr(bench, "_digest", lambda _variant: "another")
+    monkeypatch.setattr(Variant, "manifests_sha256", "another")
     with pytest.raises(UsageError, match="have changed since this run began"):
         bench.resume(made.record.id, SmallTarget(refuses=["keepalive"]))
 

@@ -1,0 +1,149 @@
+"""From what was asked for (variants, sweep, target) to a run that can be measured: everything is checked before anything starts.
+
+    load → measurable → choose_generators → choose_blocks → plan → record_of
+
+Each step is handed what those before it found, and asks the outside by the target's protocol only.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lab.analysis.forecast import Conditions, Forecast, forecast
+from lab.base.errors import UsageError
+from lab.base.files import check_writable, runs_folder
+from lab.experiments import resolve
+from lab.experiments.bench.loads import choose_again, choose_generators, generator_record, refuse_loads
+from lab.experiments.bench.measurable import Measurable, checked, facts_of, measurable
+from lab.experiments.bench.record import record_of
+from lab.experiments.bench.request import Loaded, Request, fixtures_of, load, load_variants
+from lab.experiments.resolve import Choice, Subject
+from lab.measure.loop import stale_blocks
+from lab.measure.steady import Chosen
+from lab.model import facts
+from lab.model.plan import Plan, plan
+from lab.model.run import RunRecord
+from lab.model.sweeps import Point
+from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.variants import Variant
+from lab.records.store import RunStore
+from lab.targets.base import Target
+
+CLUSTER = "cluster"
+"""The fact by which a cluster is known again."""
+SAMPLE_BYTES = 2_000_000  # more than a sample's folder takes
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run ready to be measured, and what is known about it beforehand."""
+
+    record: RunRecord
+    plan: Plan
+    variants: Mapping[str, Variant]
+    chosen: Mapping[str, Chosen]
+    forecast: Forecast
+
+
+def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepared:
+    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing.
+
+    What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
+    """
+    loaded = load(request)
+    shown = measurable(loaded, target)
+    chosen = choose_generators(loaded, shown, target)
+    choice = choose_blocks(loaded, shown, chosen, target)
+    blocks = choice.blocks if choice else request.blocks or loaded.sweep.blocks
+    seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
+    planned = plan(shown.arms, shown.points, blocks, seed)
+    check_writable(runs_folder(), len(planned.slots) * SAMPLE_BYTES)
+    planned_for, past = (choice.planned_for, choice.past) if choice else (None, None)
+    record = record_of(loaded, shown, chosen, planned_for, planned, target, command)
+    return Prepared(record, planned, shown.variants, chosen, forecast(record, target.bring_up_s, past))
+
+
+def choose_blocks(loaded: Loaded, shown: Measurable, chosen: Mapping[str, Chosen], target: Target) -> Choice | None:
+    """As many as find the effect that was asked for. None: none was. UsageError where nothing can be promised."""
+    request = loaded.request
+    if request.resolve is None:
+        return None
+    baselines, digests = loaded.baselines, loaded.baseline_digests
+    subjects = [
+        Subject(name, baselines[name], variant.primary_metric, variant.needs, digests[baselines[name]])
+        for name, variant in shown.asked.items()
+    ]
+    generators = {point: generator_record(used) for point, used in chosen.items()}
+    conditions = Conditions(target.name, shown.points, generators, shown.facts)
+    sweep = request.sweep or loaded.sweep_name
+    return resolve.choose_blocks(request.resolve, subjects, conditions, sweep, shown.at_knee, request.k6_out)
+
+
+def resume(
+    name: str, target: Target, of_trial: Callable[[Point, Target], Chosen] | None = None
+) -> tuple[Prepared, RunStore]:
+    """An interrupted run of this target, ready to go on: the same manifests and generators, or UsageError.
+
+    `of_trial` chooses the generator of a search for the knee, which the run must be then; else it must be none.
+    """
+    run = RunStore.open(name)
+    record = run.record
+    if (record.knee is None) != (of_trial is None):
+        what, verb = ("a run", "bench") if of_trial else ("a search for a knee", "knee")
+        raise UsageError(record.id, f"is {what}", f"go on with `just {verb} --resume {record.id}`")
+    manifests = run.folder.parent / record.manifests if record.manifests else MANIFESTS
+    variants = load_variants((arm.variant for arm in record.arms), manifests, fixtures_of(record.points))
+    target.check()
+    _refuse_elsewhere(record, target.facts())
+    chosen = {
+        point.name: of_trial(point, target) if of_trial else choose_again(point, target, record)
+        for point in record.points
+    }
+    _refuse_changed(record, variants, chosen)
+    for variant in variants.values():
+        endpoints = checked(variant, target, record.points)
+        if of_trial is None:
+            refuse_loads(variant.name, record.points, chosen, endpoints)
+    check_writable(run.folder, SAMPLE_BYTES)
+    return Prepared(record, record.plan(), variants, chosen, forecast(record, target.bring_up_s)), run
+
+
+@contextmanager
+def opened(prepared: Prepared, run: RunStore | None, target: Target) -> Iterator[RunStore]:
+    """The run's folder, for this lab alone: a new one, or `run` with what was interrupted for too long marked to begin anew."""
+    if run is None:
+        run = RunStore.create(prepared.record, {name: variant.manifests for name, variant in prepared.variants.items()})
+        with run.locked():
+            yield run
+        return
+    with run.locked():
+        found, commit = facts_of(target), facts.git_commit()
+        run.clear_partial()
+        run.mark_interrupted(stale_blocks(run, found))
+        lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
+        run.note_resumed(found | lab)
+        yield run
+
+
+def _refuse_elsewhere(record: RunRecord, found: Mapping[str, str]) -> None:
+    """Of two clusters nothing is pooled: what is there already would stay."""
+    began, now_on = record.facts.get(CLUSTER), found.get(CLUSTER)
+    if began != now_on:
+        fault = f"it began on another cluster ({began}; this one is {now_on})"
+        raise UsageError(record.id, fault, "name the context it began with, or start a new run")
+
+
+def _refuse_changed(record: RunRecord, variants: Mapping[str, Variant], chosen: Mapping[str, Chosen]) -> None:
+    """Nothing is pooled of two manifests, nor of two generators."""
+    for variant in variants.values():
+        if variant.manifests_sha256 != record.variants[variant.name].manifests_sha256:
+            fault = f"the manifests of '{variant.name}' have changed since this run began"
+            raise UsageError(record.id, fault, "start a new run, or restore the manifests")
+    for point, used in record.generators.items():
+        now_used = generator_record(chosen[point])
+        if now_used != used:
+            fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
+            raise UsageError(record.id, fault, "start a new run, or restore the generator")

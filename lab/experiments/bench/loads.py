@@ -1,0 +1,94 @@
+"""Which generator makes each point's load on a target, and whether it can, on every variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
+
+from lab import generators
+from lab.base.errors import UsageError
+from lab.experiments.bench.measurable import Measurable
+from lab.experiments.bench.request import Loaded
+from lab.generators.k6 import K6, Out
+from lab.generators.loads import load_of
+from lab.measure.steady import Chosen
+from lab.model.endpoint import Endpoint
+from lab.model.names import DEFAULT_TARGET
+from lab.model.run import K6_OUT, RunRecord
+from lab.model.sweeps import Point
+from lab.targets.base import Target
+
+K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
+
+
+def choose_generators(loaded: Loaded, shown: Measurable, target: Target) -> dict[str, Chosen]:
+    """Point → its generator. UsageError where there is none, or it cannot make the load on one of the variants."""
+    out = loaded.request.k6_out
+    chosen = {point.name: choose(point, target, out) for point in shown.points}
+    if out:
+        _refuse_k6_out(loaded.sweep_name, chosen, target)
+    for name in shown.variants:
+        refuse_loads(name, shown.points, chosen, shown.endpoints[name])
+    return chosen
+
+
+def choose(point: Point, target: Target, k6_out: Out | None = None) -> Chosen:
+    """The generator for a point as the target has it, or the one that stands in for it; k6 leaves `k6_out` of its own."""
+    used, why = generators.choose(point.generator, load_of(point, _placeholder(point)), target.installed)
+    installed = target.installed(used)
+    assert installed is not None  # choose() has found it
+    notes = () if why is None else (why,)
+    keep: tuple[str, ...] = ()
+    if isinstance(used, K6) and k6_out:
+        used = replace(used, out=k6_out)
+        keep = used.left
+        notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
+    return Chosen(used, installed.path, installed.version, point.generator if why else None, notes, keep)
+
+
+def choose_again(point: Point, target: Target, record: RunRecord) -> Chosen:
+    """With what k6 keeps as the run began: all its samples are measured alike."""
+    found = record.k6_out(point.name)
+    return choose(point, target, next((known for known in get_args(Out) if known == found), None))
+
+
+def refuse_loads(
+    variant: str, points: Sequence[Point], chosen: Mapping[str, Chosen], endpoints: Mapping[str, Endpoint]
+) -> None:
+    """UsageError for a load that its generator cannot make on this variant's hosts, or where its TLS ends."""
+    for point in points:
+        used = chosen[point.name].generator
+        if refusal := used.refusal(load_of(point, endpoints[point.name])):
+            fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
+            raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
+
+
+def generator_record(used: Chosen) -> dict[str, str | None]:
+    """As run.json has a point's."""
+    return {
+        "name": used.generator.name,
+        "version": used.version,
+        "stand_in_for": used.stand_in_for,
+    } | ({K6_OUT: used.generator.out} if isinstance(used.generator, K6) and used.generator.out else {})
+
+
+def _refuse_k6_out(sweep: str, chosen: Mapping[str, Chosen], target: Target) -> None:
+    if target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{sweep}' is made by k6 here, all by {made_by}"
+        raise UsageError(
+            "--k6-out", fault, 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        )
+
+
+def _placeholder(point: Point) -> Endpoint:
+    """Stands for the system, of which only what the point says is known before it is up: `all` routes are more than one."""
+    routes = max(2, point.connections) if point.routes == "all" else point.routes
+    hosts = tuple(f"r{number}.lab.test" for number in range(routes))
+    secure = "http" if point.tls in ("none", "routed") else "https"
+    tls = "none" if point.tls == "routed" else point.tls
+    return Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, tls)

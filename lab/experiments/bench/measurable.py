@@ -1,0 +1,114 @@
+"""What can be shown on a target: its facts, the loads with their rates, and the variants that are left, as arms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.analysis.noise import aa_arms
+from lab.base.errors import NotMeasurableError, UsageError
+from lab.experiments.at_knee import Place, placed
+from lab.experiments.bench.request import Loaded
+from lab.model import facts
+from lab.model.endpoint import Endpoint
+from lab.model.plan import Arm, arms_for
+from lab.model.run import AtKnee, NotMeasured
+from lab.model.sweeps import Point
+from lab.model.variants.variants import Variant
+from lab.targets.base import Target
+
+
+class NothingMeasurableError(UsageError):
+    """Nothing that was asked for can be shown here (exit 2); `missing` says why, one by one."""
+
+    def __init__(self, missing: Sequence[NotMeasured]) -> None:
+        self.missing = tuple(missing)
+        named = "; ".join(map(str, missing))
+        told = [item for item in missing if item.remedy]
+        alike = len({item.remedy for item in told}) == 1
+        remedies = dict.fromkeys(item.remedy if alike else f"{item.variant}: {item.remedy}" for item in told)
+        super().__init__(
+            "bench", f"nothing to measure: {named}", "; ".join(remedies) or "name another: see `just list`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measurable:
+    """What of a request is measured on a target."""
+
+    facts: Mapping[str, str]
+    points: tuple[Point, ...]
+    at_knee: AtKnee | None
+    """At which the points were placed; None: none of them asks for one."""
+    asked: Mapping[str, Variant]
+    """Those asked for that are left."""
+    arms: tuple[Arm, ...]
+    variants: Mapping[str, Variant]
+    """Of the arms."""
+    endpoints: Mapping[str, Mapping[str, Endpoint]]
+    """Variant → point → where its load goes."""
+    left_out: tuple[NotMeasured, ...]
+
+
+def measurable(loaded: Loaded, target: Target) -> Measurable:
+    """UsageError on the first fault; what cannot be shown here is left out, NothingMeasurableError if that leaves nothing."""
+    target.check()
+    found_facts = facts_of(target)
+    digests = loaded.baseline_digests
+    as_searched = {} if loaded.fixtures else digests  # a search has none of them
+    place = Place(tuple(digests), target.name, found_facts, as_searched)
+    points, at_knee = placed(loaded.points, loaded.request.knee, place)
+    missing, endpoints = _checked(loaded.variants, target, points)
+    asked = {name: variant for name, variant in loaded.asked.items() if name not in missing}
+    if not asked:
+        raise NothingMeasurableError([missing[name] for name in loaded.asked])
+    reference = None if loaded.reference in missing else loaded.reference
+    if loaded.request.nulls is not None:
+        arms = aa_arms(next(iter(asked)), loaded.request.nulls, reference)
+    else:
+        arms = arms_for([(name, variant.compared_with) for name, variant in asked.items()], reference)
+    variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
+    left_out = tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing)
+    return Measurable(found_facts, tuple(points), at_knee, asked, arms, variants, endpoints, left_out)
+
+
+def facts_of(target: Target) -> dict[str, str]:
+    """Of this machine and of the target on it."""
+    return facts.machine() | dict(target.facts())
+
+
+def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    """Where each point's load goes. UsageError, or NotMeasurableError, for what the target or a disturbance cannot do to this variant."""
+    endpoints = target.check_variant(variant, points)
+    for point in points:
+        if point.disturbance is not None:
+            try:
+                point.disturbance.vet(variant.manifests)
+            except NotMeasurableError as error:
+                raise NotMeasurableError(
+                    error.what, f"{variant.name}: {error.place}", error.why, error.remedy
+                ) from None
+            except UsageError as error:
+                raise UsageError(f"{variant.name}: {error.place}", error.fault, error.remedy) from None
+    return endpoints
+
+
+def _checked(
+    variants: Mapping[str, Variant], target: Target, points: Sequence[Point]
+) -> tuple[dict[str, NotMeasured], dict[str, Mapping[str, Endpoint]]]:
+    """Those that the target cannot show and those whose baseline it cannot; of the others, where each point's load goes."""
+    missing: dict[str, NotMeasured] = {}
+    endpoints: dict[str, Mapping[str, Endpoint]] = {}
+    for variant in variants.values():
+        try:
+            endpoints[variant.name] = checked(variant, target, points)
+        except NotMeasurableError as error:
+            missing[variant.name] = NotMeasured(
+                variant=variant.name, what=error.what, why=error.why, remedy=error.remedy
+            )
+    for variant in variants.values():
+        base = missing.get(variant.compared_with or "")
+        if base and variant.name not in missing:
+            why = f"its baseline {base.variant} is not measurable here: {base.why}"
+            missing[variant.name] = NotMeasured(variant=variant.name, what=base.what, why=why, remedy=base.remedy)
+    return missing, endpoints

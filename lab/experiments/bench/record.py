@@ -1,0 +1,101 @@
+"""What run.json says of a run before its first sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.analysis.noise import PRIMARY
+from lab.base.files import runs_folder
+from lab.experiments.bench.loads import generator_record
+from lab.experiments.bench.measurable import Measurable
+from lab.experiments.bench.request import Loaded
+from lab.measure.steady import Chosen
+from lab.model import facts
+from lab.model.metrics import LABELS
+from lab.model.plan import Plan
+from lab.model.run import PlannedFor, RunRecord, VariantRecord, now
+from lab.model.variants.variants import Variant, config_snippet
+from lab.records import store
+from lab.targets.base import Target
+
+
+def record_of(
+    loaded: Loaded,
+    shown: Measurable,
+    chosen: Mapping[str, Chosen],
+    planned_for: PlannedFor | None,
+    planned: Plan,
+    target: Target,
+    command: Sequence[str],
+) -> RunRecord:
+    """A bench's."""
+    request = loaded.request
+    nulls = request.variants if request.nulls is not None else ()
+    variants = {
+        name: (_null_record if name in nulls else variant_record)(variant, loaded.manifests)
+        for name, variant in shown.variants.items()
+    }
+    label = request.label or "-".join(request.variants)
+    record = new_record(label, loaded.sweep_name, target, command, planned, variants, chosen, shown.facts)
+    more = {
+        "not_measurable": shown.left_out,
+        "study": request.study,
+        "manifests": str(request.manifests.relative_to(runs_folder())) if request.manifests else None,
+        "at_knee": shown.at_knee,
+        "planned_for": planned_for,
+    }
+    return record.model_copy(update=more)
+
+
+def new_record(
+    label: str,
+    sweep: str,
+    target: Target,
+    command: Sequence[str],
+    planned: Plan,
+    variants: Mapping[str, VariantRecord],
+    chosen: Mapping[str, Chosen],
+    found_facts: Mapping[str, str],
+) -> RunRecord:
+    """What every run's record has, with an id of its own. `chosen`: point → its generator."""
+    return RunRecord(
+        id=store.new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
+        created_at=now(),
+        command=tuple(command),
+        target=target.name,
+        sweep=sweep,
+        seed=planned.seed,
+        blocks=planned.blocks,
+        arms=planned.arms,
+        points=planned.points,
+        slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
+        variants=dict(variants),
+        generators={point: generator_record(used) for point, used in chosen.items()},
+        facts=dict(found_facts),
+        git_commit=facts.git_commit(),
+    )
+
+
+def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
+    """`manifests`: the folder that it was rendered from."""
+    return VariantRecord(
+        name=variant.name,
+        title=variant.title,
+        baseline=variant.compared_with,
+        knobs=tuple(knob.name for knob in variant.knobs),
+        own_knobs=variant.own_knobs,
+        primary_metric=variant.primary_metric,
+        hypothesis_sweep=variant.sweep,
+        manifests_sha256=variant.manifests_sha256,
+        snippet=config_snippet(variant, manifests),
+        needs=variant.needs,
+    )
+
+
+def _null_record(variant: Variant, manifests: Path) -> VariantRecord:
+    """Of a variant that is compared with itself: it adds nothing, there is nothing to apply, and any load shows that."""
+    record = variant_record(variant, manifests)
+    metric = record.primary_metric if record.primary_metric in LABELS else PRIMARY
+    changed = {"baseline": record.name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
+    return record.model_copy(update={**changed, "snippet": "", "needs": ""})

@@ -1,0 +1,105 @@
+"""What was asked for, and the files that it names: the sweep, the variants, what they are compared with. Knows no target yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.base.errors import UsageError
+from lab.experiments.resolve import Resolve
+from lab.generators.k6 import Out
+from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep
+from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.variants import Variant, load_variant, reference_name
+from lab.records.sweep_files import load_sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asked for."""
+
+    variants: tuple[str, ...]
+    sweep: str | None = None
+    """None: the one that the variants' hypotheses name, if something is done to the system in it; else DEFAULT_SWEEP."""
+    blocks: int | None = None
+    seed: int | None = None
+    label: str | None = None
+    """What the run is called by instead of its variants."""
+    study: str | None = None
+    manifests: Path | None = None
+    """Another folder of manifests than the checkout's; it must lie in the runs folder, so that the run can be resumed."""
+    k6_out: Out | None = None
+    """What k6 is to leave of its own outputs, kept beside the samples."""
+    resolve: Resolve | None = None
+    """Choose the blocks such that this effect is found."""
+    nulls: int | None = None
+    """Measure the one variant against itself, under so many more names than two; None = against its baseline."""
+    knee: str | None = None
+    """Of a sweep whose points are placed at a knee: which one, a run or a rate; None = the latest that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A request with its files read."""
+
+    request: Request
+    manifests: Path
+    sweep_name: str
+    sweep: Sweep
+    points: tuple[Point, ...]
+    fixtures: tuple[str, ...]
+    """Laid over every variant for the disturbances' sake."""
+    asked: Mapping[str, Variant]
+    """By name, in the order asked for."""
+    variants: Mapping[str, Variant]
+    """These, what they are compared with, and the direct reference."""
+    reference: str | None
+    """None: all loads are disturbed, and there is nothing in it to disturb."""
+
+    @property
+    def baselines(self) -> dict[str, str]:
+        """Variant that was asked for → what it is compared with: itself where it has no baseline, or as a null."""
+        itself = self.request.nulls is not None
+        return {name: name if itself else variant.compared_with or name for name, variant in self.asked.items()}
+
+    @property
+    def baseline_digests(self) -> dict[str, str]:
+        """What something is compared with → the digest of its manifests."""
+        return {name: self.variants[name].manifests_sha256 for name in self.baselines.values()}
+
+
+def load(request: Request) -> Loaded:
+    """Read the sweep and render the variants. UsageError on the first fault."""
+    manifests = request.manifests or MANIFESTS
+    name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
+    points = tuple(sweep.expanded())
+    fixtures = fixtures_of(points)
+    asked = load_variants(request.variants, manifests, fixtures)
+    steady = any(point.disturbance is None for point in points)
+    reference = reference_name(manifests) if steady else None
+    against = [] if request.nulls is not None else [variant.compared_with for variant in asked.values()]
+    others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
+    return Loaded(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
+
+
+def load_variants(names: Iterable[str], manifests: Path, fixtures: Sequence[str]) -> dict[str, Variant]:
+    """Each once, by name."""
+    return {name: load_variant(name, manifests, fixtures) for name in dict.fromkeys(names)}
+
+
+def fixtures_of(points: Sequence[Point]) -> tuple[str, ...]:
+    """What variants are laid over with for these points' disturbances."""
+    wanted = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
+    return tuple(dict.fromkeys(wanted))
+
+
+def _own_sweep(variants: Sequence[str], manifests: Path) -> str:
+    """What no steady load could show is measured in the sweep that its hypothesis names. UsageError when they name several."""
+    named = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
+    if not any(point.disturbance is not None for sweep in named for point in load_sweep(sweep)[1].expanded()):
+        return DEFAULT_SWEEP
+    if len(named) > 1:
+        wanted = ", ".join(f"{name} {sweep}" for sweep, name in named.items())
+        raise UsageError("bench", f"each of these has a sweep of its own: {wanted}", "name one by --sweep")
+    return next(iter(named))
