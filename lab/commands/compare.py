@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from rich.console import Console
 
@@ -42,16 +41,18 @@ def _compare(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.comparison.comparison import compare_runs
     from lab.records.store import RunStore
     from lab.report.json import comparison as comparison_json
-    from lab.report.tables import comparison as comparison_tables
+    from lab.report.markdown import markdown
+    from lab.report.tables.comparison import page
+    from lab.report.terminal import show
 
     named = [run_and_arm(text) for text in options.runs]
     stores = [RunStore.open(name) for name, _ in named]
     (_, base_arm), (_, other_arm) = named[0], named[-1] if len(named) > 1 else ("", None)
     found = compare_runs(stores[0], stores[1] if len(stores) > 1 else None, base_arm, other_arm)
     if options.json:
-        print(json.dumps(comparison_json.as_json(found), indent=1))
+        print(comparison_json.printed(found).dumps())
     elif options.markdown:
-        print(comparison_tables.as_markdown(found), end="")
+        print(markdown(page(found)), end="")
     else:
-        comparison_tables.print_table(Console(soft_wrap=False), found)
+        show(Console(soft_wrap=False), page(found))
     return 0

@@ -141,7 +141,7 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
     try:
         with answer() as out:
             if options.json:
-                print(gate_json.printed(found, options.strict).text())
+                print(gate_json.printed(found, options.strict).dumps())
             elif options.markdown:
                 print(markdown(page(found, options.strict)), end="")
             else:

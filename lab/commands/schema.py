@@ -30,7 +30,7 @@ from lab.model.variants.knobs import Check
 from lab.model.variants.variants import annotation_schema
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import capacity as capacity_json
-from lab.report.json import comparison as comparison_json
+from lab.report.json.comparison import ComparisonJson
 from lab.report.json.gate import GateJson
 from lab.stats.histogram import HALF, LINEAR
 
@@ -58,7 +58,7 @@ def schemas() -> dict[str, Any]:
         "readback": _readback(),
         "deployed": _deployed(),
         "result": _result(),
-        "comparison": comparison_json.schema(),
+        "comparison": DIALECT | ComparisonJson.model_json_schema(),
         "gate": DIALECT | GateJson.model_json_schema(),
         "capacity": capacity_json.schema(),
         "aa": _aa(),

@@ -28,7 +28,8 @@ from lab.report.grid import (
 
 
 def show(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
-    """Prints them in as many columns as the terminal has, or as `width` says; sentences are broken at words, tables never.
+    """Prints them in as many columns as the terminal has, or as `width` says; a line that is longer is broken at a
+    word, but in a table that cannot fold.
 
     What is no terminal gets one line per row and sentence whatever its length, so that logs can be searched.
     """
@@ -43,11 +44,11 @@ def terminal(parts: Sequence[Part], limit: int | None = None) -> list[Text]:
 
 
 def _all(parts: Sequence[Part], limit: int | None) -> Iterator[tuple[Text, bool]]:
-    """Each line, and whether it is a table's."""
+    """Each line, and whether it is of a table that cannot fold."""
     for part, numbers in numbered(parts):
         for line in [Text("")] * part.blank + _lines(part, numbers, limit):
             line.rstrip()
-            yield line, isinstance(part, Grid)
+            yield line, isinstance(part, Grid) and part.narrow is None
 
 
 def _lines(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Text]:

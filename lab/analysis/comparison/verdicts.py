@@ -29,6 +29,9 @@ WIDE = 0.1
 """A bound beyond 10 % is worth more blocks."""
 
 
+AdviceKind = Literal["apply", "keep", "mixed", "moved", "unresolved", "nothing"]
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One arm pair's sentence. Kinds:
@@ -43,7 +46,7 @@ class Advice:
 
     base_arm: str
     other_arm: str
-    kind: Literal["apply", "keep", "mixed", "moved", "unresolved", "nothing"]
+    kind: AdviceKind
     text: str
     snippet: str = ""
 

@@ -20,6 +20,7 @@ from lab.model.metrics import LABELS, METRICS
 from lab.model.sweeps import Point
 from lab.records.store import run_names
 from lab.report.exhibits.exhibits import Run
+from lab.report.markdown import markdown
 from lab.report.tables import comparison as comparison_tables
 from lab.report.tables.outcomes import disturbance_text
 from lab.report.tables.steady import load_text
@@ -117,7 +118,7 @@ def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "
     ]
     if not kept:
         return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"
-    return comparison_tables.as_markdown(found, kept)
+    return markdown(comparison_tables.page(found, kept))
 
 
 def _load(point: Point) -> str:

@@ -16,8 +16,7 @@ from lab.model.samples import Reason
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Invalid = Annotated[dict[Reason, Count], Field(description="samples by reason")]
-Number = int | float
-"""What may have been counted, and is printed without a point then."""
+Bound = Annotated[float | None, Field(description="95 % interval; null below six blocks")]
 
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
@@ -25,12 +24,12 @@ DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 class Printed(BaseModel):
     """A part of an output. Refuses a key that it does not have."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it, in the order of the fields."""
         return self.model_dump(mode="json")
 
-    def text(self) -> str:
+    def dumps(self) -> str:
         """What a verb prints."""
         return json.dumps(self.plain(), indent=1)

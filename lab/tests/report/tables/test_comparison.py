@@ -24,7 +24,9 @@ from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.report.json import comparison as comparison_json
-from lab.report.tables.comparison import as_markdown, print_table
+from lab.report.markdown import markdown
+from lab.report.tables.comparison import page
+from lab.report.terminal import show
 from lab.tests.support.factories import made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
@@ -41,7 +43,7 @@ KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "de
 
 def printed(found: Comparison, width: int | None = None) -> str:
     out = io.StringIO()
-    print_table(Console(file=out, width=width or 80), found, width)
+    show(Console(file=out, width=width or 80), page(found), width)
     return out.getvalue()
 
 
@@ -76,9 +78,9 @@ def test_comparisons_look_as_agreed(name: str) -> None:
         "one.txt": lambda: printed(one()),
         "one-100.txt": lambda: printed(one(), 100),
         "one-80.txt": lambda: printed(one(), 80),
-        "one.md": lambda: as_markdown(one()),
+        "one.md": lambda: markdown(page(one())),
         "two-100.txt": lambda: printed(two(), 100),
-        "two.md": lambda: as_markdown(two()),
+        "two.md": lambda: markdown(page(two())),
         "disturbed-100.txt": lambda: printed(
             compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100
         ),
@@ -104,15 +106,15 @@ def test_no_line_is_wider_than_the_terminal(width: int, comparison: Callable[[],
 def test_colour_is_for_terminals_only() -> None:
     assert "\x1b[" not in printed(one(), 100)
     out = io.StringIO()
-    print_table(Console(file=out, width=100, force_terminal=True, color_system="standard"), one(), 100)
+    show(Console(file=out, width=100, force_terminal=True, color_system="standard"), page(one()), 100)
     assert "\x1b[" in out.getvalue()
 
 
 @pytest.mark.parametrize("comparison", [one, two])
 def test_json_says_the_same_and_keeps_its_schema(comparison: Callable[[], Comparison]) -> None:
     found = comparison()
-    told = json.loads(json.dumps(comparison_json.as_json(found), allow_nan=False))
-    jsonschema.Draft202012Validator(comparison_json.schema()).validate(told)
+    told = json.loads(json.dumps(comparison_json.printed(found).plain(), allow_nan=False))
+    jsonschema.Draft202012Validator(comparison_json.ComparisonJson.model_json_schema()).validate(told)
     assert [row["judgement"] for row in told["rows"]] == [row.judgement for row in found.rows]
     for row, has in zip(told["rows"], found.rows, strict=True):
         assert row["effect"] == (exp(has.estimate.effect) if has.estimate else None)
@@ -122,10 +124,12 @@ def test_json_says_the_same_and_keeps_its_schema(comparison: Callable[[], Compar
 
 
 def test_json_of_few_blocks_and_of_disturbances_keeps_its_schema() -> None:
-    few = comparison_json.as_json(compare_runs(made(planned=make_plan(blocks=2)), None))
-    told = comparison_json.as_json(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None))
+    few = comparison_json.printed(compare_runs(made(planned=make_plan(blocks=2)), None)).plain()
+    told = comparison_json.printed(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None)).plain()
     for data in (few, told):
-        jsonschema.Draft202012Validator(comparison_json.schema()).validate(json.loads(json.dumps(data)))
+        jsonschema.Draft202012Validator(comparison_json.ComparisonJson.model_json_schema()).validate(
+            json.loads(json.dumps(data))
+        )
     row = next(row for row in few["rows"] if row["judgement"] == "no-interval")
     assert row["low"] is row["high"] is row["p_value"] is row["holm_p_value"] is None
     assert {row["kind"] for row in told["rows"]} == {"difference"}
