@@ -29,7 +29,7 @@ def files(root: Path = ROOT) -> Iterator[Path]:
     for pattern in ("*.md", "data/*.md", "data/published/*.md", "data/reference/*.md"):
         yield from sorted(root.glob(pattern))
     for folder in ("lab", "manifests", "notebooks", "scripts"):
-        yield from sorted((root / folder).rglob("*.md"))
+        yield from sorted((root / folder).rglob("README.md"))
 
 
 def rendered(path: Path, makers: Mapping[str, Maker]) -> str:

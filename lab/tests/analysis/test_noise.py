@@ -22,7 +22,7 @@ from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.analysis.verdicts import verdicts
 from lab.base.errors import UsageError
 from lab.commands import aa, schema
-from lab.commands.readme import REFERENCE
+from lab.commands.readme.picture import REFERENCE
 from lab.experiments.bench import Request, prepare, resume
 from lab.model.plan import Plan, Slot, plan
 from lab.model.samples import Sample

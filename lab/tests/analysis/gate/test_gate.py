@@ -44,6 +44,7 @@ from lab.tests.support.factories import made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 
 ROOT = Path(__file__).parents[4]
+GATING, ON_KIND = ROOT / "lab/analysis/gate/gate.yml", ROOT / "lab/targets/provision/ci.yml"
 FIVE, TEN, HALF = Bounds(0.05), Bounds(0.1), Bounds(0.5)
 KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
 
@@ -749,30 +750,28 @@ def test_markdown_has_a_line_per_row_and_what_to_do() -> None:
     assert lines[-1] == "4 regressions, 0 cannot tell, 0 passed: do not take this change as it is"
 
 
-# -- README -----------------------------------------------------------------------------------------------------------
+# -- workflows --------------------------------------------------------------------------------------------------------
 
 
 def workflow_commands(text: str) -> list[list[str]]:
-    """The words after `just` of every `scripts/shell just …` in the fenced YAML of a Markdown text, up to a pipe or redirection."""
+    """The words after `just` of every `scripts/shell just …` in a workflow's YAML, up to a pipe or redirection."""
     found: list[list[str]] = []
-    for block in re.findall(r"^```ya?ml\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        for line in block.replace("\\\n", " ").splitlines():
-            for start in re.finditer(r"scripts/shell just ", line):
-                words = list(shlex.shlex(line[start.end() :], posix=True, punctuation_chars=True))
-                ends = [number for number, word in enumerate(words) if set(word) <= set("|&;<>()")]
-                lexed = shlex.split(line[start.end() :].partition(words[ends[0]])[0] if ends else line[start.end() :])
-                found.append(lexed)
+    for line in text.replace("\\\n", " ").splitlines():
+        for start in re.finditer(r"scripts/shell just ", line):
+            words = list(shlex.shlex(line[start.end() :], posix=True, punctuation_chars=True))
+            ends = [number for number, word in enumerate(words) if set(word) <= set("|&;<>()")]
+            lexed = shlex.split(line[start.end() :].partition(words[ends[0]])[0] if ends else line[start.end() :])
+            found.append(lexed)
     return found
 
 
 def test_a_workflow_without_both_runs_is_not_gated(tmp_path: Path) -> None:
-    """README's step, with a lab that would pass anything: bench ends with 1 also where it fell over before it began."""
-    (block,) = (
-        text
-        for text in re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-        if "just gate" in text
+    """Its step, with a lab that would pass anything: bench ends with 1 also where it fell over before it began."""
+    (step,) = (
+        step["run"]
+        for step in yaml.safe_load(GATING.read_text())["jobs"]["gate"]["steps"]
+        if step.get("name") == "Gate"
     )
-    (step,) = (step["run"] for step in yaml.safe_load(block)["jobs"]["gate"]["steps"] if step.get("name") == "Gate")
     stub, runs = tmp_path / "scripts" / "shell", tmp_path / "runs"
     stub.parent.mkdir()
     stub.write_text('#!/bin/sh\necho "$@"\n')
@@ -789,17 +788,20 @@ def test_a_workflow_without_both_runs_is_not_gated(tmp_path: Path) -> None:
 
 
 def test_commands_of_a_workflow_are_found() -> None:
-    text = "```yaml\n- run: scripts/shell just bench a --blocks 6 || [ $? = 1 ]\n- run: |\n    x=$(scripts/shell just gate a b)\n```\n"
+    text = (
+        "- run: scripts/shell just bench a --blocks 6 || [ $? = 1 ]\n- run: |\n    x=$(scripts/shell just gate a b)\n"
+    )
     assert workflow_commands(text) == [["bench", "a", "--blocks", "6"], ["gate", "a", "b"]]
 
 
-def test_commands_of_readmes_workflows_are_understood() -> None:
+@pytest.mark.parametrize("workflow", [GATING, ON_KIND], ids=lambda path: path.name)
+def test_commands_of_the_workflows_are_understood(workflow: Path) -> None:
     """Each is a recipe of the justfile, and the lab's own verbs take its arguments as they stand."""
     recipes = dict(
         re.findall(r"^([a-z]+)\b[^\n:=]*:[^\n=]*\n\s+@?(.*)$", (ROOT / "justfile").read_text(), re.MULTILINE)
     )
-    commands = workflow_commands((ROOT / "README.md").read_text())
-    assert any(words[0] == "gate" for words in commands), "README has a workflow that gates"
+    commands = workflow_commands(workflow.read_text())
+    assert commands and any(words[0] == "gate" for words in commands) == (workflow == GATING)
     for words in commands:
         assert words[0] in recipes, words
         if f"python -m lab {words[0]}" in recipes[words[0]]:

@@ -30,7 +30,8 @@ from lab.analysis.calibration.rows import rows_of, spread
 from lab.analysis.calibration.scenarios import SCENARIOS, cell, planned, scenario, takes_s, true_share_over
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import StoreError
-from lab.commands import calibrate, readme
+from lab.commands import calibrate
+from lab.commands.readme import parts, texts
 from lab.experiments.calibration.measuring import Calibrating
 from lab.generators import Installed, generators
 from lab.model.endpoint import Role
@@ -522,20 +523,20 @@ def test_what_is_not_there_or_damaged_is_refused(runs: Path) -> None:
 def test_the_readme_part_is_the_reference_or_says_that_there_is_none(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readme, "REFERENCE", runs.parent / "reference")
-    assert readme.parts()["calibration"]().startswith("Not measured yet: `just calibrate`")
+    monkeypatch.setattr(parts, "REFERENCE", runs.parent / "reference")
+    assert parts.makers()["calibration"](texts.ROOT, []).startswith("Not measured yet: `just calibrate`")
     kept(made("pause", lat(0.01, share_over=0.001), lat(0.01), share=0.04), {})
     (runs.parent / "reference").mkdir()
     (runs / "c-1").rename(runs.parent / "reference" / "calibration")
-    assert "| fake | 0.10 | 4.00 | 0 | hidden |" in " ".join(readme.parts()["calibration"]().split())
+    assert "| fake | 0.10 | 4.00 | 0 | hidden |" in " ".join(parts.makers()["calibration"](texts.ROOT, []).split())
 
 
 def test_a_readme_without_a_place_for_it_is_not_stale(tmp_path: Path) -> None:
     path = tmp_path / "README.md"
     path.write_text("# T\n")
-    assert "calibration" not in readme.stale_parts(path)
+    assert texts.stale(path, parts.makers()) == []
     path.write_text("# T\n\n<!-- generated: calibration -->\nold\n<!-- end -->\n")
-    assert "calibration" in readme.stale_parts(path)
+    assert texts.stale(path, parts.makers()) == [f"calibration in {path}"]
 
 
 def test_an_unknown_scenario_is_no_scenario() -> None:

@@ -23,7 +23,8 @@ from rich.console import Console
 from lab.__main__ import main
 from lab.analysis.noise import aa_arms
 from lab.base.errors import MeasuringError, UsageError
-from lab.commands import readme, selfbench
+from lab.commands import selfbench
+from lab.commands.readme import parts, texts
 from lab.experiments.selfbench import (
     bring_up,
     busy,
@@ -455,19 +456,19 @@ def test_the_readmes_table_is_the_committed_one_or_says_that_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder without run.json among the reference runs, which is none of them."""
-    monkeypatch.setattr(readme, "REFERENCE", tmp_path)
-    assert readme.parts()["selfbench"]().startswith("Not measured yet: `just selfbench`")
+    monkeypatch.setattr(parts, "REFERENCE", tmp_path)
+    assert parts.makers()["selfbench"](texts.ROOT, []).startswith("Not measured yet: `just selfbench`")
     (tmp_path / "selfbench").mkdir()
     row = report.compared("samples", "rate-500: wall time", "s", [2.0] * 6, [1.0] * 6)
     told = report.Report(rows=(row,), measured_at="2026-11-22T12:00:00Z", facts={"cpus": "2", "cpu": "Xeon"})
     path = tmp_path / "selfbench" / "selfbench.json"
     path.write_text(told.model_dump_json())
-    shown = readme.parts()["selfbench"]()
+    shown = parts.makers()["selfbench"](texts.ROOT, [])
     assert "\nrate-500: wall time  2.00 s   1.00 s" in shown and "Measured on 2026-11-22: 2 CPUs, Xeon." in shown
     assert run_names(tmp_path) == []
     path.write_text("{")
     with pytest.raises(UsageError, match=r"selfbench.json: damaged"):
-        readme.parts()["selfbench"]()
+        parts.makers()["selfbench"](texts.ROOT, [])
 
 
 def test_start_up_is_of_real_processes() -> None:

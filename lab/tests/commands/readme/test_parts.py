@@ -1,0 +1,84 @@
+"""The generated parts are what would be generated now (`just readme` writes them)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.commands.readme import parts, picture, texts
+from lab.model.samples import Reason
+
+pytestmark = pytest.mark.committed
+
+ROOT = texts.ROOT
+MAKERS = parts.makers()
+
+
+@pytest.mark.parametrize("path", texts.files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_parts_are_up_to_date(path: Path) -> None:
+    assert texts.stale(path, MAKERS) == []
+
+
+def test_the_picture_is_up_to_date() -> None:
+    """It shows the reference run as `just table` prints it."""
+    assert not picture.stale()
+
+
+def test_the_picture_fetches_nothing() -> None:
+    """No font, no style, no image from elsewhere: the one address in it is the name of SVG itself."""
+    assert set(re.findall(r"https?://[^\"']+", picture.PICTURE.read_text())) == {"http://www.w3.org/2000/svg"}
+
+
+def test_every_example_is_a_command_with_its_answer() -> None:
+    """As it is printed, under the command as a reader types it."""
+    examples = [
+        (path, match)
+        for path in texts.files()
+        for match in texts.PART.finditer(path.read_text())
+        if match["name"] == "example"
+    ]
+    assert {shlex.split(match["words"])[0] for _, match in examples} == {"aa", "capacity", "compare", "gate"}
+    for path, match in examples:
+        text = texts.made(path, match, MAKERS)
+        assert text.startswith(f"```console\n$ just {match['words'].strip()}\n")
+        assert len(text.splitlines()) > 10
+
+
+def test_the_ledger_links_to_notebooks_and_runs() -> None:
+    """Each claim to the notebook that shows it, each run to its folder; as seen from the checkout's top."""
+    links = {to for _, to in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", MAKERS["claims"](ROOT / "README.md", []))}
+    assert all((ROOT / to).exists() for to in links)
+    assert {Path(to).parts[0] for to in links} == {"data", "notebooks"}
+
+
+def test_what_was_found_names_step_effect_advice_and_run() -> None:
+    text = MAKERS["found"](ROOT / "README.md", ["slow-link:gzip", "kill-held:kill-nds"])
+    steady, disturbed = text.splitlines()[2:]
+    assert re.fullmatch(
+        r"\| \*\*.+\*\* \(`gzip`\) \| \[p50 at .+ % \[.+\], beyond .+\]\(data/reference/slow-link\) \| apply \|", steady
+    )
+    assert re.fullmatch(
+        r"\| \*\*.+\*\* \(`kill-nds`\) \| \[.+\]\(data/reference/kill-held\) \| do not apply it \|", disturbed
+    )
+
+
+def test_what_was_found_is_of_an_arm_that_the_run_has() -> None:
+    with pytest.raises(UsageError, match="found slow-link:gzpi: no arm 'gzpi' in slow-link\n.*did you mean 'gzip'"):
+        MAKERS["found"](ROOT / "README.md", ["slow-link:gzpi"])
+
+
+def test_every_reason_has_its_row() -> None:
+    """Reason and meaning."""
+    text = MAKERS["reasons"](ROOT / "README.md", [])
+    assert all(f"| `{reason}` | {reason.meaning}" in text for reason in Reason)
+
+
+def test_every_recipe_has_its_row() -> None:
+    """All that are not private, each under its group."""
+    text = MAKERS["verbs"](ROOT / "README.md", [])
+    public = re.findall(r"^\[group\('\w+'\)\]\n(?:\[.*\]\n)*(\w+)\b", (ROOT / "justfile").read_text(), re.MULTILINE)
+    assert [row.split("`")[1] for row in text.splitlines()[2:] if "**" not in row] == public

@@ -1,0 +1,158 @@
+"""The READMEs of this checkout: short where it begins, one for each folder, and nothing in them that is not there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from lab.commands import parser
+from lab.commands.readme import imports, parts, texts
+
+ROOT = texts.ROOT
+FILES = list(texts.files())
+README = ROOT / "README.md"
+LINK = re.compile(r"\]\(([^)\s]*)\)")
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+IN_CODE = re.compile(r"`([^`\n]+)`")
+
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@cache
+def by_hand(path: Path) -> str:
+    """The text without what is generated."""
+    return texts.PART.sub("", path.read_text())
+
+
+def links(path: Path) -> Iterator[str]:
+    """Those into this checkout: other sites are not asked."""
+    for to in LINK.findall(FENCED.sub("", path.read_text())):
+        if "://" not in to:
+            yield to
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    heads = re.findall(r"^#+ (.+)$", FENCED.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_the_first_one_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= 250
+    assert len(README.read_bytes()) <= 20_000
+
+
+def test_within_one_screen_it_says_what_it_answers() -> None:
+    """With a picture and the two commands, before anything else."""
+    first = README.read_text().split("\n## ")[0]
+    assert len(first.splitlines()) <= 20
+    assert "?**" in first and "](data/reference/table.svg)" in first
+    assert "scripts/shell just bench baseline" in first and "scripts/shell just test" in first
+
+
+def test_it_has_three_generated_parts_and_what_was_found_first() -> None:
+    assert [match["name"] for match in texts.PART.finditer(README.read_text())] == ["found", "counts", "verbs"]
+
+
+@each_file
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for to in links(path):
+        name, _, anchor = to.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), to
+        assert not anchor or anchor in anchors(target), to
+
+
+@each_file
+def test_every_path_that_it_names_is_there(path: Path) -> None:
+    """In backticks, and of a folder of the checkout; `data/runs` is the reader's."""
+    for word in IN_CODE.findall(FENCED.sub("", by_hand(path))):
+        path_like = re.fullmatch(r"(lab|manifests|notebooks|scripts|data)/[\w./-]*", word)
+        label = re.fullmatch(r"lab/[a-z-]+", word)  # of a manifest: `lab/role`
+        made = word.startswith(("data/runs", "manifests/components/server-tokens-on"))
+        assert not path_like or label or made or (ROOT / word).exists(), word
+
+
+def test_every_one_is_reached_from_the_first() -> None:
+    """By links."""
+    found, waiting = {README}, [README]
+    while waiting:
+        path = waiting.pop()
+        for to in links(path):
+            target = (path.parent / to.partition("#")[0]).resolve()
+            target = target / "README.md" if target.is_dir() else target
+            if target.suffix == ".md" and target.exists() and target not in found:
+                found.add(target)
+                waiting.append(target)
+    assert [str(path.relative_to(ROOT)) for path in FILES if path not in found] == []
+
+
+def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more() -> None:
+    folders = {path.parent for path in imports.modules() if (path.parent / "__init__.py").exists()} - {imports.LAB}
+    for folder in sorted(folders):
+        path = folder / "README.md"
+        assert path.exists(), path
+        assert "<!-- generated: folder -->" in path.read_text(), path
+        assert re.search(r"\*\*(One|A) more\b", path.read_text(), re.IGNORECASE), path
+
+
+def test_every_part_that_is_made_has_its_place() -> None:
+    assert texts.present(FILES) == set(parts.makers())
+
+
+def test_the_picture_of_the_code_has_every_package_on_its_floor() -> None:
+    picture = next(block for block in FENCED.findall(README.read_text()) if block.startswith("```text"))
+    floors = imports.floors()
+    lines = [[word for word in line.split() if word in floors] for line in picture.splitlines()[1:-1]]
+    assert sorted(name for line in lines for name in line) == sorted(floors)
+    for line, below in pairwise(lines):
+        assert len({floors[name] for name in line}) == 1, line
+        assert floors[line[0]] == floors[below[0]] + 1, (line, below)
+
+
+def test_a_command_is_pasted_without_its_answer() -> None:
+    """What a command prints is generated, or not there: it would change with the run it is of."""
+    blocks = [
+        block
+        for path in FILES
+        for block in re.findall(r"^```(?:console)?\n(\$ .*?)^```", by_hand(path), re.DOTALL | re.MULTILINE)
+    ]
+    assert len(blocks) > 3
+    assert [line for block in blocks for line in block.splitlines() if not line.startswith("$ ")] == []
+
+
+def commands(text: str) -> Iterator[str]:
+    """Every `just …` of a text, in a console block or in backticks; those with an ellipsis or brackets are no whole command."""
+    typed = re.findall(r"^\$ (.*)$", text, re.MULTILINE) + IN_CODE.findall(FENCED.sub("", text))
+    for line in typed:
+        for part in re.split(r"&&|\|", re.sub(r"\s+#.*$", "", line)):
+            command = part.strip().removeprefix("scripts/shell ")
+            if command.startswith("just ") and not re.search(r"[…\[\]]", command):
+                yield command
+
+
+@each_file
+def test_every_command_that_it_names_is_understood(path: Path) -> None:
+    """It is a recipe of the justfile, and the lab's own verbs take its arguments as they stand; a verb alone is only named."""
+    recipes = dict(
+        re.findall(r"^([a-z]+)\b[^\n:=]*:[^\n=]*\n\s+@?(.*)$", (ROOT / "justfile").read_text(), re.MULTILINE)
+    )
+    for command in commands(by_hand(path)):
+        words = shlex.split(command)[1:]
+        if words[0] == "VERB":
+            continue
+        assert words[0] in recipes, command
+        if len(words) > 1 and f"python -m lab {words[0]}" in recipes[words[0]]:
+            assert callable(parser().parse_args(words).verb), command
+
+
+def test_what_generators_were_found_to_do_is_typed_nowhere() -> None:
+    """All of it is in the generated part."""
+    path = imports.LAB / "analysis" / "calibration" / "README.md"
+    assert "hidden" in path.read_text() and "hidden" not in by_hand(path)
