@@ -12,7 +12,7 @@
       # What pyproject.toml pins, less what nix brings as a program; lab/tests/scripts/test_tools.py compares.
       python = pkgs: pkgs.python3.withPackages (p: with p; [
         crossplane cryptography duckdb hypothesis jupyterlab kubernetes kubernetes-validate nbclient numpy plotly polars
-        psutil pydantic pyroute2 pytest pyyaml rich scipy types-pyyaml zstandard
+        psutil pydantic pyroute2 pytest pytest-xdist pyyaml rich scipy types-pyyaml zstandard
       ]);
       tools = pkgs: with pkgs; [
         (bats.withLibraries (p: [ p.bats-assert p.bats-support ]))

@@ -1,6 +1,6 @@
 """The verbs of the command line, a file each (or a few that belong together): their arguments and what they print.
 
-A file with a function `add` is a verb's; nothing lists them. These files and `lab/__main__.py` are the only ones
+A file that defines a function `add` is a verb's; nothing lists them, and no other is imported to find them. These files and `lab/__main__.py` are the only ones
 that parse arguments and print; only `__main__` exits. What a verb needs is imported when it runs, so that `--help` is quick.
 """
 
@@ -10,6 +10,7 @@ import argparse
 import importlib
 import pkgutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
@@ -26,9 +27,8 @@ Adder = Callable[[str, Verb, str], argparse.ArgumentParser]
 def add_all(adder: Adder) -> None:
     """Every verb there is a file for, in the order of the files' names."""
     for found in pkgutil.iter_modules(__path__):
-        add = getattr(importlib.import_module(f"{__name__}.{found.name}"), "add", None)
-        if add is not None:
-            add(adder)
+        if not found.ispkg and "\ndef add(" in (Path(__file__).parent / f"{found.name}.py").read_text(encoding="utf-8"):
+            importlib.import_module(f"{__name__}.{found.name}").add(adder)
 
 
 class Parser(argparse.ArgumentParser):

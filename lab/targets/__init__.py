@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lab.targets.base import Target
+if TYPE_CHECKING:
+    from lab.targets.base import Target
 
 _in_use: list[Target] = []
 
@@ -27,7 +30,29 @@ def close() -> None:
 
 @cache
 def targets() -> Mapping[str, Target]:
-    """Every target by name. A module with an instance named `TARGET` is one."""
-    names = [found.name for found in pkgutil.iter_modules(__path__)]
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return {module.TARGET.name: module.TARGET for module in modules if hasattr(module, "TARGET")}
+    """Every target by name; each is imported when it is asked for."""
+    return _Targets()
+
+
+class _Targets(Mapping[str, "Target"]):
+    """By the names of the modules that set a `TARGET`, which is looked up in their text: importing one takes a while."""
+
+    def __init__(self) -> None:
+        self._names = [found.name for found in pkgutil.iter_modules(__path__) if _is_one(found)]
+
+    def __getitem__(self, name: str) -> Target:
+        if name not in self._names:
+            raise KeyError(name)
+        return importlib.import_module(f"{__name__}.{name}").TARGET
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _is_one(found: pkgutil.ModuleInfo) -> bool:
+    here = Path(__file__).parent
+    file = here / found.name / "__init__.py" if found.ispkg else here / f"{found.name}.py"
+    return "\nTARGET = " in file.read_text(encoding="utf-8")

@@ -1,15 +1,19 @@
 """One closing line over the JUnit files of several test runners: `12 passed, 0 failed, 1 skipped`.
 
-    python -m lab.tests.summary FOLDER
+    python -m lab.tests.summary FOLDER [EVERYDAY]
 
-Exit status 1 when something failed, or when nothing was run.
+Exit status 1 when something failed, or when nothing was run. Of the reports in EVERYDAY the tests that took long are named on
+stderr: by the clock, which a busy machine stretches, so they fail nothing.
 """
 
 from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
+
+LONG_S = 2.0
 
 
 def count(folder: Path) -> tuple[int, int, int]:
@@ -24,7 +28,21 @@ def count(folder: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+def slow(folder: Path) -> Iterator[tuple[float, str]]:
+    """(seconds, file: test) of those that took long, of one report's folder."""
+    for report in folder.rglob("*.xml"):
+        for case in ET.parse(report).iter("testcase"):
+            if (took := float(case.get("time", 0))) > LONG_S:
+                yield took, f"{Path(case.get('classname', '')).name}: {case.get('name')}"
+
+
+def main(folder: Path, everyday: Path | None) -> int:
+    for took, name in sorted(slow(everyday), reverse=True) if everyday else ():
+        print(f"{took:.1f} s  {name}", file=sys.stderr)  # noqa: T201  (a program of the tests)
+    passed, failed, skipped = count(folder)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")  # noqa: T201
+    return 1 if failed or not passed else 0
+
+
 if __name__ == "__main__":
-    passed, failed, skipped = count(Path(sys.argv[1]))
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")  # noqa: T201  (a program of the tests)
-    sys.exit(1 if failed or not passed else 0)
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None))

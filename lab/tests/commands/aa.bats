@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just aa` and `bench --resolve`: a short real run of a variant against itself, what is planned by it, and bad input.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -23,6 +22,7 @@ print({"nulls": noise["nulls"]["arms"], "blocks": needed[0] or "", "why": cpu["w
 PYTHON
 }
 
+# bats test_tags=measures
 @test "aa measures a variant against itself, prints it again, and bench --resolve plans by it" {
   lab aa --sweep "$sweep" --blocks 6 --seed 1
   ((status <= 1)) || fail "$stderr" # 1: the machine was noisy

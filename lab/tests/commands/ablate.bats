@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just ablate` and `just bench --configmap`: plans, a tiny real ablation with its resumption, and every kind of bad input.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -57,6 +56,7 @@ TOML
   [[ $stderr != *backend-cpu-200m:* ]] || fail "$stderr"
 }
 
+# bats test_tags=measures
 @test "ablate measures each knob alone and cumulatively, can be resumed, and its table can be printed again" {
   scratch
   lab ablate keepalive --blocks 1 --seed 1
@@ -83,6 +83,7 @@ TOML
   [[ $output == *'"verdict": "not measured yet"'* ]] || fail "$output"
 }
 
+# bats test_tags=measures
 @test "ablate keeps everything on Ctrl-C and says how to go on" {
   scratch
   sed -i 's/^duration_s = 1/duration_s = 20/' lab/sweeps/quick.toml
@@ -129,6 +130,7 @@ TOML
   refused "leave variants and --sweep out" bench keepalive --configmap "$mine"
 }
 
+# bats test_tags=measures
 @test "bench --configmap proves from the running nginx that each key took" {
   scratch
   printf 'data:\n  reuse-port: "false"\n  proxy-buffer-size: 16k\nkind: ConfigMap\n' >"$mine"

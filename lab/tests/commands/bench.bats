@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just bench`: a short real run on the local target, and every kind of bad input.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -101,6 +100,7 @@ environmental_or_ok() {
   refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
 }
 
+# bats test_tags=smoke
 @test "bench baseline --sweep smoke measures, records every file and prints a table" {
   lab bench baseline --sweep smoke
   [[ $output == *baseline* ]] || fail "$output $stderr"
@@ -122,6 +122,7 @@ environmental_or_ok() {
   assert_success
 }
 
+# bats test_tags=measures
 @test "bench works as an unprivileged user" {
   ((EUID == 0)) || skip "this is the unprivileged user already"
   id nobody >/dev/null || skip "no user nobody here"
@@ -134,6 +135,7 @@ environmental_or_ok() {
   environmental_or_ok
 }
 
+# bats test_tags=measures
 @test "the host's sysctls, interfaces and processes are the same before and after" {
   state() {
     sysctl -a 2>/dev/null | grep -vE 'random|nr_|dentry|inode|file-nr|uuid|ns_last_pid|perf|entropy|fs.quota|sched_domain|netdev_rss|aio|conntrack_count'
@@ -149,6 +151,7 @@ environmental_or_ok() {
   assert_failure
 }
 
+# bats test_tags=measures
 @test "kill -9 leaves no process, and --resume finishes the run without losing or repeating a sample" {
   python -m lab bench baseline --sweep "$sweep" --blocks 3 --seed 1 >/dev/null 2>&1 &
   lab_pid=$!
@@ -173,6 +176,7 @@ environmental_or_ok() {
   assert_output ""
 }
 
+# bats test_tags=measures
 @test "Ctrl-C ends within two seconds, keeps everything and says how to resume" {
   python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
   lab_pid=$!
@@ -188,6 +192,7 @@ environmental_or_ok() {
   assert_output --partial "just bench --resume"
 }
 
+# bats test_tags=measures
 @test "a reader of stderr that has gone stops nothing" {
   run bash -c "set -o pipefail; '$python' -m lab bench baseline --sweep '$sweep' 2>&1 >'$BATS_TEST_TMPDIR/out' | head -n 1"
   environmental_or_ok
@@ -195,6 +200,7 @@ environmental_or_ok() {
   assert_line --regexp '^baseline'
 }
 
+# bats test_tags=measures
 @test "a generator that prints garbage makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo lorem ipsum'
   lab bench baseline --sweep "$sweep"
@@ -203,6 +209,7 @@ environmental_or_ok() {
   assert_line generator-output
 }
 
+# bats test_tags=measures
 @test "a generator that crashes makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; kill -SEGV $$'
   lab bench baseline --sweep "$sweep"
@@ -211,6 +218,7 @@ environmental_or_ok() {
   assert_line generator-failed
 }
 
+# bats test_tags=measures
 @test "a generator that hangs is killed, and the run goes on" { # takes the 15 s that any generator has
   wrk=$(command -v wrk)
   # the first call is the first sample's warm-up, the second is its measurement
@@ -225,6 +233,7 @@ environmental_or_ok() {
   assert_failure
 }
 
+# bats test_tags=measures
 @test "a generator that prints markup makes invalid samples and no traceback" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
   lab bench baseline --sweep "$sweep"
@@ -234,6 +243,7 @@ environmental_or_ok() {
   assert_line generator-output
 }
 
+# bats test_tags=measures
 @test "a generator that never stops printing makes invalid samples and fills nothing" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
   lab bench baseline --sweep "$sweep"
@@ -262,9 +272,12 @@ killed_under_load() {
   run cat "$BATS_TEST_TMPDIR/err"
   refute_output --partial Traceback
 }
+# bats test_tags=measures
 @test "a proxy killed during a sample makes it invalid, and the run goes on" { killed_under_load master; }
+# bats test_tags=measures
 @test "a proxy's worker killed during a sample makes it invalid, and the run goes on" { killed_under_load worker; }
 
+# bats test_tags=measures
 @test "a damaged sample is named at --resume, and nothing is measured" {
   python -m lab bench baseline --sweep "$sweep" >/dev/null 2>&1 || (($? == 1))
   record=$(find "$LAB_RUNS" -name sample.json | sort | head -n 1)
@@ -278,6 +291,7 @@ killed_under_load() {
   assert_success
 }
 
+# bats test_tags=measures
 @test "a run that another lab is measuring is not resumed, and the other lab unharmed" {
   python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
   lab_pid=$!
@@ -298,6 +312,7 @@ killed_under_load() {
   assert_output --partial "just bench --resume"
 }
 
+# bats test_tags=measures
 @test "a disk that fills up stops the run with a remedy and keeps what was recorded" {
   ((EUID == 0)) || skip "needs root to mount a small file system"
   mkdir -p "$LAB_RUNS"

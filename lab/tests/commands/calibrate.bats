@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just calibrate`: the plan, a real measurement of two generators, its table again, and every kind of bad input.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -40,6 +39,7 @@ setup() {
   [[ $stderr == *"put a wrk2 on PATH"* ]] || fail "$stderr"
 }
 
+# bats test_tags=measures
 @test "calibrate measures what wrk and k6 make of a pause, keeps it, and prints it again" {
   lab calibrate --generator wrk --generator k6 --scenario pause --scenario fixed --duration 4 --repeats 1 --seed 1
   assert_success
@@ -68,6 +68,7 @@ setup() {
   assert_equal "$status" 2
 }
 
+# bats test_tags=measures
 @test "calibrate keeps what was measured on Ctrl-C and says how to see it" {
   python -m lab calibrate --generator wrk --scenario fixed --duration 4 --repeats 20 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
   lab_pid=$!

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just bench` with a disturbance: a real run whose answer is known beforehand.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -36,6 +35,7 @@ assert seen == {True, False}, seen
 PYTHON
 }
 
+# bats test_tags=measures
 @test "an outage of 2 s is measured as one of 2 s, its control run has none" {
   cat >"$BATS_TEST_TMPDIR/outage.toml" <<'TOML'
 title = "An outage of 2 s"

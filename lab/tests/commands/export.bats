@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just export`: the committed run in every format, k6's own outputs of a short real run, and every kind of bad input.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -61,6 +60,7 @@ setup() {
   refused "cannot be written" export "$run_folder" --output "$BATS_TEST_TMPDIR/none/x.csv"
 }
 
+# bats test_tags=measures
 @test "bench --k6-out keeps k6's own rows beside each sample, and export prints them" {
   printf '%s\n' 'title = "Tiny"' 'question = "Does it work?"' 'blocks = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' \
     'connections = 10' 'rate_rps = 50' 'duration_s = 1' 'warmup_s = 0' >"$BATS_TEST_TMPDIR/tiny.toml"

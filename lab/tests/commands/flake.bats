@@ -31,7 +31,7 @@ outputs() { # EXPRESSION over `out`
         bats.withLibraries = f: [ \"bats\" ] ++ f (named [ \"bats-assert\" \"bats-support\" ]);
         python3.withPackages = f: f (named [
           \"crossplane\" \"cryptography\" \"duckdb\" \"hypothesis\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
-          \"polars\" \"psutil\" \"pydantic\" \"pyroute2\" \"pytest\" \"pyyaml\" \"rich\" \"scipy\"
+          \"polars\" \"psutil\" \"pydantic\" \"pyroute2\" \"pytest\" \"pytest-xdist\" \"pyyaml\" \"rich\" \"scipy\"
           \"types-pyyaml\" \"zstandard\"
         ]);
         mkShellNoCC = shell: shell;

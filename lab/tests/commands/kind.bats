@@ -1,9 +1,8 @@
 #!/usr/bin/env bats
-# bats file_tags=kind
 # up, bench and down on a real kind cluster of the test's own. Skips where there is no Docker engine, or an image that Docker
 # has not and cannot pull: LAB_IMAGES names others.
 # shellcheck disable=SC2030,SC2031 # `lab` sets status and stderr in the very shell of the test that calls it
-# bats file_tags=measures
+# bats file_tags=kind,measures
 
 bats_require_minimum_version 1.11.0
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just knee` and sweeps placed at it: a short real search on the local target, its resumption, and every kind of bad input.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -61,6 +60,7 @@ told() {
   assert_output --partial at-knee
 }
 
+# bats test_tags=measures
 @test "a real search is interrupted, resumed, printed again, exported to the next bench, and refused as a bench" {
   python -m lab knee baseline --generator k6 --duration 1 --precision 50% --start 500 >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" &
   search=$!

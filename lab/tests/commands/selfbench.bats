@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just selfbench`: real comparisons, as short as they can be, and what it says where something cannot be measured.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -16,6 +15,7 @@ shown() {
   python -c "import json, sys; told = json.loads(sys.argv[1]); print($1)" "$output"
 }
 
+# bats test_tags=measures
 @test "a sample and a bring-up are measured beside the same by hand" {
   lab selfbench samples bring-up --duration 1 --pairs 1 --json
   assert_equal "$status" 0
@@ -29,6 +29,7 @@ shown() {
   [[ ! -e $LAB_RUNS ]] || fail "it left runs: $(ls "$LAB_RUNS")"
 }
 
+# bats test_tags=measures
 @test "request rows are reduced to the same numbers by every way" {
   lab selfbench analysis --rows 1e3
   assert_equal "$status" 0
@@ -44,6 +45,7 @@ shown() {
   refute_line --partial "failed: "
 }
 
+# bats test_tags=measures
 @test "a target without nginx fails with exit 1 and the other parts' rows" {
   mkdir "$BATS_TEST_TMPDIR/bin"
   printf '#!/bin/bash\necho "nginx version: nginx/1.0.0" >&2\n' >"$BATS_TEST_TMPDIR/bin/nginx"

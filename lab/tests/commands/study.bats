@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # `just study`: its plans, a short real run with its tables, and every kind of bad input.
-# bats file_tags=measures
 
 bats_require_minimum_version 1.11.0
 
@@ -82,6 +81,7 @@ TOML
   [[ $stderr == *"qinng: not measurable here: cores: asks for 32 workers"* || $(nproc) -gt 33 ]] || fail "$stderr"
 }
 
+# bats test_tags=measures
 @test "study measures and prints its table in the published shape, again from the records, and as JSON" {
   scratch
   lab study mine --seed 1

@@ -353,6 +353,7 @@ def slow_server() -> Iterator[str]:
     thread.join(5)
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("keepalive", [True, False], ids=["keep-alive", "close"])
 @pytest.mark.parametrize("name", ["hey", "k6", "k6 at a rate", "oha", "oha at a rate", "wrk", "wrk2 at a rate"])
 def test_the_tool_itself_measures_a_known_delay(name: str, keepalive: bool, slow_server: str, tmp_path: Path) -> None:

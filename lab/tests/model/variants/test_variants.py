@@ -14,6 +14,7 @@ from lab.base.errors import UsageError
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, knob_names, load_knob
+from lab.model.variants.renders import Renders
 from lab.model.variants.variants import (
     chain,
     config_snippet,
@@ -570,14 +571,18 @@ def test_a_kustomize_that_hangs_ends_in_an_error(
     assert "kustomize: no answer" in refused(scratch, "baseline")
 
 
-def test_a_temporary_folder_that_cannot_be_written_is_an_error(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_folder_that_cannot_be_written_is_an_error(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kustomize, "KEPT", Renders(tmp_path / "renders"))
     monkeypatch.setattr("tempfile.tempdir", "/proc/self/nowhere")
     assert "temporary folder: " in refused(scratch, "baseline+somaxconn-128")
 
 
 def test_what_was_built_is_built_again_only_when_a_file_has_changed(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(kustomize, "KEPT", Renders(tmp_path / "renders"))
     built: list[Path] = []
     real = kustomize._kustomize  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(kustomize, "_kustomize", lambda folder: (built.append(folder), real(folder))[1])

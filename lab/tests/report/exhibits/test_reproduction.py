@@ -73,7 +73,10 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[Cell]:
     return {cell for cell in one if one[cell] != other[cell]}
 
 
-@pytest.mark.parametrize("name", run_names(REFERENCE))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in (STEADY, OUTAGE) else [pytest.mark.long]) for name in run_names(REFERENCE)],
+)
 def test_untouched_files_give_the_same_numbers(name: str, copy: Callable[[str], Path], printed: Printed) -> None:
     """Of a copy, wherever it lies; and of the verbatim output alone."""
     committed = printed(REFERENCE / name)

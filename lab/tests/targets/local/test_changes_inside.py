@@ -29,6 +29,7 @@ __all__ = ["target"]  # a fixture
 EVERY_S = 0.02
 
 
+@pytest.mark.inside
 @pytest.mark.skipif(INSIDE, reason="this is inside")
 @pytest.mark.parametrize("identity", IDENTITIES)
 def test_inside(identity: str) -> None:

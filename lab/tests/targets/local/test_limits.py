@@ -30,6 +30,7 @@ def folders() -> set[str]:
     }
 
 
+@pytest.mark.inside
 def test_inside(tmp_path: Path) -> None:
     """All of test_local_limits_inside.py, in the namespaces that `enter` would make, with the host's /proc as there."""
     host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)

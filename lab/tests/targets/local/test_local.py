@@ -37,6 +37,7 @@ def shared() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.inside
 @pytest.mark.parametrize("identity", ["this user", "nobody"])
 def test_inside(identity: str, shared: Path) -> None:
     """All of test_local_inside.py, in the namespaces that `enter` would make."""

@@ -23,6 +23,7 @@ from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, tar
 __all__ = ["target"]  # a fixture
 
 
+@pytest.mark.inside
 @pytest.mark.skipif(INSIDE, reason="this is inside")
 @pytest.mark.parametrize("identity", IDENTITIES)
 def test_inside(identity: str) -> None:

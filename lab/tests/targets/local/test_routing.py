@@ -43,6 +43,7 @@ SERVICE: dict[str, Any] = {
 FOLLOWED = ("okd-routes-10", "baseline")
 
 
+@pytest.mark.inside
 @pytest.mark.skipif(INSIDE, reason="this is inside")
 @pytest.mark.parametrize("identity", IDENTITIES)
 def test_inside(identity: str) -> None:

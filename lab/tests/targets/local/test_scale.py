@@ -37,6 +37,7 @@ print(asked.getresponse().status)
 """
 
 
+@pytest.mark.inside
 @pytest.mark.skipif(INSIDE, reason="this is inside")
 def test_inside() -> None:
     """All tests below, in the namespaces that `enter` would make."""

@@ -1,0 +1,106 @@
+"""What takes longer than all the lanes together: run by hand, one at a time, each leaving a record to commit.
+
+    python -m lab.tests.long         lists them: what would be run, how long it takes, where its record goes
+    python -m lab.tests.long NAME    runs that one and writes its record
+
+Exit status: that of what was run; 2 for an unknown name.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab.base.errors import UsageError, did_you_mean
+
+ROOT = Path(__file__).parents[2]
+RECORDS = Path("data/long")
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """One of them: `command` is the arguments of Python."""
+
+    about: str
+    takes: str
+    command: tuple[str, ...]
+
+
+SOAKS = {
+    "tests": Soak(
+        "every test marked long", "about half an hour", ("-m", "pytest", "-q", "-m", "long", "--durations=20")
+    ),
+    "sabotage": Soak("every overlay without each of its knobs", "about half an hour", ("-m", "lab", "sabotage")),
+    "neighbour": Soak(
+        "200 A/A runs beside a busy neighbour", "9 to 27 hours", ("-m", "lab", "selfbench", "--neighbour", "200")
+    ),
+    "effects": Soak(
+        "effects of known size, in 400 blocks", "7 to 20 hours", ("-m", "lab", "selfbench", "--effects", "400")
+    ),
+}
+
+
+def listed() -> str:
+    lines: list[str] = []
+    for name, soak in SOAKS.items():
+        record = _record(name)
+        last = "not run yet" if not (ROOT / record).exists() else (ROOT / record).read_text().partition("\n")[0]
+        lines += [f"{name:10} {soak.about}: {soak.takes}", f"{'':10} python {' '.join(soak.command)}"]
+        lines += [f"{'':10} record: {record} ({last})"]
+    return "\n".join([*lines, "", "run one by: just test --long NAME; then commit its record"])
+
+
+def run(name: str) -> int:
+    """Runs it; the record holds when, of which commit, on what machine, how it ended, and all that it printed."""
+    soak = SOAKS.get(name)
+    if soak is None:
+        raise UsageError("--long", f"unknown name '{name}'", did_you_mean(name, SOAKS))
+    began = datetime.now(UTC)
+    printed: list[str] = []
+    with subprocess.Popen(
+        [sys.executable, *soak.command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            printed.append(line)
+            sys.stderr.write(line)
+    took = datetime.now(UTC) - began
+    head = [f"{began:%F %H:%M} UTC, {took.total_seconds() / 60:.0f} minutes, exit status {process.returncode}"]
+    head += [f"commit {_commit()}", f"machine {platform.platform()}", f"python {' '.join(soak.command)}"]
+    record = ROOT / _record(name)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text("\n".join([*head, "", *map(str.rstrip, printed)]) + "\n")
+    return process.returncode
+
+
+def _record(name: str) -> Path:
+    return RECORDS / f"{name}.txt"
+
+
+def _commit() -> str:
+    """With `-dirty` where the tree is another one; `unknown` outside of git."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return told.stdout.strip() or "unknown"
+
+
+def main(names: list[str]) -> int:
+    if not names:
+        print(listed())  # noqa: T201  (a program of the tests)
+        return 0
+    try:
+        if len(names) > 1:
+            raise UsageError("--long", "takes one name", "run them one after the other")
+        return run(names[0])
+    except UsageError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return error.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
