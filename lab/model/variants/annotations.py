@@ -8,6 +8,7 @@ the nearest known one, and values that are no text. Knows nothing of knobs and v
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def folders(parent: Path) -> list[str]:
     """Names of the folders in `parent`, hidden ones aside."""
-    return sorted(path.name for path in parent.glob("[!.]*") if path.is_dir())
+    if not parent.is_dir():
+        return []
+    with os.scandir(parent) as entries:  # which knows what is a folder: one call instead of one an entry
+        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
 
 
 def place(folder: Path) -> str:

@@ -28,13 +28,11 @@ duration_s = 1
 TOML
 }
 
-@test "ablate without a subject, with an unknown one and with a root is refused" {
-  refused "no study or variant named" ablate
-  refused "did you mean 'keepalive'?" ablate keepalvie
-  refused "no knobs: baseline" ablate baseline
-  refused "unknown ablation 'none'" ablate --resume none
-  refused "leave them out" ablate keepalive --resume x
-}
+@test "ablate by itself is refused" { refused "no study or variant named" ablate; }
+@test "ablate keepalvie is refused" { refused "did you mean 'keepalive'?" ablate keepalvie; }
+@test "ablate baseline is refused" { refused "no knobs: baseline" ablate baseline; }
+@test "ablate --resume none is refused" { refused "unknown ablation 'none'" ablate --resume none; }
+@test "ablate keepalive --resume x is refused" { refused "leave them out" ablate keepalive --resume x; }
 
 @test "ablate --plan names each knob with its load, what it is compared with, the runs and the minutes, and leaves nothing" {
   lab ablate backlog --plan --blocks 6
@@ -117,6 +115,7 @@ TOML
   nothing_recorded
 }
 
+# bats test_tags=slow
 @test "bench --configmap refuses unknown keys, wrong values and files that hold no settings" {
   echo 'keep-alive-request: 5000' >"$mine"
   refused "did you mean 'keep-alive-requests'?" bench --configmap "$mine"

@@ -104,6 +104,7 @@ nothing_changed() {
   nothing_changed
 }
 
+# bats test_tags=slow
 @test "down doks lists what goes and what stays, and without a yes removes nothing" {
   lab up doks --yes
   rm "$calls"
@@ -196,6 +197,7 @@ nothing_changed() {
   says "just down doks"
 }
 
+# bats test_tags=slow
 @test "up eks-a1 shows machines and cost, asks, creates from eksctl's own file and says how to measure" {
   lab up eks-a1
   assert_equal "$status" 2

@@ -108,6 +108,7 @@ PY
   assert_line --partial 'just bench --resume first'
 }
 
+# bats test_tags=slow
 @test "what may not stand side by side is refused" {
   refused "is of target 'local'" "$reference" data/reference/kind-qinng
   refused 'is the same run twice' "$reference" "$reference"
@@ -118,6 +119,7 @@ PY
   refused 'have no load in common: ceiling is another load: connections 64 / 65' "$reference" other
 }
 
+# bats test_tags=slow
 @test "bad arguments are refused" {
   refused 'expected one run or two, got 0'
   refused 'expected one run or two, got 3' a b c

@@ -71,6 +71,7 @@ TOML
   assert_success
 }
 
+# bats test_tags=slow
 @test "a variant that a disturbance cannot be done to is refused before anything starts" {
   run timeout 60 python -m lab bench kill-replicas-2 --sweep outage
   assert_equal "$status" 2

@@ -49,6 +49,8 @@ setup() {
   assert_output --regexp '^\{"lab":1,"duration_ms":'
 }
 
+@test "export nowhere is refused" { refused "unknown run 'nowhere'" export nowhere; }
+# bats test_tags=slow
 @test "export refuses what it cannot do" {
   refused "name a file by --output" export "$run_folder" --format parquet
   refused "did you mean '0001-b00-direct-rate-1000'?" export "$run_folder" --sample 0001-b00-direct-rate-100
@@ -56,7 +58,6 @@ setup() {
   refused "has no requests: no load of it was logged" export "$run_folder" --what requests
   refused "has no events" export "$run_folder" --what events
   refused "has none of k6's own output" export "$run_folder" --what k6 --sample 0001-b00-direct-rate-1000
-  refused "unknown run 'nowhere'" export nowhere
   refused "cannot be written" export "$run_folder" --output "$BATS_TEST_TMPDIR/none/x.csv"
 }
 
@@ -82,6 +83,7 @@ setup() {
   [[ $stderr != *Traceback* ]]
 }
 
+# bats test_tags=slow
 @test "bench refuses --k6-out where no load is k6's, and beside --resume" {
   printf '%s\n' 'title = "Tiny"' 'question = "Does it work?"' 'blocks = 1' '[[points]]' 'name = "ceiling"' 'generator = "wrk"' \
     'connections = 4' 'duration_s = 1' >"$BATS_TEST_TMPDIR/tiny.toml"

@@ -132,6 +132,7 @@ PY
   assert_output "cannot-tell 2"
 }
 
+# bats test_tags=slow
 @test "gate refuses bounds that are none" {
   refused "no bound given" "$run_folder"
   refused "did you mean 5%?" "$run_folder" --max-regression 5
@@ -141,6 +142,7 @@ PY
   refused "did you mean 'gap_s'?" "$run_folder" --max-more gap=1
 }
 
+# bats test_tags=slow
 @test "gate never passes on nothing" {
   refused "nothing to gate: the loads are steady" "$run_folder" --max-more failed=0
   refused "no arm 'keepalve' is compared" "$run_folder" --max-regression 5% --arm keepalve

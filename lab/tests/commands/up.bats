@@ -81,6 +81,7 @@ refused() { # TEXT ARG…: `up kind ARG…` ends with 2, says TEXT, and has star
   refused "kubectl: 1.20.1, at least 1.28 wanted"
 }
 
+# bats test_tags=slow
 @test "wrong arguments and settings are refused before anything is asked of Docker" {
   refused "--workers: expected 0 to 8, got 9" --workers 9
   echo 'ngnix: a:1' >images.yaml
