@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from lab.analysis.calibration.records import CalibrationRecord
-from lab.analysis.calibration.tables import Printed
 from lab.analysis.claims import Rule
 from lab.analysis.claims.publications import OwnRule
 from lab.analysis.claims.studies import StudyFile
 from lab.analysis.knee.report import KneeReport
 from lab.analysis.outcome_summary import SLOWED
+from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.summary import Effect
 from lab.analysis.verdicts import Verdict
 from lab.base.errors import UsageError
 from lab.experiments.selfbench.injected import InjectedReport
 from lab.experiments.selfbench.neighbour import NeighbourReport
-from lab.experiments.selfbench.report import Report as SelfbenchReport
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.metrics import METRICS, QUANTILES
 from lab.model.plan import Arm
@@ -30,6 +29,7 @@ from lab.model.variants.knobs import Check
 from lab.model.variants.variants import annotation_schema
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json.ablation import AblationJson
+from lab.report.json.calibration import CalibratedJson
 from lab.report.json.capacity import EitherJson
 from lab.report.json.comparison import ComparisonJson
 from lab.report.json.gate import GateJson
@@ -71,7 +71,7 @@ def schemas() -> dict[str, Any]:
         "selfbench-neighbour": NeighbourReport.model_json_schema(),
         "selfbench-effects": InjectedReport.model_json_schema(),
         "calibration": CalibrationRecord.model_json_schema(),
-        "calibrated": Printed.model_json_schema(),
+        "calibrated": DIALECT | CalibratedJson.model_json_schema(),
         "histogram": {
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"

@@ -53,5 +53,10 @@ def _row(row: Row, columns: int, numbers: Mapping[str, int]) -> str:
 
 
 def _cell(cell: Cell, numbers: Mapping[str, int]) -> str:
-    text = f"{cell.text}{cell.tail}{references(cell.notes, numbers)}".replace("|", r"\|").replace("*", r"\*")
+    text = escaped(f"{cell.text}{cell.tail}{references(cell.notes, numbers)}")
     return f"**{text}**" if cell.strong else text
+
+
+def escaped(text: str) -> str:
+    r"""As it is read, and not as markup: `a*` → `a\*`."""
+    return text.replace("|", r"\|").replace("*", r"\*")
