@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -129,7 +128,9 @@ def _refuse_without_pair(record: RunRecord) -> None:
 def _print(options: argparse.Namespace, run: RunStore) -> int:
     from lab.analysis.forecast import past_of
     from lab.analysis.summary import summarise_run
+    from lab.report.json import noise as noise_json
     from lab.report.tables import noise as noise_tables
+    from lab.report.terminal import show
 
     record = run.record
     _refuse_without_pair(record)
@@ -139,9 +140,9 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     advice = noise_tables.advise(report, _example(report), _again(record))
     with answer() as out:
         if options.json:
-            print(json.dumps(noise_tables.as_json(report, advice), indent=1))
+            print(noise_json.printed(report, advice).dumps())
         else:
-            noise_tables.print_report(out, report, advice)
+            show(out, noise_tables.page(report, advice))
     return 0 if report.complete else 1
 
 

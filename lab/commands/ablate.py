@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
@@ -283,14 +282,17 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     from lab.analysis.outcome_summary import summarise_outcomes
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
-    from lab.report.tables import ablation as ablation_table
+    from lab.report.json import ablation as ablation_json
+    from lab.report.markdown import markdown
+    from lab.report.tables.ablation import page, ranked
+    from lab.report.terminal import show
 
     begun = set(run_names())
     runs = {each.sweep: RunStore.open(each.run) for each in store.record.runs if each.run and each.run in begun}
     summaries = {sweep: summarise_run(run.record, run.samples(), run.histogram) for sweep, run in runs.items()}
     disturbed = {sweep: summarise_outcomes(run.record, run.samples()) for sweep, run in runs.items()}
     outcomes = {sweep: found for sweep, found in disturbed.items() if found is not None}
-    lines = ablation_table.ranked(store.record, summaries, outcomes)
+    lines = ranked(store.record, summaries, outcomes)
     wanted = [each.sweep for each in store.record.runs if not each.skipped]
     complete = all(
         sweep in summaries and summaries[sweep].complete and (sweep not in outcomes or outcomes[sweep].complete)
@@ -298,11 +300,11 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     )
     with answer() as out:
         if options.json:
-            print(json.dumps(ablation_table.as_json(store.record, lines, complete), indent=1))
+            print(ablation_json.printed(store.record, lines, complete).dumps())
         elif getattr(options, "markdown", False):
-            print(ablation_table.as_markdown(store.record, lines), end="")
+            print(markdown(page(store.record, lines)), end="")
         else:
-            ablation_table.print_table(out, store.record, lines)
+            show(out, page(store.record, lines))
             for sweep, run in runs.items():
                 out.print(f"[dim]{sweep}: just table {run.record.id}[/]", highlight=False, soft_wrap=True)
     return 0 if complete else 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -190,15 +189,18 @@ def _line(measured: Measured) -> str:
 
 
 def _print(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
-    from lab.analysis.calibration import tables
+    from lab.report.json import calibration as calibration_json
+    from lab.report.markdown import markdown
+    from lab.report.tables.calibration import page
+    from lab.report.terminal import show
 
     record = calibration.record
     with answer() as out:
         if options.json:
-            print(json.dumps(tables.as_json(record), indent=1))
+            print(calibration_json.printed(record).dumps())
         elif options.markdown:
-            print(tables.as_markdown(record), end="")
+            print(markdown(page(record)), end="")
         else:
-            tables.print_tables(out, record)
+            show(out, page(record))
             out.print(f"\n[dim]{escape(str(calibration.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if record.complete else 1

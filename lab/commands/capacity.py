@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,9 @@ SHARE_LEAST = 0.01
 RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)")
 PAGE_FORM = re.compile(r"(\d+(?:\.\d+)?)(B|kB|MB)(?:\.(?:bin|txt))?")
 RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
+HAS_ONE = (
+    "  a run that has one: just bench baseline, or just bench baseline --sweep page-sizes, with CPUs of its own (local)"
+)
 QUESTION = {
     "rate": None,
     "tls": "none",
@@ -76,19 +78,19 @@ def _capacity(options: argparse.Namespace, talk: Console) -> int:
     wanted = _wanted(options)
     from lab.analysis.capacity.answer import answer
     from lab.report.json import capacity as capacity_json
-    from lab.report.tables import capacity as capacity_tables
+    from lab.report.markdown import markdown
+    from lab.report.tables.capacity import page
+    from lab.report.terminal import show
 
     found = answer(options.run or [], wanted, options.cores, None if options.scaling == "none" else options.scaling)
     for line in found.passed_over:
         talk.print(f"passed over: {line}", highlight=False, markup=False, soft_wrap=True)
     if options.json:
-        print(json.dumps(capacity_json.as_json(found), indent=1))
+        print(capacity_json.printed(found).dumps())
     elif options.markdown:
-        print(capacity_tables.markdown(found), end="")
+        print(markdown(page(found)), end="")
     else:
-        out = Console(soft_wrap=True, highlight=False)
-        for line in capacity_tables.lines(found):
-            out.print(line)
+        show(Console(), page(found))
     return 0
 
 
@@ -98,8 +100,11 @@ def _check(options: argparse.Namespace) -> int:
     from lab.analysis.capacity.answer import named
     from lab.analysis.capacity.cells import proxy_cpus
     from lab.records.store import run_names
+    from lab.report.grid import plain
     from lab.report.json import capacity as capacity_json
-    from lab.report.tables import capacity as capacity_tables
+    from lab.report.markdown import markdown
+    from lab.report.tables.capacity import check_page
+    from lab.report.terminal import show
 
     asked = [name for name, usual in QUESTION.items() if getattr(options, name) != usual]
     if asked:
@@ -113,17 +118,11 @@ def _check(options: argparse.Namespace) -> int:
     why = capacity_checks.NONE + ("" if proxy_cpus(chosen.runs[0]) else ": the proxy had no CPUs of its own")
     if options.json:
         runs = [run.record.id for run in chosen.runs]
-        print(json.dumps(capacity_json.check_answer_json(runs, found, why), indent=1))
+        print(capacity_json.checks_printed(runs, found, why).dumps())
     elif options.markdown:
-        print(capacity_tables.check_markdown(found, why))
+        print(markdown(check_page(found, why)), end="")
     else:
-        out = Console(soft_wrap=True, highlight=False)
-        for line in capacity_tables.check_lines(found, why):
-            out.print(line)
-        if not found:
-            out.print(
-                "  a run that has one: just bench baseline, or just bench baseline --sweep page-sizes, with CPUs of its own (local)"
-            )
+        show(Console(), check_page(found, why) + ([] if found else [plain(HAS_ONE)]))
     return 0
 
 

@@ -259,7 +259,9 @@ def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool
     """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
     from lab.analysis.knee.report import report_of
     from lab.records.store import RunStore
-    from lab.report.tables.knee import as_markdown, print_report
+    from lab.report.markdown import markdown
+    from lab.report.tables.knee import page
+    from lab.report.terminal import show
 
     report = report_of(run)
     if keep and isinstance(run, RunStore):
@@ -268,8 +270,8 @@ def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool
         if options.json:
             print(report.model_dump_json(indent=1))
         elif getattr(options, "markdown", False):
-            print(as_markdown(report), end="")
+            print(markdown(page(report)), end="")
         else:
-            print_report(out, report)
+            show(out, page(report))
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if report.complete else 1

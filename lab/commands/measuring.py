@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lab.model.run import NotMeasured
     from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
+    from lab.report.grid import Part
     from lab.targets.base import Target
 
 
@@ -146,6 +147,7 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     from lab.analysis.outcome_summary import summarise_outcomes
     from lab.analysis.summary import summarise_run
     from lab.measure import roundtrip
+    from lab.report.json import study as study_json
     from lab.report.tables import (
         gauges as gauge_tables,
     )
@@ -158,6 +160,7 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     from lab.report.tables import (
         study as study_tables,
     )
+    from lab.report.terminal import show
 
     samples = run.samples()
     summary = summarise_run(run.record, samples, run.histogram)
@@ -168,7 +171,7 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     with answer() as out:
         if plain and steady:  # before anything that may be wrong with a study's file
             tables.print_table(out, summary)
-            gauge_tables.print_table(out, summary)
+            show(out, gauge_tables.page(summary))
         if plain and outcomes is not None:
             if steady:
                 out.print()
@@ -178,17 +181,24 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
         network = run.roundtrip()
         if options.json:
             told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
-            told |= {"study": study_tables.as_json(study, shaped)} if study else {}
+            told |= {"study": study_json.printed(study, shaped).plain()} if study else {}
             told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes else {}
             print(json.dumps(told | {"complete": complete}, indent=1))
         elif not plain:
-            parts = [tables.as_markdown(summary), gauge_tables.as_markdown(summary)] if steady else []
-            parts += [outcome_tables.as_markdown(outcomes)] if outcomes else []
-            parts += [f"\n- {roundtrip.sentence(network)}\n" if network else "", study_tables.as_markdown(shaped)]
-            print("".join(parts), end="")
+            pages = [tables.as_markdown(summary), _below(gauge_tables.page(summary))] if steady else []
+            pages += [outcome_tables.as_markdown(outcomes)] if outcomes else []
+            pages += [f"\n- {roundtrip.sentence(network)}\n" if network else "", _below(study_tables.page(shaped))]
+            print("".join(pages), end="")
         else:
             if network:
                 out.print(f"[dim]{escape(roundtrip.sentence(network))}[/]", highlight=False, soft_wrap=True)
-            study_tables.print_tables(out, shaped)
+            show(out, study_tables.page(shaped))
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if complete else 1
+
+
+def _below(page: Sequence[Part]) -> str:
+    """As Markdown, below others."""
+    from lab.report.markdown import markdown
+
+    return f"\n{markdown(page)}" if page else ""

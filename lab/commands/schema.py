@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from lab.analysis.calibration.records import CalibrationRecord
-from lab.analysis.calibration.tables import Printed
 from lab.analysis.claims import Rule
 from lab.analysis.claims.publications import OwnRule
 from lab.analysis.claims.studies import StudyFile
 from lab.analysis.knee.report import KneeReport
 from lab.analysis.outcome_summary import SLOWED
+from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.summary import Effect
 from lab.analysis.verdicts import Verdict
 from lab.base.errors import UsageError
 from lab.experiments.selfbench.injected import InjectedReport
 from lab.experiments.selfbench.neighbour import NeighbourReport
-from lab.experiments.selfbench.report import Report as SelfbenchReport
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.metrics import METRICS, QUANTILES
 from lab.model.plan import Arm
@@ -29,9 +28,13 @@ from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import annotation_schema
 from lab.records.tables import HISTOGRAM_SCHEMA
-from lab.report.json import capacity as capacity_json
+from lab.report.json.ablation import AblationJson
+from lab.report.json.calibration import CalibratedJson
+from lab.report.json.capacity import EitherJson
 from lab.report.json.comparison import ComparisonJson
 from lab.report.json.gate import GateJson
+from lab.report.json.noise import AaJson
+from lab.report.json.usage import UsagesJson
 from lab.stats.histogram import HALF, LINEAR
 
 FOLDER = Path(__file__).parents[1] / "schema"
@@ -60,13 +63,15 @@ def schemas() -> dict[str, Any]:
         "result": _result(),
         "comparison": DIALECT | ComparisonJson.model_json_schema(),
         "gate": DIALECT | GateJson.model_json_schema(),
-        "capacity": capacity_json.schema(),
-        "aa": _aa(),
+        "capacity": DIALECT | EitherJson.model_json_schema(),
+        "aa": DIALECT | AaJson.model_json_schema(),
+        "ablation": DIALECT | AblationJson.model_json_schema(),
+        "used": DIALECT | UsagesJson.model_json_schema(),
         "selfbench": SelfbenchReport.model_json_schema(),
         "selfbench-neighbour": NeighbourReport.model_json_schema(),
         "selfbench-effects": InjectedReport.model_json_schema(),
         "calibration": CalibrationRecord.model_json_schema(),
-        "calibrated": Printed.model_json_schema(),
+        "calibrated": DIALECT | CalibratedJson.model_json_schema(),
         "histogram": {
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"
@@ -193,45 +198,6 @@ def _result() -> dict[str, Any]:
     }
     title = "What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known"
     return {**DIALECT, "title": title, **_object(result, optional=("study", "roundtrip", "outcomes"))}
-
-
-def _aa() -> dict[str, Any]:
-    """As `noise_tables.as_json` makes it."""
-    number = _or_null(NUMBER)
-    row = {
-        **dict.fromkeys(("variant", "point", "metric"), TEXT),
-        "level": number | {"description": "the blocks' median, in seconds or requests per second"},
-        "cv": number | {"description": "over the blocks: standard deviation / mean"},
-        "sd_log_ratio": number | {"description": "standard deviation of one block's log-ratio of two arms"},
-        "pilot_blocks": COUNT | {"description": "its degrees of freedom + 1"},
-        "floor_ratio": number | {"description": "what the A/A pair leaves open; null below six blocks"},
-        "floor_blocks": COUNT | {"description": "valid in both of its arms"},
-        "outliers": FLAG,
-        "compared": COUNT | {"description": "judged effects of the null arms"},
-        "claimed": COUNT | {"description": "of these; every one is false"},
-        "why": TEXT | {"description": "why it is not judged here; empty = it is"},
-        "resolve": {
-            "type": "array",
-            "description": "with 90 % probability",
-            "items": _object(
-                {
-                    "effect": NUMBER | {"description": "fraction"},
-                    "blocks": _or_null(COUNT) | {"description": "null = more than 1000, or not judged"},
-                    "duration_s": number | {"description": "of a variant against its baseline"},
-                }
-            ),
-        },
-    }
-    told = {
-        "schema_version": {"const": 1},
-        **dict.fromkeys(("run", "target", "sweep"), TEXT),
-        "blocks": COUNT,
-        "complete": FLAG,
-        "nulls": _object(dict.fromkeys(("arms", "compared", "claimed"), COUNT)),
-        "advice": TEXT,
-        "rows": {"type": "array", "items": _object(row)},
-    }
-    return {**DIALECT, "title": "What `aa --json` prints", **_object(told)}
 
 
 def _outcomes(verdict: dict[str, Any]) -> dict[str, Any]:

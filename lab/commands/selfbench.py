@@ -20,8 +20,8 @@ from lab.commands.selfbench_checks import check_effects, check_neighbour
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lab.analysis.selfbench import Report
     from lab.experiments.selfbench.bring_up import Start
-    from lab.experiments.selfbench.report import Report
 
 INSIDE = ("pairs", "bring-up")
 
@@ -67,7 +67,7 @@ def add(adder: Adder) -> None:
 
 
 def _selfbench(options: argparse.Namespace, talk: Console) -> int:
-    from lab.experiments.selfbench.report import PARTS
+    from lab.analysis.selfbench import PARTS
 
     if unknown := next((part for part in options.parts if part not in PARTS), None):
         raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, PARTS))
@@ -96,8 +96,8 @@ def _selfbench(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _parts(options: argparse.Namespace, talk: Console) -> int:
+    from lab.analysis import selfbench as report
     from lab.base.errors import LabError
-    from lab.experiments.selfbench import report
     from lab.model import facts
     from lab.model.run import now
     from lab.stats.units import format_duration
@@ -177,9 +177,9 @@ def _samples(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
 
 def _bring_up(options: argparse.Namespace, say: Callable[[str], None]) -> Report:
     """Of every target: one that fails, or is not to be had, takes nothing from the others."""
+    from lab.analysis.selfbench import Report
     from lab.base.errors import LabError
     from lab.experiments.selfbench import bring_up, clusters
-    from lab.experiments.selfbench.report import Report
     from lab.targets import chosen
 
     starts: list[bring_up.Start] = []
@@ -285,11 +285,11 @@ def _rows(text: str) -> int:
 
 
 def _print(found: Report, as_json: bool) -> None:
-    from lab.experiments.selfbench.report import lines
+    from lab.report.tables.selfbench import page
+    from lab.report.terminal import show
 
     with answer() as out:
         if as_json:
             print(found.model_dump_json(indent=1))
             return
-        for line in lines(found):
-            out.print(line, highlight=False, soft_wrap=True)
+        show(out, page(found))

@@ -26,31 +26,24 @@ def add(adder: Adder) -> None:
 
 def _usage(options: argparse.Namespace, talk: Console) -> int:
     from lab.records.store import RunStore
-    from lab.report.tables import usage as usage_tables
+    from lab.report.json import usage as usage_json
+    from lab.report.tables.usage import page
+    from lab.report.terminal import show
 
     run = RunStore.open(options.run)
     chosen = _chosen(run, options.arm, options.point)
     memory = run.record.facts.get("memory_bytes", "")
     memory_bytes = int(memory) if memory.isdigit() else None
     if options.json:
-        found = [
-            {
-                "sample": sample.id,
-                "arm": sample.arm,
-                "point": sample.point.name,
-                "block": sample.block,
-                **usage_tables.as_json(run.usage(sample), memory_bytes),
-            }
-            for sample in chosen
-        ]
-        print(json.dumps(found, indent=1))
+        print(
+            json.dumps([usage_json.printed(each, run.usage(each), memory_bytes).plain() for each in chosen], indent=1)
+        )
         return 0
     out = Console(soft_wrap=True, highlight=False)
     every_second = bool(options.arm and options.point)
     for sample in chosen:
         out.print(f"[bold cyan]{sample.arm}[/] at [bold cyan]{sample.point.name}[/], block {sample.block}")
-        for line in usage_tables.lines(run.usage(sample), memory_bytes, every_second):
-            out.print(line)
+        show(out, page(run.usage(sample), memory_bytes, every_second))
         out.print()
     return 0
 

@@ -8,7 +8,7 @@ theirs alone. What a program reads is no rendering of these: numbers there are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,10 +97,10 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Sentences: as a terminal's lines, and as Markdown's."""
+    """Sentences: as a terminal's lines, and as Markdown's (None: not there)."""
 
     terminal: tuple[Text, ...]
-    markdown: tuple[str, ...]
+    markdown: tuple[str, ...] | None
     blank: bool = False
 
 
@@ -124,7 +124,7 @@ def row(*cells: str | Cell, under: Sequence[Heading] = (), style: str = "", free
 
 
 def columns(
-    names: Sequence[str], left: Sequence[int] = (), units: Sequence[str] = (), style: str = "bold"
+    names: Sequence[str], left: Container[int] = (), units: Sequence[str] = (), style: str = "bold"
 ) -> tuple[Column, ...]:
     """Columns of these names; those at places `left` are text, the others numbers."""
     units = units or [""] * len(names)

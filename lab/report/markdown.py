@@ -11,13 +11,14 @@ def markdown(parts: Sequence[Part]) -> str:
     """All of them; empty for nothing, else with a newline at its end."""
     lines: list[str] = []
     for part, numbers in numbered(parts):
-        lines += [*([""] if lines else []), *_lines(part, numbers)]
+        if not (isinstance(part, Words) and part.markdown is None):
+            lines += [*([""] if lines else []), *_lines(part, numbers)]
     return "\n".join([*lines, ""]) if lines else ""
 
 
 def _lines(part: Part, numbers: Mapping[str, int]) -> list[str]:
     if isinstance(part, Words):
-        return list(part.markdown)
+        return list(part.markdown or ())
     if isinstance(part, Notes):
         before, after = ([line.plain for line in lines] for lines in (part.before, part.after))
         return [f"- {line}" for line in [*before, *footnotes(numbers), *after]]
@@ -52,5 +53,10 @@ def _row(row: Row, columns: int, numbers: Mapping[str, int]) -> str:
 
 
 def _cell(cell: Cell, numbers: Mapping[str, int]) -> str:
-    text = f"{cell.text}{cell.tail}{references(cell.notes, numbers)}".replace("|", r"\|").replace("*", r"\*")
+    text = escaped(f"{cell.text}{cell.tail}{references(cell.notes, numbers)}")
     return f"**{text}**" if cell.strong else text
+
+
+def escaped(text: str) -> str:
+    r"""As it is read, and not as markup: `a*` → `a\*`."""
+    return text.replace("|", r"\|").replace("*", r"\*")

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import outcome_verdicts, verdicts
-from lab.analysis.calibration import tables as calibration_tables
 from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.claims import ledger
 from lab.analysis.outcome_summary import summarise_outcomes
+from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import Verdict
 from lab.base.errors import UsageError, did_you_mean
@@ -24,10 +24,11 @@ from lab.commands import parser
 from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
-from lab.experiments.selfbench import report as selfbench_report
 from lab.model.samples import Reason
 from lab.records.store import RunStore
 from lab.report import catalog
+from lab.report.markdown import markdown
+from lab.report.tables import calibration, selfbench
 
 RECIPE = re.compile(r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<name>\w+)\b", re.MULTILINE)
 """A public recipe of the justfile: its comment, its group, its name."""
@@ -97,7 +98,7 @@ def _calibration() -> str:
     folder = REFERENCE / "calibration"
     if not (folder / "calibration.json").is_file():
         return "Not measured yet: `just calibrate` measures it on your machine.\n"
-    return calibration_tables.as_markdown(CalibrationFolder.open(str(folder)).record)
+    return markdown(calibration.page(CalibrationFolder.open(str(folder)).record))
 
 
 def _selfbench() -> str:
@@ -105,7 +106,7 @@ def _selfbench() -> str:
     path = REFERENCE / "selfbench" / "selfbench.json"
     if not path.is_file():
         return "Not measured yet: `just selfbench` measures it on your machine.\n"
-    return selfbench_report.as_markdown(read_record(path, selfbench_report.Report, "restore it from a copy"))
+    return selfbench.in_readme(read_record(path, SelfbenchReport, "restore it from a copy"))
 
 
 def _example(words: Sequence[str]) -> str:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from lab.analysis.selfbench import Report, alone, compared
 from lab.base.errors import MeasuringError
 from lab.base.files import writing
 from lab.experiments.selfbench.process import ended
-from lab.experiments.selfbench.report import Report, alone, compared
 from lab.model.variants.variants import Variant
 from lab.targets.base import System, Target
 from lab.targets.common.process import scratch

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from lab.analysis.selfbench import Report, Row
 from lab.base.errors import LabError
 from lab.experiments.selfbench import bring_up
 from lab.experiments.selfbench.overhead import VARIANT
-from lab.experiments.selfbench.report import Report, Row
 from lab.model.variants.variants import load_variant
 from lab.targets.base import Target
 from lab.targets.cluster import docker, kind

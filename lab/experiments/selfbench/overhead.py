@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from lab.analysis.selfbench import Report, Row, Unit
 from lab.base.errors import MeasuringError
 from lab.experiments.selfbench.process import last_words, patience_s, timed
-from lab.experiments.selfbench.report import Report, Row, Unit
 from lab.model.samples import Sample
 from lab.records.store import RunStore, run_names
 from lab.targets.common.process import scratch

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from lab.analysis.selfbench import Report, Row, compared
 from lab.base.errors import MeasuringError
 from lab.base.files import write_texts, writing
 from lab.experiments import bench
 from lab.experiments.selfbench.overhead import VARIANT
 from lab.experiments.selfbench.process import ended
-from lab.experiments.selfbench.report import Report, Row, compared
 from lab.generators import command
 from lab.generators.loads import load_of
 from lab.measure.steady import Chosen, Measuring

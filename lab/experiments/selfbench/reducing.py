@@ -20,9 +20,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from lab.analysis.selfbench import Report, Row, Unit, alone, compared
 from lab.base.files import StoreError, check_writable, writing
 from lab.experiments.selfbench.process import SHIM, Timed, last_words, patience_s, timed
-from lab.experiments.selfbench.report import Report, Row, Unit, alone, compared
 from lab.experiments.selfbench.rows import FORMATS, ROW_BYTES, Format, RowFile, write_rows
 from lab.stats.histogram import UNIT_S, bucket_of
 from lab.targets.common.process import scratch

@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from lab.analysis.selfbench import Report, Row, compared
 from lab.base.errors import MeasuringError
 from lab.base.files import reference_folder
 from lab.experiments.selfbench.process import Timed, last_words, timed
-from lab.experiments.selfbench.report import Report, Row, compared
 from lab.records.store import run_names
 from lab.targets.common.process import scratch
 

@@ -27,6 +27,7 @@ from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
 from lab.report.figures.law import Sized
 from lab.report.figures.style import INK, dressed, gap
+from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
 from lab.stats import usl as scalability
@@ -268,9 +269,8 @@ def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:
 
     MeasuringError and UsageError for a run that cannot be summarised.
     """
-    return study_tables.as_markdown(
-        [table for table in _shaped(study, run) if not titles or table.shape.title in titles]
-    )
+    shown = [table for table in _shaped(study, run) if not titles or table.shape.title in titles]
+    return markdown(study_tables.page(shown))
 
 
 def _shaped(study: str, run: Evidence | None) -> Sequence[study_tables.Shaped]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.analysis.calibration import tables
 from lab.analysis.calibration.folder import REFERENCE, CalibrationFolder
 from lab.analysis.claims import ANSWERS, KINDS, Answer
 from lab.analysis.claims.evidence import Evidence
@@ -18,6 +17,8 @@ from lab.analysis.summary import MARK_P, summarise_run
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.report.html import markdown
+from lab.report.markdown import markdown as as_markdown
+from lab.report.tables.calibration import page as calibration_page
 from lab.stats import paired as stats
 from lab.stats.units import format_rate, format_seconds, format_size, metric_name
 
@@ -88,7 +89,7 @@ def _calibration() -> tuple[str, bool]:
     """(HTML, whether there is one that can be read)"""
     try:
         record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
-        return markdown.html(tables.as_markdown(record), below=2), True
+        return markdown.html(as_markdown(calibration_page(record)), below=2), True
     except LabError as error:
         why = f"{NO_CALIBRATION} ({error.fault})" if "unknown calibration" not in error.fault else NO_CALIBRATION
         return markdown.html(why), False

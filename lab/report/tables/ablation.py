@@ -12,20 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import outcome_verdicts
 from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary
 from lab.analysis.summary import Effect, Row, Summary
 from lab.analysis.verdicts import Verdict, effect_text, verdicts
-from lab.base.text import aligned
 from lab.model.metrics import LABELS, METRICS
 from lab.records.ablation import AblationRecord, Step
-from lab.report.tables import outcomes as outcome_tables
-from lab.report.tables.steady import effect_json
+from lab.report.grid import Grid, Notes, Part, Words, columns, row
 
 WORDS = {
     "apply": "apply",
@@ -151,57 +147,16 @@ def _orders(record: AblationRecord) -> list[str]:
     return [f"cumulative: against {root}, in this order: {', '.join(knobs)}" for root, knobs in grown.items()]
 
 
-def print_table(console: Console, record: AblationRecord, lines: Sequence[Ranked]) -> None:
+def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
+    """The ranked knobs, what their numbers in brackets stand for, and what to apply."""
     numbers = _numbered(lines)
-    grid = [[Text(head, style="bold") for head in HEADERS]]
-    grid += [[Text(part) for part in _parts(line, numbers)] for line in lines]
-    for line in aligned(grid, frozenset(range(len(HEADERS))), 2):
-        line.rstrip()
-        console.print(line, soft_wrap=True, highlight=False)
-    told = [*(f"{number}: {note}" for note, number in numbers.items()), *_orders(record), *record.notes]
-    for note in ["", *told]:
-        console.print(Text(note, style="dim"), soft_wrap=True, highlight=False)
-    for text in _advice(lines):
-        console.print(Text(text), soft_wrap=True, highlight=False)
-
-
-def as_markdown(record: AblationRecord, lines: Sequence[Ranked]) -> str:
-    numbers = _numbered(lines)
-    rows = [f"| {' | '.join(HEADERS)} |", f"|{' :-- |' * len(HEADERS)}"]
-    rows += [f"| {' | '.join(_parts(line, numbers))} |" for line in lines]
     notes = [*(f"{number}: {note}" for note, number in numbers.items()), *_orders(record), *record.notes]
-    return "\n".join([*rows, "", *(f"- {note}" for note in notes), "", *_advice(lines)]) + "\n"
-
-
-def as_json(record: AblationRecord, lines: Sequence[Ranked], complete: bool) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "id": record.id,
-        "subject": record.subject,
-        "target": record.target,
-        "complete": complete,
-        "runs": [run.model_dump(mode="json") for run in record.runs],
-        "notes": list(record.notes),
-        "knobs": [
-            {
-                **line.step.model_dump(mode="json"),
-                "point": line.point,
-                "one_at_a_time": _effect_json(line.alone),
-                "cumulatively": _effect_json(line.cumulative),
-                "verdict": line.verdict,
-                "snippet": line.snippet,
-                "notes": list(line.notes),
-            }
-            for line in lines
-        ],
-    }
-
-
-def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
-    """Of a steady load with ratios, of a disturbance with differences."""
-    if effect is None:
-        return None
-    return outcome_tables.effect_json(effect) if effect.metric in METRICS else effect_json(effect)
+    told = _advice(lines)
+    return [
+        Grid(columns(HEADERS, range(len(HEADERS))), tuple(row(*_parts(line, numbers)) for line in lines)),
+        Notes(tuple(Text(note, "dim") for note in notes), blank=True),
+        Words(tuple(map(Text, told)), tuple(told)),
+    ]
 
 
 def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:

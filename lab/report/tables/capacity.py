@@ -1,4 +1,4 @@
-"""A capacity answer, and its checks, as lines for a terminal and as Markdown. Microseconds only here."""
+"""A capacity answer, and its checks, as people read them. Microseconds only here."""
 
 from __future__ import annotations
 
@@ -9,37 +9,31 @@ from rich.text import Text
 from lab.analysis.capacity.answer import Answer
 from lab.analysis.capacity.checks import NONE, Check
 from lab.analysis.capacity.size import Size
-from lab.base.text import aligned
+from lab.report.grid import Grid, Part, Words, columns, plain, row
 from lab.stats.units import three_digits
 
 SIZE_HEADERS = ("cores each", "one serves (req/s)", "95 %", "proxies", "95 %", "run (one spare)")
 CHECK_HEADERS = ("held out", "predicted", "req/s", "95 %", "measured", "error", "")
 
 
-def lines(found: Answer) -> list[Text]:
+def page(found: Answer) -> list[Part]:
     """The whole answer, what to do first."""
-    grid = [[Text(name, style="bold") for name in SIZE_HEADERS]]
-    for size in found.sizes:
-        style = "bold" if size is found.advised else ""
-        grid.append([Text(cell, style=style) for cell in _size_cells(size)])
-    told = [Text(head(found), style="bold"), *(Text(f"  {line}") for line in found.snippet.splitlines()), Text("")]
-    told += [Text(line) for line in price_lines(found)] + [Text("")]
-    told += [*aligned(grid, frozenset(), 2), Text(""), *check_lines(found.checks, found.unchecked), Text("")]
-    told += [Text("assumptions", style="bold cyan"), *(Text(f"  {line}") for line in found.assumptions)]
-    told += [Text(""), Text("what would narrow it", style="bold cyan")] if found.narrow else []
-    told += [Text(f"  {line}") for line in found.narrow]
-    for line in told:
-        line.rstrip()
-    return told
-
-
-def markdown(found: Answer) -> str:
-    rows = [f"| {' | '.join(_size_cells(size))} |" for size in found.sizes]
-    parts = [f"**{head(found)}**", "", "```", found.snippet, "```", "", *price_lines(found), ""]
-    parts += [f"| {' | '.join(SIZE_HEADERS)} |", f"|{' --: |' * len(SIZE_HEADERS)}", *rows, ""]
-    parts += [check_markdown(found.checks, found.unchecked), "", *(f"- {line}" for line in found.assumptions)]
-    parts += [f"- to narrow it: {line}" for line in found.narrow]
-    return "\n".join(parts) + "\n"
+    said, price = head(found), price_lines(found)
+    assumed = [Text("assumptions", "bold cyan"), *(Text(f"  {line}") for line in found.assumptions)]
+    if found.narrow:
+        assumed += [Text(""), Text("what would narrow it", "bold cyan"), *(Text(f"  {line}") for line in found.narrow)]
+    bullets = [*(f"- {line}" for line in found.assumptions), *(f"- to narrow it: {line}" for line in found.narrow)]
+    sizes = (row(*_size_cells(size), style="bold" if size is found.advised else "") for size in found.sizes)
+    return [
+        Words(
+            (Text(said, "bold"), *(Text(f"  {line}") for line in found.snippet.splitlines())),
+            (f"**{said}**", "", "```", found.snippet, "```"),
+        ),
+        Words(tuple(map(Text, price)), tuple(price), blank=True),
+        Grid(columns(SIZE_HEADERS), tuple(sizes), blank=True),
+        *check_page(found.checks, found.unchecked, blank=True),
+        Words(tuple(assumed), tuple(bullets), blank=True),
+    ]
 
 
 def head(found: Answer) -> str:
@@ -65,27 +59,13 @@ def price_lines(found: Answer) -> list[str]:
     ]
 
 
-def check_lines(found: Sequence[Check], unchecked: str = NONE) -> list[Text]:
-    """Predicted against measured, and how many lie inside."""
-    title = Text("held-out points: predicted without them, then compared", style="bold cyan")
+def check_page(found: Sequence[Check], unchecked: str = NONE, blank: bool = False) -> list[Part]:
+    """Predicted against measured, and how many lie inside. `unchecked`: why there is nothing to show."""
+    head = Text("held-out points: predicted without them, then compared", "bold cyan")
     if not found:
-        return [title, Text(f"  {unchecked}")]
-    grid = [
-        [Text(name, style="bold") for name in CHECK_HEADERS],
-        *([Text(cell) for cell in _check_cells(c)] for c in found),
-    ]
-    table = aligned(grid, frozenset({0, 1, 6}), 2)
-    for line in table:
-        line.rstrip()
-    return [title, *table, Text(tally(found))]
-
-
-def check_markdown(found: Sequence[Check], unchecked: str = NONE) -> str:
-    if not found:
-        return f"Held-out points: {unchecked}"
-    rows = [f"| {' | '.join(_check_cells(check))} |" for check in found]
-    columns = "| :-- | :-- | --: | --: | --: | --: | :-- |"
-    return "\n".join([f"| {' | '.join(CHECK_HEADERS)} |", columns, *rows, "", tally(found)])
+        return [Words((head, Text(f"  {unchecked}")), (f"Held-out points: {unchecked}",), blank)]
+    rows = tuple(row(*_check_cells(check)) for check in found)
+    return [Words((head,), None, blank), Grid(columns(CHECK_HEADERS, left=(0, 1, 6)), rows), plain(tally(found))]
 
 
 def tally(found: Sequence[Check]) -> str:

@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rich.console import Console
-from rich.text import Text
-
 from lab.analysis.summary import Row, Summary
-from lab.base.text import aligned
 from lab.model.plan import Arm
+from lab.report.grid import Grid, Part, columns, row
 from lab.stats.units import format_bytes, format_seconds
 
 MEMORY = "memory"
@@ -47,20 +44,14 @@ def held(summary: Summary) -> list[Held]:
     return [each for each in found if each.values]
 
 
-def print_table(console: Console, summary: Summary) -> None:
-    """Nothing where no arm has gauges; one line per arm, whatever the width."""
-    grid = [[Text(cell, style="" if line else "bold cyan") for cell in row] for line, row in enumerate(_grid(summary))]
-    for line in [Text(""), *aligned(grid, frozenset({0}), 3)] if grid else []:
-        console.print(line, soft_wrap=True, highlight=False)
-
-
-def as_markdown(summary: Summary) -> str:
-    """The same as a Markdown table with an empty line before it; empty where no arm has gauges."""
-    head, *rows = _grid(summary) or [[]]
-    if not head:
-        return ""
-    rule = "| :-- |" + " --: |" * (len(head) - 1)
-    return "\n".join(["", f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+def page(summary: Summary) -> list[Part]:
+    """One line per arm, whatever the width; nothing where no arm has gauges."""
+    found = held(summary)
+    names = _known(found)
+    by_name = {each.arm.name: each.values for each in found}
+    heads = columns([TITLE, *(COLUMNS[name][0] for name in names)], left=[0], style="bold cyan")
+    rows = [row(each.arm.name, *(_cell(name, each, by_name) for name in names)) for each in found]
+    return [Grid(heads, tuple(rows), gaps=(3,), blank=True)] if names else []
 
 
 def _values(rows: Sequence[Row]) -> dict[str, float]:
@@ -68,16 +59,6 @@ def _values(rows: Sequence[Row]) -> dict[str, float]:
     values = {name: median(row.gauges[name] for row in rows if name in row.gauges) for name in names}
     memory = [row.memory_bytes for row in rows if row.memory_bytes is not None]
     return values | {MEMORY: max(memory)} if values and memory else values
-
-
-def _grid(summary: Summary) -> list[list[str]]:
-    found = held(summary)
-    names = _known(found)
-    if not names:
-        return []
-    by_name = {each.arm.name: each.values for each in found}
-    rows = [[each.arm.name, *(_cell(name, each, by_name) for name in names)] for each in found]
-    return [[TITLE, *(COLUMNS[name][0] for name in names)], *rows]
 
 
 def _known(found: Iterable[Held]) -> list[str]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis import rerun
 from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, between, differs
-from lab.base.text import aligned
 from lab.generators import generator, generators
 from lab.model.run import KneeSearch
 from lab.records.sweep_files import load_sweep
+from lab.report.grid import Cell, Grid, Heading, Part, Row, Words, columns, heading_text, plain, row, title
 from lab.report.tables.steady import load_text
 from lab.stats.units import format_rate, format_seconds
 
@@ -40,18 +39,25 @@ NOBODY = {
 MANY_CPUS = "a target with more CPUs (`--target remote`)"
 
 
-def print_report(console: Console, report: KneeReport) -> None:
-    for line in [_head(report), *_table(report)]:
-        console.print(line, soft_wrap=True, highlight=False)
-    console.print(
-        Text(f"\npasses: {conditions_text(report.conditions)}\n", style="dim"), soft_wrap=True, highlight=False
-    )
+def page(report: KneeReport) -> list[Part]:
+    """The knees, every rate that was tried, what a rate had to meet, and a sentence per variant."""
+    conditions = f"passes: {conditions_text(report.conditions)}"
+    head = heading_text(Heading("knee", f"{report.target}: {_load(report)} a trial"))
+    parts: list[Part] = [
+        Words((head,), (f"**{head.plain}**",)),
+        Grid(columns(HEADS, LEFT, UNITS), tuple(map(_row, report.knees))),
+    ]
     for knee in report.knees:
-        console.print(
-            Text(sentence(report, knee), style="bold" if knee.rate_rps is not None else ""),
-            soft_wrap=True,
-            highlight=False,
-        )
+        rates = tuple(_rate_row(rate, knee) for rate in knee.rates)
+        parts += [
+            title(knee.variant, "every rate that was tried", blank=True),
+            Grid(columns(RATE_HEADS, RATE_LEFT), rates),
+        ]
+    parts.append(Words((Text(""), Text(conditions, "dim"), Text("")), (f"- {conditions}",)))
+    return [
+        *parts,
+        *(plain(sentence(report, knee), "bold" if knee.rate_rps is not None else "") for knee in report.knees),
+    ]
 
 
 def conditions_text(search: KneeSearch) -> str:
@@ -62,45 +68,11 @@ def conditions_text(search: KneeSearch) -> str:
     )
 
 
-def as_markdown(report: KneeReport) -> str:
-    """The knees and the rates as tables, then the sentences."""
-    lines = [f"**{_head(report).plain}**", "", *_markdown([_titled(HEADS, UNITS), *map(_row, report.knees)], LEFT)]
-    for knee in report.knees:
-        rates = [[Text(head) for head in RATE_HEADS], *(_rate_row(rate, knee) for rate in knee.rates)]
-        lines += ["", f"**{knee.variant}**: every rate that was tried", "", *_markdown(rates, RATE_LEFT)]
-    lines += ["", f"- passes: {conditions_text(report.conditions)}"]
-    return "\n".join([*lines, *(f"\n{sentence(report, knee)}" for knee in report.knees)]) + "\n"
+def _load(report: KneeReport) -> str:
+    return load_text(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
 
 
-def _titled(heads: Sequence[str], units: Sequence[str]) -> list[Text]:
-    return [Text(f"{head} ({unit})" if unit else head) for head, unit in zip(heads, units, strict=True)]
-
-
-def _markdown(grid: Sequence[Sequence[Text]], left: frozenset[int]) -> list[str]:
-    rows = [f"| {' | '.join(cell.plain.replace('|', '/') for cell in row)} |" for row in grid]
-    rule = "|".join(" :-- " if column in left else " --: " for column in range(len(grid[0])))
-    return [rows[0], f"|{rule}|", *rows[1:]]
-
-
-def _head(report: KneeReport) -> Text:
-    load = load_text(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
-    return Text.assemble(("knee", "bold cyan"), (f"  {report.target}: {load} a trial", "dim"))
-
-
-def _table(report: KneeReport) -> list[Text]:
-    grid = [[Text(text, style="bold") for text in HEADS], [Text(text, style="dim") for text in UNITS]]
-    grid += [_row(knee) for knee in report.knees]
-    lines = aligned(grid, LEFT, 2)
-    for knee in report.knees:
-        heads = [[Text(text, style="bold") for text in RATE_HEADS]]
-        lines += [Text(""), Text.assemble((knee.variant, "bold cyan"), ("  every rate that was tried", "dim"))]
-        lines += aligned([*heads, *(_rate_row(rate, knee) for rate in knee.rates)], RATE_LEFT, 2)
-    for line in lines:
-        line.rstrip()
-    return lines
-
-
-def _row(knee: Knee) -> list[Text]:
+def _row(knee: Knee) -> Row:
     rate = f"{'≥ ' if knee.at_least else ''}{format_rate(knee.rate_rps)}" if knee.rate_rps is not None else "–"
     cells = [
         (knee.variant, ""),
@@ -112,15 +84,15 @@ def _row(knee: Knee) -> list[Text]:
         *((text, "") for text in _cpu(knee)),
         (str(knee.trials), ""),
     ]
-    return [Text(text, style=style) for text, style in cells]
+    return row(*(Cell(text, style) for text, style in cells))
 
 
-def _rate_row(rate: Rate, knee: Knee) -> list[Text]:
+def _rate_row(rate: Rate, knee: Knee) -> Row:
     counts = (rate.passed, rate.failed, rate.unclear)
     told = [format_rate(rate.achieved_rps), format_seconds(rate.p99_s), *_cpu(rate)]
     texts = [format_rate(rate.rate_rps), *(str(count or "") for count in counts), *told, "; ".join(rate.why)]
     style = "bold" if rate.rate_rps == knee.rate_rps else "dim" if not rate.passed else ""
-    return [Text(text, style=style) for text in texts]
+    return row(*texts, style=style)
 
 
 def _cpu(found: Knee | Rate) -> list[str]:

@@ -1,28 +1,24 @@
-"""A run's noise as a table, as JSON, and as one sentence that says what to do about it. Milliseconds and microseconds only here."""
+"""A run's noise as a table, and as one sentence that says what to do about it. Milliseconds and microseconds only here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import exp
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis.forecast import Past, duration_s
 from lab.analysis.judging import LIMITED
-from lab.analysis.noise import Noise, counted, null_arms, nulls_text, pairs
-from lab.base.text import aligned
+from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
 from lab.model.plan import arms_for, plan
 from lab.model.run import RunRecord
+from lab.report.grid import Grid, Notes, Part, columns, plain, row
 from lab.stats import power
 from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds, format_size, metric_name
 
 EFFECTS = (0.02, 0.05, 0.1)
 SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
 HEADERS = ("point", "metric", "level", "CV", "sd", "floor", *(f"{effect:.0%} in" for effect in EFFECTS))
-LEFT = frozenset({0, 1})
 NOT_JUDGED = "†"
 
 
@@ -71,21 +67,18 @@ def report(record: RunRecord, past: Past, complete: bool) -> Report:
     return Report(record, past.noises, complete, 2 * one - two, two - one)
 
 
-def print_report(console: Console, found: Report, advice: str) -> None:
+def page(found: Report, advice: str) -> list[Part]:
     """The table, what is not judged and why, the null comparisons, and what to do."""
     many = len(pairs(found.record.arms)) > 1
-    rows = [noise for noise in found.known if noise.metric in SHOWN]
-    grid = [[Text(name, style="bold") for name in HEADERS]]
-    grid += [[Text(text) for text in _cells(found, noise, many)] for noise in rows]
-    for line in aligned(grid, LEFT, 2) if rows else []:
-        line.rstrip()
-        console.print(line, soft_wrap=True, highlight=False)
-    for text in [*([""] if rows else []), *notes(found)]:
-        console.print(Text(text, style="dim"), soft_wrap=True, highlight=False)
-    if told := nulls_line(found):
-        console.print(Text(told), soft_wrap=True, highlight=False)
-    console.print(Text(f"\n{found.record.id}", style="dim"), soft_wrap=True, highlight=False)
-    console.print(Text(advice, style="bold"), soft_wrap=True, highlight=False)
+    rows = tuple(row(*_cells(found, noise, many)) for noise in found.known if noise.metric in SHOWN)
+    told = nulls_line(found)
+    return [
+        *([Grid(columns(HEADERS, left=(0, 1)), rows)] if rows else []),
+        Notes(tuple(Text(note, "dim") for note in notes(found)), blank=bool(rows)),
+        *([plain(told)] if told else []),
+        plain(found.record.id, "dim", blank=True),
+        plain(advice, "bold"),
+    ]
 
 
 def _limited(noise: Noise) -> bool:
@@ -171,35 +164,3 @@ def advise(found: Report, example: Example, again: str) -> str:
             command = example.command.format(f"{effect:.0%}")
             return f"{head}; `{command}` would take {format_blocks(blocks)}, {format_duration(found.lasts_s(blocks))}"
     return f"{head}, and not even 20 % can be resolved at each: quieten this machine, then {again}"
-
-
-def as_json(found: Report, advice: str) -> dict[str, Any]:
-    """Plain data with stable keys; seconds, requests per second, ratios; null = not known.
-
-    {schema_version, run, target, sweep, blocks, complete, nulls: {arms, compared, claimed}, advice,
-     rows: [{variant, point, metric, level, cv, sd_log_ratio, pilot_blocks, floor_ratio, floor_blocks, outliers, compared, claimed, why,
-             resolve: [{effect, blocks (null = more than 1000, or not judged), duration_s}]}]}
-    """
-    compared, claimed = counted(found.noises)
-    return {
-        "schema_version": 1,
-        "run": found.record.id,
-        "target": found.record.target,
-        "sweep": found.record.sweep,
-        "blocks": found.record.blocks,
-        "complete": found.complete,
-        "nulls": {"arms": len(null_arms(found.record.arms)), "compared": compared, "claimed": claimed},
-        "advice": advice,
-        "rows": [_row_json(found, noise) for noise in found.noises],
-    }
-
-
-def _row_json(found: Report, noise: Noise) -> Mapping[str, Any]:
-    told = asdict(noise)
-    sd, floor = told.pop("sd"), told.pop("floor")
-    counts = [None if noise.why else found.needed(noise, effect) for effect in EFFECTS]
-    resolve = [
-        {"effect": effect, "blocks": blocks, "duration_s": found.lasts_s(blocks) if blocks else None}
-        for effect, blocks in zip(EFFECTS, counts, strict=True)
-    ]
-    return {**told, "sd_log_ratio": sd, "floor_ratio": None if floor is None else exp(floor), "resolve": resolve}

@@ -7,16 +7,14 @@ cell, what each is relative to that cell on its own machine. A cell that cannot 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis.claims.studies import Cell, Shape, Study, cells, headings, published
 from lab.analysis.summary import WHY_NO_MORE, Row, Summary
-from lab.base.text import aligned
-from lab.report.tables.steady import superscript
+from lab.report import grid
+from lab.report.grid import Column, Grid, Notes, Part, Words
 from lab.stats import paired as stats
 from lab.stats.units import digits, format_blocks, with_interval
 
@@ -150,58 +148,22 @@ def _notes(cell: Cell, row: Row | None, level: stats.Level | None, absent: Mappi
     return tuple(notes)
 
 
-def print_tables(console: Console, tables: Sequence[Shaped]) -> None:
-    """Each table aligned, never folded, with its notes."""
+def page(tables: Sequence[Shaped]) -> list[Part]:
+    """Each table, never folded, with its notes."""
+    parts: list[Part] = []
     for table in tables:
-        numbers = _numbered(table)
-        grid = [[Text(text, style="bold") for text in line] for line in _heads(table)]
-        for row in table.rows:
-            texts = [Text(part) for part in row]
-            grid.append(
-                texts + [Text(part) for column in table.columns for part in _parts(table, row + column, numbers)]
-            )
-        lines = aligned(grid, frozenset(range(len(table.shape.rows))), 2)
-        about = [*_about(table), *(f"{superscript(number)} {note}" for note, number in numbers.items())]
-        head = Text.assemble("\n", (table.shape.title, "bold cyan"), (f"  {table.shape.unit}", "dim"))
-        for line in [head, *lines, *(Text(note, style="dim") for note in about)]:
-            line.rstrip()
-            console.print(line, soft_wrap=True, highlight=False)
-
-
-def as_markdown(tables: Sequence[Shaped]) -> str:
-    parts: list[str] = []
-    for table in tables:
-        numbers = _numbered(table)
-        upper, lower = _heads(table)
-        head = [" ".join(filter(None, pair)) for pair in zip(upper, lower, strict=True)]
-        left = len(table.shape.rows)
-        lines = [f"| {' | '.join(head)} |", f"|{' :-- |' * left}{' --: |' * (len(head) - left)}"]
-        for row in table.rows:
-            told = [part for column in table.columns for part in _parts(table, row + column, numbers)]
-            lines.append(f"| {' | '.join([*row, *told])} |")
-        notes = [*_about(table), *(f"{superscript(number)} {note}" for note, number in numbers.items())]
-        parts += ["", f"**{table.shape.title}** ({table.shape.unit})", "", *lines, "", *(f"- {note}" for note in notes)]
-    return "\n".join([*parts, ""]) if parts else ""
-
-
-def as_json(study: Study, tables: Sequence[Shaped]) -> dict[str, Any]:
-    """Key, question, and each table's cells as a list: published keys, who measured it, levels, ratios, notes."""
-    return {
-        "key": study.key,
-        "question": study.file.question,
-        "tables": [
-            {
-                "title": table.shape.title,
-                "unit": table.shape.unit,
-                "reference": table.shape.reference,
-                "cells": [
-                    {"keys": dict(zip(table.shape.keys, key, strict=True)), **asdict(shown)}
-                    for key, shown in table.cells.items()
-                ],
-            }
-            for table in tables
-        ],
-    }
+        name, unit = table.shape.title, table.shape.unit
+        head = Text.assemble((name, "bold cyan"), (f"  {unit}", "dim"))
+        rows = [
+            grid.row(*names, *(cell for column in table.columns for cell in _parts(table, names + column)))
+            for names in table.rows
+        ]
+        parts += [
+            Words((head,), (f"**{name}** ({unit})",), blank=True),
+            Grid(_columns(table), tuple(rows)),
+            Notes(tuple(Text(note, "dim") for note in _about(table))),
+        ]
+    return parts
 
 
 def _sides(shape: Shape) -> list[str]:
@@ -210,41 +172,31 @@ def _sides(shape: Shape) -> list[str]:
     return ["measured [95 %]", *other, *(["relative", *other] if shape.reference else [])]
 
 
-def _heads(table: Shaped) -> tuple[list[str], list[str]]:
-    """Two lines: what the columns stand for, and what stands in them."""
-    below = _sides(table.shape)
-    above = [*("" for _ in table.shape.rows)]
-    lower = [name.replace("_", " ") for name in table.shape.rows]
-    for column in table.columns:
-        above += [" ".join(column), *("" for _ in below[1:])]
-        lower += below
-    return above, lower
+def _columns(table: Shaped) -> tuple[Column, ...]:
+    """Over those of a published column stands what it is of."""
+    first, *rest = _sides(table.shape)
+    return (
+        *(Column(name.replace("_", " "), stands="left") for name in table.shape.rows),
+        *(
+            column
+            for key in table.columns
+            for column in (Column(first, over=" ".join(key)), *(Column(side) for side in rest))
+        ),
+    )
 
 
-def _parts(table: Shaped, key: tuple[str, ...], numbers: Mapping[str, int]) -> list[str]:
+def _parts(table: Shaped, key: tuple[str, ...]) -> list[str | grid.Cell]:
     shown = table.cells.get(key)
     if shown is None:
         return [""] * len(_sides(table.shape))
-    marks = ",".join(superscript(numbers[note]) for note in shown.notes)
-    level, found = shown.level, "–"
-    if level is not None:
-        found = with_interval(level.value, level.low, level.high)
-    other = [digits(shown.published)] if table.shape.published else []
-    parts = [found + marks, *other]
+    level = shown.level
+    found = with_interval(level.value, level.low, level.high) if level is not None else "–"
+    parts: list[str | grid.Cell] = [grid.Cell(found, notes=shown.notes)]
+    parts += [digits(shown.published)] if table.shape.published else []
     if table.shape.reference:
         parts.append("–" if shown.relative is None else _ratio(shown.relative[0]) + _ratios(*shown.relative[1:]))
         parts += [_ratio(shown.published_relative)] if table.shape.published else []
     return parts
-
-
-def _numbered(table: Shaped) -> dict[str, int]:
-    notes = (note for row in table.rows for column in table.columns for note in _cell_notes(table, row + column))
-    return {note: number for number, note in enumerate(dict.fromkeys(notes), 1)}
-
-
-def _cell_notes(table: Shaped, key: tuple[str, ...]) -> tuple[str, ...]:
-    shown = table.cells.get(key)
-    return shown.notes if shown else ()
 
 
 def _about(table: Shaped) -> list[str]:

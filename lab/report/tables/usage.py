@@ -5,14 +5,12 @@ Takes what `lab.pidstat` computes; computes nothing. A share that is not known i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
-from rich.text import Text
 
 from lab.analysis import pidstat
-from lab.base.text import aligned
+from lab.report.grid import Grid, Part, columns, plain, row
 
 HEADINGS = {
     "t_s": "s",
@@ -35,32 +33,20 @@ HEADINGS = {
 _LEFT = ("role", "title")
 
 
-def lines(usage: pl.DataFrame, memory_bytes: int | None, every_second: bool) -> Iterator[Text]:
+def page(usage: pl.DataFrame, memory_bytes: int | None, every_second: bool) -> list[Part]:
     """One sample's averages; every second's CPU table and memory table first where that is asked for."""
-    if every_second:
-        yield from _table(pidstat.cpu_table(usage))
-        yield Text()
-        yield from _table(pidstat.memory_table(usage, memory_bytes))
-        yield Text()
-    yield Text("average", style="bold")
-    yield from _table(pidstat.summary(usage, memory_bytes))
+    average: list[Part] = [plain("average", "bold"), _table(pidstat.summary(usage, memory_bytes))]
+    if not every_second:
+        return average
+    tables = (pidstat.cpu_table(usage), pidstat.memory_table(usage, memory_bytes))
+    return [*(part for table in tables for part in (_table(table), plain(""))), *average]
 
 
-def as_json(usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, Any]:
-    """`cpu` and `memory` (a record per process or thread and second), `average` (one per process or thread)."""
-    return {
-        "cpu": pidstat.cpu_table(usage).to_dicts(),
-        "memory": pidstat.memory_table(usage, memory_bytes).to_dicts(),
-        "average": pidstat.summary(usage, memory_bytes).to_dicts(),
-    }
-
-
-def _table(frame: pl.DataFrame) -> Sequence[Text]:
+def _table(frame: pl.DataFrame) -> Grid:
     shown = frame.select([name for name in HEADINGS if name in frame.columns])
-    head = [Text(HEADINGS[name], style="bold") for name in shown.columns]
-    rows = [[Text(_cell(name, value)) for name, value in row.items()] for row in shown.to_dicts()]
-    left = frozenset(number for number, name in enumerate(shown.columns) if name in _LEFT)
-    return aligned([head, *rows], left, 2)
+    left = [number for number, name in enumerate(shown.columns) if name in _LEFT]
+    rows = (row(*(_cell(name, value) for name, value in each.items())) for each in shown.to_dicts())
+    return Grid(columns([HEADINGS[name] for name in shown.columns], left), tuple(rows))
 
 
 def _cell(name: str, value: Any) -> str:

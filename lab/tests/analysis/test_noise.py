@@ -31,6 +31,7 @@ from lab.records.store import RunStore
 from lab.report.html.methods import methods
 from lab.report.tables import noise as noise_tables
 from lab.report.tables.noise import Example, Report
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import power
 from lab.stats.units import format_rate, format_size
@@ -230,7 +231,7 @@ def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureF
     # three arms, each up in 0.4 s and measured at two points of 1 s warm-up, 5 s and the lab's own 0.6 s
     assert found.block_s == pytest.approx(3 * (0.4 + 2 * 6.6))
     assert found.lasts_s(8) - found.lasts_s(7) == pytest.approx(found.block_s) and found.once_s > 0.4 + 2 * 6.6
-    noise_tables.print_report(Console(width=200), found, "do this")
+    show(Console(width=200), noise_tables.page(found, "do this"))
     lines = capsys.readouterr().out.splitlines()
     line = next(line for line in lines if line.startswith("ceiling") and "CPU per request" in line)
     assert f"{blocks}, " in line and "µs" in line
@@ -243,7 +244,7 @@ def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureF
 def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest.CaptureFixture[str]) -> None:
     """How much it varies, without blocks that would resolve anything, and why; of too few blocks nothing."""
     found = report_of(stored(change=limited))
-    noise_tables.print_report(Console(width=200), found, "")
+    show(Console(width=200), noise_tables.page(found, ""))
     lines = capsys.readouterr().out.splitlines()
     (line,) = (line for line in lines if line.startswith("ceiling") and " rate† " in line)
     rate = one(found.noises, "rate")
@@ -256,7 +257,7 @@ def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest
 
 
 def test_of_too_few_blocks_no_limited_rate_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    noise_tables.print_report(Console(width=200), report_of(stored(blocks=5, change=limited)), "")
+    show(Console(width=200), noise_tables.page(report_of(stored(blocks=5, change=limited)), ""))
     assert "†" not in capsys.readouterr().out
 
 
@@ -269,7 +270,7 @@ def test_what_is_asked_for_again_is_the_same_load_at_the_same_place() -> None:
 
 def test_what_nobody_can_resolve_is_said_to_be_beyond_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     found = report_of(stored(blocks=6, nulls=0, noise=1.0))
-    noise_tables.print_report(Console(width=200), found, "")
+    show(Console(width=200), noise_tables.page(found, ""))
     out = capsys.readouterr().out
     assert "> 1000" in out and "null comparison" not in out and "of the A/A pair (5 degrees" in out
     example = Example("just bench x --resolve {}", (one(found.noises, "rate"),))

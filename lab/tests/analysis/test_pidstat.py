@@ -25,8 +25,11 @@ from lab.records.store import RunStore
 from lab.records.tables import FrameError, read_usage
 from lab.report.exhibits import exhibits
 from lab.report.exhibits import pidstat as pidstat_tables
-from lab.report.tables.usage import as_json, lines
+from lab.report.json import usage as usage_json
+from lab.report.tables.usage import page
+from lab.report.terminal import show
 from lab.targets.common.sampler import Sampler
+from lab.tests.support.factories import make_sample
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "data/reference/quick-keepalive"
@@ -162,13 +165,11 @@ def test_what_is_shown_is_what_was_computed() -> None:
     """An unknown share is a dash, as JSON null; with every second the tables come before the average."""
     frame = usage(look(0.0, 1.0, 2.0), look(1.0, 1.03, 2.09))
     out = io.StringIO()
-    console = Console(file=out, width=200)
-    for line in lines(frame, None, every_second=True):
-        console.print(line)
+    show(Console(file=out, width=200), page(frame, None, every_second=True))
     text = out.getvalue()
     assert text.index("%usr") < text.index("minflt/s") < text.index("average")
     assert "3.00     9.00       –  12.00" in text
-    (record,) = as_json(frame, None)["cpu"]
+    (record,) = usage_json.printed(make_sample(), frame, None).plain()["cpu"]
     assert record["guest_percent"] is None and json.dumps(record)
 
 

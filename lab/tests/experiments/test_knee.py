@@ -32,7 +32,9 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import KNEE, RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report.tables.knee import as_markdown, print_report, sentence
+from lab.report.markdown import markdown
+from lab.report.tables.knee import page, sentence
+from lab.report.terminal import show
 from lab.stats import knee_search as knee
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
@@ -453,8 +455,8 @@ def test_the_output_names_knee_limit_conditions_and_rates() -> None:
     search.seek()
     report = report_of(search.store)
     out = io.StringIO()
-    print_report(Console(file=out, width=140), report)
-    for text in (out.getvalue(), as_markdown(report)):
+    show(Console(file=out, width=140), page(report))
+    for text in (out.getvalue(), markdown(page(report))):
         assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
         assert "rate-not-achieved" in text and "1,600" in text and "just bench baseline --sweep" in text
 

@@ -202,6 +202,6 @@ def test_only_a_terminal_folds() -> None:
 
     narrow = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
     log = Console(file=io.StringIO(), width=20)
-    assert len(shown(narrow).splitlines()) == 7
+    assert len(shown(narrow).splitlines()) == 8  # its heading is broken at a word
     assert len(shown(log).splitlines()) == 5
     assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 7

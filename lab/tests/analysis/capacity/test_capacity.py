@@ -52,6 +52,7 @@ from lab.model.variants import workers
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.report.json import capacity as capacity_json
+from lab.report.markdown import markdown
 from lab.report.tables import capacity as capacity_tables
 from lab.stats.usl import fit
 from lab.tests.measure.test_validity import GOOD
@@ -929,8 +930,8 @@ def test_bad_input_exits_2_with_what_to_do(
 def test_the_checks_markdown_and_json_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = stored(tmp_path, monkeypatch)
     found = capacity_checks.checks(capacity_cells.loads_of([run]))
-    assert capacity_tables.check_markdown(found).count("\n| ") == len(found) + 1
-    assert [row["error"] for row in capacity_json.checks_json(found)] == [check.error for check in found]
+    assert markdown(capacity_tables.check_page(found)).count("\n| ") == len(found) + 1
+    assert [row.error for row in capacity_json.checks_printed([], found, "").checks] == [check.error for check in found]
 
 
 @pytest.mark.parametrize("arguments", [["--rate", "1M"], ["--rate", "1M", "--scaling", "published:qinng"], ["--check"]])
@@ -940,4 +941,6 @@ def test_json_is_as_its_schema_says(
     for blocks in (6, 1):
         stored(tmp_path, monkeypatch, f"2026-{blocks}", blocks=blocks)
         assert main(["capacity", *arguments, "--run", f"2026-{blocks}", "--json"]) == 0
-        jsonschema.Draft202012Validator(capacity_json.schema()).validate(json.loads(capsys.readouterr().out))
+        jsonschema.Draft202012Validator(capacity_json.EitherJson.model_json_schema()).validate(
+            json.loads(capsys.readouterr().out)
+        )

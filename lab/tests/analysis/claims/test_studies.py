@@ -19,7 +19,10 @@ from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
+from lab.report.json import study as study_json
+from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run
 
@@ -165,7 +168,7 @@ def filled(study: Study, blocks: int = 7, changed: Sequence[str] = (), **more: o
 
 def shown(study: Study, summary: Summary) -> str:
     out = io.StringIO()
-    study_tables.print_tables(Console(file=out, width=60), study_tables.shaped(study, summary))
+    show(Console(file=out, width=60), study_tables.page(study_tables.shaped(study, summary)))
     return out.getvalue()
 
 
@@ -294,10 +297,10 @@ def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(stu
 def test_markdown_and_json_hold_the_same_cells(study_file: Path) -> None:
     study = load_study("mine")
     tables = study_tables.shaped(study, filled(study))
-    text = study_tables.as_markdown(tables)
+    text = markdown(study_tables.page(tables))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1
-    told = study_tables.as_json(study, tables)
+    told = study_json.printed(study, tables).plain()
     assert told["tables"][0]["cells"][0]["keys"] == {
         "route_encryption": "none",
         "http_mode": "keep-alive",

@@ -28,7 +28,10 @@ from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS, Check, Knob
 from lab.model.variants.variants import Overlay, Variant, load_variant
 from lab.records.ablation import AblationRecord, AblationRun, Step
+from lab.report.json import ablation as ablation_json
+from lab.report.markdown import markdown
 from lab.report.tables import ablation as ablation_table
+from lab.report.terminal import show
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
 from lab.tests.support.factories import make_plan, make_point, make_run
@@ -316,7 +319,7 @@ def test_the_cumulative_effect_stands_beside_the_knobs_own() -> None:
 def test_only_what_helped_is_to_be_applied() -> None:
     out = io.StringIO()
     lines = lines_of({"root+b": 0.7, "root+c": 1.2})
-    ablation_table.print_table(Console(file=out, width=60), record(), lines)
+    show(Console(file=out, width=60), ablation_table.page(record(), lines))
     assert "set: root+b" in out.getvalue()
     assert "set: root+c" not in out.getvalue()
 
@@ -333,7 +336,7 @@ def handicapped(effects: Mapping[str, float], together: bool = False) -> tuple[l
     summary = summarise(run, samples, lambda sample: histograms.get(sample.id), primary, snippets)
     lines = list(ablation_table.ranked(record(*steps), {"quick": summary}))
     out = io.StringIO()
-    ablation_table.print_table(Console(file=out, width=200), record(*steps), lines)
+    show(Console(file=out, width=200), ablation_table.page(record(*steps), lines))
     return lines, out.getvalue()
 
 
@@ -357,7 +360,7 @@ def test_where_the_first_cumulative_variant_is_the_knob_on_the_root_it_says_so()
 
 def test_without_an_effect_it_says_do_not_bother() -> None:
     out = io.StringIO()
-    ablation_table.print_table(Console(file=out, width=60), record(), lines_of({}))
+    show(Console(file=out, width=60), ablation_table.page(record(), lines_of({})))
     assert "don't bother" in out.getvalue().splitlines()[-1]
     assert "~" in out.getvalue()
 
@@ -374,14 +377,14 @@ def test_a_knob_that_is_not_measurable_is_a_row_with_the_reason() -> None:
     lines = ablation_table.ranked(told, {"quick": summary_of({}, ["root+a"])})
     assert (lines[-1].step.knob, lines[-1].verdict) == ("b", "not measurable")
     assert "cores: asks for 8 workers" in lines[-1].notes[0]
-    assert "b | root | quick" in ablation_table.as_markdown(told, lines)
+    assert "b | root | quick" in markdown(ablation_table.page(told, lines))
 
 
 def test_a_run_that_has_not_begun_leaves_its_knobs_not_measured_yet() -> None:
     steps = list(steps_of(owned(knob("a"), knob("b", "smoke"))).values())
     lines = ablation_table.ranked(record(*steps), {"quick": summary_of({}, ["root+a"])})
     assert {line.step.knob: line.verdict for line in lines}["b"] == "not measured yet"
-    assert ablation_table.as_json(record(*steps), lines, complete=False)["knobs"][-1]["point"] is None
+    assert ablation_json.printed(record(*steps), lines, complete=False).plain()["knobs"][-1]["point"] is None
 
 
 def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

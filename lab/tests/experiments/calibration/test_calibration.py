@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab.analysis.calibration import folder, tables
+from lab.analysis.calibration import folder
 from lab.analysis.calibration.behaviour import Behaviour
 from lab.analysis.calibration.findings import Row, Spread
 from lab.analysis.calibration.records import (
@@ -38,6 +38,10 @@ from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records.store import run_names
 from lab.records.tables import read_histogram, read_raw
+from lab.report.json import calibration as calibration_json
+from lab.report.markdown import markdown
+from lab.report.tables import calibration as tables
+from lab.report.terminal import show
 from lab.stats.histogram import Histogram
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 
@@ -323,6 +327,10 @@ def test_a_spread_is_the_median_and_the_range_of_what_is_known() -> None:
     assert spread([None]) is None
 
 
+def markdown_of(record: CalibrationRecord) -> str:
+    return markdown(tables.page(record))
+
+
 def test_bias_is_taken_per_measurement_from_its_own_truth() -> None:
     """The server was slow once; the generator was not wrong for it."""
     row = row_of(
@@ -370,7 +378,7 @@ def test_a_generator_that_closed_connections_silence_has_its_row() -> None:
     """It is what the scenario is to show, so that the calibration is complete."""
     record = record_of([made("close", None, lat(0.01), failure="no latency", answered=500, closed=50)])
     assert record.complete
-    assert "| fake | – | 500 | – | 50 |" in tables.as_markdown(record)
+    assert "| fake | – | 500 | – | 50 |" in markdown_of(record)
 
 
 @pytest.mark.parametrize(
@@ -406,9 +414,9 @@ def test_noise_is_marked_and_not_left_out() -> None:
     row = row_of(quiet, loud)
     assert row.noisy == {"fixed": 1}
     assert row.bias["fixed"]["p50"].reported_s and row.bias["fixed"]["p50"].reported_s.count == 2
-    text = tables.as_markdown(record_of([quiet, loud]))
+    text = markdown_of(record_of([quiet, loud]))
     assert "fake\\*" in text and "1 of 2 measurements were disturbed (steal)" in text
-    assert "\\*" not in tables.as_markdown(record_of([quiet]))
+    assert "\\*" not in markdown_of(record_of([quiet]))
 
 
 def test_it_is_complete_when_every_cell_has_something_reported() -> None:
@@ -416,7 +424,7 @@ def test_it_is_complete_when_every_cell_has_something_reported() -> None:
     assert record_of([good, bad]).complete
     assert not record_of([bad]).complete
     assert not record_of([good], planned=2).complete
-    assert "fake, fixed: it crashed" in tables.as_markdown(record_of([bad]))
+    assert "fake, fixed: it crashed" in markdown_of(record_of([bad]))
 
 
 # -- tables, folder, README ---------------------------------------------------------------------------------
@@ -440,7 +448,7 @@ def everything() -> CalibrationRecord:
 
 def test_the_tables_say_it_all() -> None:
     """What a reader looks for, in one line each; what is not installed has its row and how to get it."""
-    text = tables.as_markdown(everything())
+    text = markdown_of(everything())
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "| fake | 1 | open/closed | sent | 200 | 400 | 20,000 | 20,000 | 50.0 | 50.0 |" in lines
     assert "| fake | fixed | 10.0 | +500 +5.0 % | 11.0 | +200 +1.8 % | 12.0 | +1,000 +8.3 % |" in lines
@@ -456,15 +464,17 @@ def test_the_tables_say_it_all() -> None:
 def test_the_terminal_has_the_same_cells(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    tables.print_tables(Console(width=60), everything())
+    show(Console(width=60), tables.page(everything()))
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "fake 0.40 4.25 950 hidden" in printed
     assert "fake fixed 10.0 +500 +5.0 % 11.0 +200 +1.8 % 12.0 +1,000 +8.3 %" in printed
 
 
 def test_json_is_what_its_schema_says() -> None:
-    printed = tables.as_json(everything())
-    jsonschema.Draft202012Validator(tables.Printed.model_json_schema()).validate(json.loads(json.dumps(printed)))
+    printed = calibration_json.printed(everything()).plain()
+    jsonschema.Draft202012Validator(calibration_json.CalibratedJson.model_json_schema()).validate(
+        json.loads(json.dumps(printed))
+    )
     assert printed["complete"] is True and printed["rows"][0]["pause"]["sight"] == "hidden"
 
 

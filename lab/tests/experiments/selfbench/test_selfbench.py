@@ -21,6 +21,7 @@ import pytest
 from rich.console import Console
 
 from lab.__main__ import main
+from lab.analysis import selfbench as report
 from lab.analysis.noise import aa_arms
 from lab.base.errors import MeasuringError, UsageError
 from lab.commands import selfbench
@@ -35,7 +36,6 @@ from lab.experiments.selfbench import (
     pairs,
     promise,
     reducing,
-    report,
     start_up,
 )
 from lab.experiments.selfbench.process import SHIM, Timed, timed
@@ -45,6 +45,8 @@ from lab.model.plan import plan
 from lab.model.samples import Reason
 from lab.records.store import run_names
 from lab.records.sweep_files import load_sweep
+from lab.report.tables.selfbench import page
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.tests.support import fakes
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
@@ -424,9 +426,7 @@ def test_a_table_has_every_row_under_its_part() -> None:
     )
     found = report.Report(rows=rows, notes=("no duckdb",)).plus(report.Report(faults=("start-up: broke",)))
     out = io.StringIO()
-    console = Console(file=out, soft_wrap=True, highlight=False)
-    for line in report.lines(found):
-        console.print(line)
+    show(Console(file=out), page(found))
     text = out.getvalue()
     wall, few, kind = (
         next(line for line in text.splitlines() if line.startswith(f"{what} ")) for what in ("wall", "few", "kind")

@@ -12,8 +12,10 @@ from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
+from lab.report.markdown import markdown
 from lab.report.tables import gauges as gauge_tables
 from lab.report.tables import steady as tables
+from lab.report.terminal import show
 from lab.stats.units import format_bytes
 from lab.tests.support.factories import make_plan, make_run
 
@@ -49,7 +51,7 @@ BOTH = {
 
 def printed(summary: Summary) -> str:
     out = io.StringIO()
-    gauge_tables.print_table(Console(file=out, width=100), summary)
+    show(Console(file=out, width=100), gauge_tables.page(summary))
     return out.getvalue()
 
 
@@ -62,7 +64,7 @@ def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert printed(summary_of({})) == "" and gauge_tables.as_markdown(summary_of({})) == ""
+    assert printed(summary_of({})) == "" and markdown(gauge_tables.page(summary_of({}))) == ""
     only = summary_of({MANY: {"proxy/config_bytes": 612_000.0}})
     assert [line.split() for line in printed(only).splitlines()[1:]] == [
         ["what", "it", "holds", "configuration", "memory"],
@@ -72,8 +74,8 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_the_same_stands_in_markdown_and_in_json() -> None:
     summary = summary_of(BOTH)
-    text = gauge_tables.as_markdown(summary)
-    assert text.splitlines()[1:3] == [
+    text = markdown(gauge_tables.page(summary))
+    assert text.splitlines()[:2] == [
         "| what it holds | configuration | loaded in | memory |",
         "| :-- | --: | --: | --: |",
     ]

@@ -11,16 +11,12 @@ from statistics import median
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from rich.text import Text
 
-from lab.base.text import aligned
 from lab.stats import paired as stats
-from lab.stats.units import format_bytes, format_rate, format_seconds
 
 Unit = Literal["s", "%", "req/s", "rows/s", "bytes"]
 Part = Literal["samples", "bring-up", "analysis", "start-up"]
 PARTS: tuple[Part, ...] = ("samples", "bring-up", "analysis", "start-up")
-HEADERS = ("", "lab", "by hand", "ratio", "n", "")
 
 
 class Row(BaseModel):
@@ -83,51 +79,3 @@ def compared(part: Part, what: str, unit: Unit, lab: Sequence[float], by_hand: S
 def alone(part: Part, what: str, unit: Unit, lab: Sequence[float], note: str = "") -> Row:
     """What has nothing beside it; shape (n,), n >= 1."""
     return Row(part=part, what=what, unit=unit, lab=median(lab), n=len(lab), note=note)
-
-
-def lines(report: Report) -> list[Text]:
-    """The table by parts, then notes and faults."""
-    grid = [[Text(head, style="bold") for head in HEADERS]]
-    heads: dict[int, str] = {}
-    for row in report.rows:
-        if row.part not in heads.values():
-            heads[len(grid)] = row.part
-        grid.append([Text(cell) for cell in _cells(row)])
-    shown: list[Text] = []
-    for number, line in enumerate(aligned(grid, frozenset({0, 5}), 2) if report.rows else []):
-        if number in heads:
-            shown += [Text(""), Text(heads[number], style="bold cyan")]
-        line.rstrip()
-        shown.append(line)
-    shown += [Text("")] * bool(report.notes) + [Text(note, style="dim") for note in report.notes]
-    return shown + [Text(f"failed: {fault}", style="bold red") for fault in report.faults]
-
-
-def as_markdown(report: Report) -> str:
-    """The table as it is printed, and where and when it was measured."""
-    table = "\n".join(line.plain for line in lines(report)).strip("\n")
-    cpu, cpus = (report.facts.get(name, "?") for name in ("cpu", "cpus"))
-    return f"```console\n{table}\n```\n\nMeasured on {report.measured_at[:10]}: {cpus} CPUs, {cpu}.\n"
-
-
-def shown_value(value: float | None, unit: Unit) -> str:
-    """With its unit: 1.20 s, 3.1 %, 12,345 req/s, 61.2 MB; – for None."""
-    if value is None:
-        return "–"
-    if unit == "s":
-        return format_seconds(value)
-    if unit == "bytes":
-        return format_bytes(value)
-    return f"{value:.1f} %" if unit == "%" else f"{format_rate(round(value, 1))} {unit}"
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    ratio = "–" if row.ratio is None else _three(row.ratio)
-    if row.ratio_low is not None and row.ratio_high is not None:
-        ratio += f" [{_three(row.ratio_low)}, {_three(row.ratio_high)}]"
-    return row.what, shown_value(row.lab, row.unit), shown_value(row.by_hand, row.unit), ratio, str(row.n), row.note
-
-
-def _three(value: float) -> str:
-    """Three significant digits, whole numbers from 100 on."""
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"

@@ -1,81 +1,74 @@
-"""A calibration's tables as cells, the same for a terminal and for Markdown. Units are scaled here only."""
+"""A calibration's tables. Units are scaled here only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from lab.analysis.calibration.findings import Bias, Row, Spread
 from lab.analysis.calibration.records import QUANTILES
 from lab.analysis.calibration.scenarios import OVER_S, RATE_RPS
+from lab.report import grid
+from lab.report.grid import Grid
 from lab.stats.units import format_rate, three_digits
 
+GENERATORS = (
+    "generator",
+    "version",
+    "model",
+    "latency from",
+    "floor p50 µs",
+    "p99 µs",
+    "ceiling req/s",
+    "alone",
+    "CPU/req µs",
+    "CPU/req at rate µs",
+)
 NONE = "–"
 NOISY = "*"
 """Beside the name of a generator some of whose measurements here were disturbed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """`left`: columns of text. Cells are what is printed."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left: frozenset[int]
-
-
-def sections(rows: Sequence[Row]) -> list[Section]:
-    """Only what was measured; generators that are not installed have a row in the first."""
+def sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
+    """(title, table) of what was measured; generators that are not installed have a row in the first."""
     here = [row for row in rows if row.measurements]
+    both = (f"{what} {name}{unit}" for name in QUANTILES for what, unit in (("true", " ms"), ("bias", " µs")))
     found = [
-        Section(
+        (
             f"generators: floor (server answers at once), ceiling, CPU per request at {format_rate(RATE_RPS)} req/s",
-            (
-                "generator",
-                "version",
-                "model",
-                "latency from",
-                "floor p50 µs",
-                "p99 µs",
-                "ceiling req/s",
-                "alone",
-                "CPU/req µs",
-                "CPU/req at rate µs",
-            ),
-            tuple(_generator(row) for row in rows),
-            frozenset({0, 1, 2, 3}),
+            GENERATORS,
+            (0, 1, 2, 3),
+            [_generator(row) for row in rows],
         ),
-        Section(
+        (
             "bias: reported minus the server's own record; the way through the network is in it",
-            (
-                "generator",
-                "scenario",
-                *(f"{what} {name}{unit}" for name in QUANTILES for what, unit in (("true", " ms"), ("bias", " µs"))),
-            ),
-            tuple(line for row in here for line in _bias(row)),
-            frozenset({0, 1}),
+            ("generator", "scenario", *both),
+            (0, 1),
+            [line for row in here for line in _bias(row)],
         ),
-        Section(
+        (
             f"coordinated omission: of a pause of 1 s, the requests that took more than {OVER_S:g} s",
             ("generator", "reported %", "true %", "dropped", "the pause is"),
-            tuple(_pause(row) for row in here if row.pause),
-            frozenset({0, 4}),
+            (0, 4),
+            [_pause(row) for row in here if row.pause],
         ),
-        Section(
+        (
             "connections closed after 10 answers",
             ("generator", "completed", "server answered", "errors", "closed"),
-            tuple(_close(row) for row in here if row.close),
-            frozenset({0}),
+            (0,),
+            [_close(row) for row in here if row.close],
         ),
-        Section(
+        (
             "rate ceiling: the server serves half of what an open loop offers",
             ("generator", "offered req/s", "achieved", "true", "the lab calls the sample"),
-            tuple(_rate_ceiling(row) for row in here if row.rate_ceiling),
-            frozenset({0, 4}),
+            (0, 4),
+            [_rate_ceiling(row) for row in here if row.rate_ceiling],
         ),
     ]
-    return [section for section in found if section.rows]
+    return [
+        (title, Grid(grid.columns(head, left, style="dim"), tuple(grid.row(*cells) for cells in lines)))
+        for title, head, left, lines in found
+        if lines
+    ]
 
 
 def _spread(found: Spread | None, shown: Callable[[float], str]) -> str:

@@ -1,77 +1,37 @@
-"""A calibration printed: for a terminal, as Markdown and as JSON; what to do with each generator, and how it was measured."""
+"""A calibration as people read it: its tables, what to do with each generator, and how it was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from pydantic import BaseModel
-from rich.console import Console
 from rich.text import Text
 
 from lab.analysis.calibration.findings import Row
-from lab.analysis.calibration.records import STRICT, CalibrationRecord
+from lab.analysis.calibration.records import CalibrationRecord
 from lab.analysis.calibration.rows import rows_of
-from lab.analysis.calibration.sections import NOISY, sections
-from lab.base.text import aligned
+from lab.report.grid import Part, Words
+from lab.report.markdown import escaped
+from lab.report.tables.calibration_sections import NOISY, sections
 from lab.stats.units import three_digits
 
-GAP = 2
 DUE = (
     "latency from due: the truth is the same, since this server answers any number at once; that a request waited for a"
     " connection is the generator's doing, and in its bias"
 )
 
 
-class Printed(BaseModel):
-    """What `calibrate --json` prints."""
-
-    model_config = STRICT
-
-    schema_version: int = 1
-    record: CalibrationRecord
-    complete: bool
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-
-
-def as_json(record: CalibrationRecord) -> dict[str, Any]:
-    printed = Printed(record=record, complete=record.complete, rows=tuple(rows_of(record)), notes=tuple(notes(record)))
-    return printed.model_dump(mode="json")
-
-
-def print_tables(console: Console, record: CalibrationRecord) -> None:
+def page(record: CalibrationRecord) -> list[Part]:
+    """The tables of what was measured, what to do with each generator, and how it was measured."""
     rows = rows_of(record)
-    for section in sections(rows):
-        grid = [[Text(cell, style="dim") for cell in section.head]]
-        grid += [[Text(cell) for cell in row] for row in section.rows]
-        console.print(Text(section.title, style="bold cyan"), soft_wrap=True)
-        for line in aligned(grid, section.left, GAP):
-            line.rstrip()
-            console.print(line, soft_wrap=True)
-        console.print()
-    for line in advice(rows):
-        console.print(Text(line), soft_wrap=True)
-    for note in notes(record):
-        console.print(Text(f"- {note}", style="dim"), soft_wrap=True)
-
-
-def as_markdown(record: CalibrationRecord) -> str:
-    rows = rows_of(record)
-    lines: list[str] = []
-    for section in sections(rows):
-        rule = "|".join(" :-- " if column in section.left else " --: " for column in range(len(section.head)))
-        lines += [f"**{section.title}**", "", f"| {' | '.join(section.head)} |", f"|{rule}|"]
-        lines += [
-            f"| {' | '.join(cell.replace('|', '/').replace('*', chr(92) + '*') for cell in row)} |"
-            for row in section.rows
-        ]
-        lines.append("")
-    lines += [
-        *(f"- {line}" for line in advice(rows)),
-        *(f"- {note.replace('*', chr(92) + '*')}" for note in notes(record)),
-    ]
-    return "\n".join(lines) + "\n"
+    tables = sections(rows)
+    parts: list[Part] = []
+    for name, table in tables:
+        head = Words((Text(name, "bold cyan"),), (f"**{name}**",), blank=bool(parts))
+        parts += [head, table]
+    told, how = advice(rows), notes(record)
+    terminal = (*map(Text, told), *(Text(f"- {note}", "dim") for note in how))
+    bullets = (*(f"- {line}" for line in told), *(f"- {escaped(note)}" for note in how))
+    return [*parts, Words(terminal, bullets, blank=bool(parts))]
 
 
 def advice(rows: Sequence[Row]) -> list[str]:

@@ -1,0 +1,74 @@
+"""What `--json` prints of a study's run: its tables in the published shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from lab.analysis.claims.studies import Study
+from lab.report.json.printed import Count, Printed
+from lab.report.tables.study import Shaped
+
+
+class LevelJson(Printed):
+    """What was measured, in the table's unit; its interval is that of the blocks' geometric mean."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: Count = Field(description="blocks")
+
+
+class CellJson(Printed):
+    """One cell: as measured here (null: not part of this run), and as published."""
+
+    keys: dict[str, str] = Field(description="what it is the cell of, by the table's keys")
+    variant: str | None
+    point: str | None
+    level: LevelJson | None
+    published: float | None
+    relative: tuple[float, float | None, float | None] | None = Field(
+        description="to the table's reference cell, over the blocks that have both, with its 95 % interval"
+    )
+    published_relative: float | None
+    notes: tuple[str, ...]
+
+
+class StudyTableJson(Printed):
+    """One published table."""
+
+    title: str
+    unit: str
+    reference: dict[str, str] = Field(description="keys of the cell that others are relative to; empty = none")
+    cells: tuple[CellJson, ...]
+
+
+class StudyJson(Printed):
+    """A study's run in the published shape."""
+
+    key: str
+    question: str
+    tables: tuple[StudyTableJson, ...]
+
+
+def printed(study: Study, tables: Sequence[Shaped]) -> StudyJson:
+    return StudyJson(key=study.key, question=study.file.question, tables=tuple(map(_table, tables)))
+
+
+def _table(table: Shaped) -> StudyTableJson:
+    shape = table.shape
+    cells = (
+        CellJson(
+            keys=dict(zip(shape.keys, key, strict=True)),
+            variant=shown.variant,
+            point=shown.point,
+            level=LevelJson.model_validate(shown.level) if shown.level else None,
+            published=shown.published,
+            relative=shown.relative,
+            published_relative=shown.published_relative,
+            notes=shown.notes,
+        )
+        for key, shown in table.cells.items()
+    )
+    return StudyTableJson(title=shape.title, unit=shape.unit, reference=shape.reference, cells=tuple(cells))
