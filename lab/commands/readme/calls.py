@@ -159,10 +159,20 @@ def _called(func: ast.expr, names: Mapping[str, str], known: Mapping[str, str]) 
         return None
     kind = _kind(func.value, names, known)
     if kind is not None:
-        return code().resolved(f"{kind}.{func.attr}")
+        return _method(kind, func.attr)
     if isinstance(func.value, ast.Name):
         return code().resolved(f"{names.get(func.value.id, '')}.{func.attr}")
     return None
+
+
+def _method(owner: str, name: str) -> str | None:
+    """A class's own, or the one that it has of a base."""
+    found, node = code().resolved(f"{owner}.{name}"), code().defined.get(owner)
+    if found is not None or not isinstance(node, ast.ClassDef):
+        return found
+    names = code().names[code().module_of(owner)]
+    bases = [base for each in node.bases if (base := _named_class(each, names)) is not None]
+    return next((found for base in bases if (found := _method(base, name)) is not None), None)
 
 
 def _kind(value: ast.expr, names: Mapping[str, str], known: Mapping[str, str]) -> str | None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from lab.analysis import outcome_verdicts, verdicts
 from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.claims import ledger
+from lab.analysis.claims.judging import Verdict as Judged
 from lab.analysis.outcome_summary import summarise_outcomes
 from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.summary import summarise_run
@@ -37,7 +38,7 @@ RECIPE = re.compile(r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\
 def makers() -> Mapping[str, Maker]:
     return {
         "calibration": lambda _path, _words: _calibration(),
-        "claims": lambda _path, _words: ledger.as_markdown(ledger.ledger(), ledger.checks(), linked=True),
+        "claims": lambda _path, _words: ledger.as_markdown(_judged(), ledger.checks(), linked=True),
         "counts": lambda _path, _words: _counts(),
         "disturbances": lambda _path, _words: catalog.readme_disturbances(),
         "example": lambda _path, words: _example(words),
@@ -60,9 +61,15 @@ def _reasons() -> str:
     return "\n".join(["| reason | meaning |", "| --- | --- |", *rows]) + "\n"
 
 
+@cache
+def _judged() -> Sequence[Judged]:
+    """Every claim, judged once: that takes seconds."""
+    return ledger.ledger()
+
+
 def _counts() -> str:
     """How many claims were reproduced, and how many were not."""
-    counted = ledger.counts(ledger.ledger())
+    counted = ledger.counts(_judged())
     return f"**{counted}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.\n"
 
 

@@ -43,7 +43,9 @@ def right() -> Iterator[None]:
     try:
         yield
     except DeniedError as error:
-        raise LostError(error.place, error.fault, "ask for this right (README names them), then --resume") from None
+        raise LostError(
+            error.place, error.fault, "ask for this right (lab/targets/cluster/README.md names them), then --resume"
+        ) from None
 
 
 class RefusedError(MeasuringError):

@@ -124,7 +124,11 @@ class ClusterTarget:
         api = self._connect()
         if denied := api.denied(WANTED):
             fault = f"you may not {'; '.join(denied)}"
-            raise UsageError(api.place, fault, "ask for these rights (README names them), or use another context")
+            raise UsageError(
+                api.place,
+                fault,
+                "ask for these rights (lab/targets/cluster/README.md names them), or use another context",
+            )
         inventory = Inventory(api, self._run)
         inventory.namespace(CLIENT_NAMESPACE)
         lease = Lease(api, holder(self._run))
@@ -205,7 +209,9 @@ class ClusterTarget:
         except LostError:
             raise
         except DeniedError as error:  # nor does a right that is missing
-            raise LostError(error.place, error.fault, "ask for this right (README names them), then --resume") from None
+            raise LostError(
+                error.place, error.fault, "ask for this right (lab/targets/cluster/README.md names them), then --resume"
+            ) from None
         except LabError:
             # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
             taken.lease.check()
@@ -256,7 +262,11 @@ class ClusterTarget:
         api = self._place.api
         if denied := api.denied(rights):
             fault = f"{what}: you may not {'; '.join(denied)}"
-            raise UsageError(api.place, fault, "ask for these rights (README names them), or use another context")
+            raise UsageError(
+                api.place,
+                fault,
+                "ask for these rights (lab/targets/cluster/README.md names them), or use another context",
+            )
 
     @property
     def _place(self) -> _Place:

@@ -12,7 +12,7 @@ k6-operator facts this file respects (source and a trial of 1.6; k6 2.2):
 - `cleanup: post` would take the logs with it: the lab reads them, then deletes the TestRun, which owns all it made.
 - a pod of its making has no hostAliases: names of routes reach k6 as its own option `hosts`.
 
-Refuses to be told where the operator comes from: whoever wants it installs its bundle (README).
+Refuses to be told where the operator comes from: whoever wants it installs its bundle (README.md of this folder).
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ RIGHTS = (
     ("get", "", "pods/log", CLIENT_NAMESPACE),
 )
 """(verb, group, resource, namespace), beside what every run needs there (`lab.cluster.target.WANTED`)."""
-REMEDY = "install k6-operator there (README, Many generators), or leave `generators` out of the point"
+REMEDY = (
+    "install k6-operator there (lab/targets/cluster/README.md, Many generators), or leave `generators` out of the point"
+)
 
 
 class Server(Protocol):

@@ -42,7 +42,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
     run, chosen = run_id(), images.load()
     with step(talk, "you may do there what the lab does"):
         if denied := api.denied(WANTED):
-            remedy = "ask for these rights (README names them), or use another context"
+            remedy = "ask for these rights (lab/targets/cluster/README.md names them), or use another context"
             raise UsageError(api.place, f"you may not {'; '.join(denied)}", remedy)
         namespaces.claim(api, CLIENT_NAMESPACE, run)
     lease = Lease(api, holder(run))

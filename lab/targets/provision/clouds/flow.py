@@ -102,7 +102,8 @@ def up(cloud: Cloud, cache: Path, say: Say, confirm: Confirm) -> None:
     say(
         f"ready. It costs money until `just down {cloud.name}`. Its nodes pull the images; that of the generators, which"
     )
-    say("no public registry has, from wherever LAB_IMAGES says that you have put it (README). Then measure there with")
+    say("no public registry has, from wherever LAB_IMAGES says that you have put it (lab/targets/provision/README.md).")
+    say("Then measure there with")
     say(f"  KUBECONFIG={path} just bench baseline --target remote --context {context}")
 
 

@@ -14,12 +14,13 @@ INTO = ("commands", "experiments", "measure")
 
 
 def test_a_bench_goes_down_to_where_a_sample_is_made() -> None:
-    """Through an imported function, a constructor, `self`, a protocol that is handed in, and a helper without a docstring."""
+    """Through an imported function, a constructor, `self`, a protocol that is handed in, a base's method, and a helper without a docstring."""
     names = [step.name for step in calls.outline("commands.bench._bench_here", INTO)]
     wanted = [
         "experiments.bench.prepare",
         "measure.loop.Bench.measure",
         "targets.base.Target.up",
+        "measure.canary.canary",
         "measure.validity.faults",
         "records.store.RunStore.write_sample",
         "commands.measuring.print_result",
