@@ -45,7 +45,7 @@ def ledger(study: str | None = None) -> list[Verdict]:
 
 
 def checks(study: str | None = None) -> list[Verdict]:
-    """What is known beforehand (lab/claims/checks), judged on data/reference; `reproduced` says that it came out so."""
+    """What is known beforehand (lab/analysis/claims/checks), judged on data/reference; `reproduced` says that it came out so."""
     runs, damaged = evidence.references()
     return [judged(claim, known, runs, damaged) for claim, known in claimed.checks() if study in (None, claim.study)]
 

@@ -157,7 +157,7 @@ def own_rules() -> dict[str, OwnRule]:
     """Claim id → its rule, from every file of `published/`. UsageError with file, claim and remedy."""
     known, found = {claim.id: claim for claim in claims()}, dict[str, OwnRule]()
     for path in sorted(FOLDER.glob("*.toml")):
-        file = f"lab/claims/published/{path.name}"
+        file = f"lab/analysis/claims/published/{path.name}"
         for name, table in tables(file, path).items():
             place = f"{file}: {name}"
             if name not in known:
@@ -182,7 +182,7 @@ def own(claim: Claim, rule: OwnRule) -> Own:
     """One claim's. UsageError where a table has not what the rule asks for."""
     if rule.no_data:
         return Own("no data", rule.no_data, "")
-    place = f"lab/claims/published/{claim.study}.toml: {claim.id}"
+    place = f"lab/analysis/claims/published/{claim.study}.toml: {claim.id}"
     tested = [held(place, claim, test) for test in rule.tests]
     said = "; ".join(each.text for each in tested)
     unsettled = rule.unsettled

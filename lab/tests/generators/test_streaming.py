@@ -88,6 +88,7 @@ def numbers(found: Reduced) -> tuple[int, int, int, list[int]]:
     return found.requests, found.answered, found.not_2xx, found.latency.counts.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(log=logs(), cut=cuts)
 def test_a_log_cut_anywhere_is_the_whole_log(log: str, cut: int) -> None:
@@ -229,6 +230,7 @@ def test_both_ways_of_the_lab_agree_on_made_rows(kind: Format, tmp_path: Path) -
     assert streamed == whole and streamed["requests"] == 5000 and found[0].not_2xx > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
     """What Python holds at most is the same for ten times the rows (polars' own is in selfbench's table)."""
@@ -246,6 +248,7 @@ def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> Non
     assert peaks[1] < 1.3 * peaks[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_process_itself_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
     """All that it holds, polars' own memory with it."""
@@ -370,6 +373,7 @@ def test_a_runs_stored_rows_are_reduced_and_added_up(run: RunStore, tmp_path: Pa
     assert (together.latency.counts == both[0][1].latency.counts + both[1][1].latency.counts).all()
 
 
+@pytest.mark.slow
 def test_a_runs_rows_are_not_held_while_they_are_parsed_again(run: RunStore, tmp_path: Path) -> None:
     """What `--from-raw` holds at most is the same for five times the rows."""
     peaks: list[int] = []

@@ -471,6 +471,7 @@ def test_the_readmes_table_is_the_committed_one_or_says_that_there_is_none(
         parts.makers()["selfbench"](texts.ROOT, [])
 
 
+@pytest.mark.slow
 def test_start_up_is_of_real_processes() -> None:
     """`lab list` cold and warm, and a committed run's table; a verb that does not exist is a fault."""
     found = start_up.start_up(repeats=1)

@@ -507,6 +507,7 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     assert tables.as_json(one) == tables.as_json(two)
 
 
+@pytest.mark.slow
 def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table() -> None:
     """40 runs of nothing but noise: at most two claims, from samples to verdict."""
     kinds = [verdicts.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]
