@@ -23,7 +23,7 @@
       ++ optionals stdenv.hostPlatform.isLinux [ e2fsprogs iproute2 nftables procps socat sockperf util-linux ]
       # wrk2 has never been built elsewhere.
       ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
-      # The generators' image for clusters; without nix, lab/clusters/images/Dockerfile makes the same. Nobody here has built
+      # The generators' image for clusters; without nix, lab/targets/provision/images/Dockerfile makes the same. Nobody here has built
       # it: lab/tests/commands/flake.bats evaluates it. `/tmp` is for what runs without a scratch folder of its own.
       loadgen = pkgs: pkgs.dockerTools.buildLayeredImage {
         name = "docker.io/lab/loadgen";
