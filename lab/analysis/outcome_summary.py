@@ -88,7 +88,7 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeSummary:
-    """A run's disturbed points: `rows` in plan order of the points, arms as in `lab.summary.Summary`; controls last."""
+    """A run's disturbed points: `rows` in plan order of the points, arms as in `lab.analysis.summary.Summary`; controls last."""
 
     target: str | None
     blocks: int
@@ -101,7 +101,7 @@ class OutcomeSummary:
     systems: frozenset[str]
     not_measurable: tuple[NotMeasured, ...]
     resume: str
-    """As `lab.summary.Summary` has it."""
+    """As `lab.analysis.summary.Summary` has it."""
 
     @property
     def complete(self) -> bool:

@@ -15,7 +15,7 @@ Found = tuple[OutcomeRow, Effect]
 
 
 def verdicts(summary: OutcomeSummary) -> tuple[Verdict, ...]:
-    """One per variant, in row order, as `lab.verdicts.verdicts` of a steady run."""
+    """One per variant, in row order, as `lab.analysis.verdicts.verdicts` of a steady run."""
     by_arm: dict[str, list[Found]] = {}
     for row in summary.rows:
         if row.arm.role == "variant" and not row.point.control:

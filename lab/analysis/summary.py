@@ -53,7 +53,7 @@ class Effect:
     unresolved     neither
     no-interval    fewer than six blocks
     a/a            the baseline against itself: what the floor comes from
-    not-judged     `note` says why this point cannot show it (lab/judging.py has the rules)
+    not-judged     `note` says why this point cannot show it (lab/analysis/judging.py has the rules)
     not-available  no estimate
     """
 
@@ -256,7 +256,7 @@ def summarise(
     snippets: Mapping[str, str] | None = None,
     needs: Mapping[str, str] | None = None,
 ) -> Summary:
-    """Every cell of the plan as a row, measured or not; points with a disturbance have none (`lab.outcome_summary`).
+    """Every cell of the plan as a row, measured or not; points with a disturbance have none (`lab.analysis.outcome_summary`).
 
     `primary`: arm → its primary metric; arms without one claim nothing. `histogram_of` is called once per counted
     sample. `snippets`: arm → what to apply, for its verdict. `needs`: arm → what its effect needs and no sweep does: then

@@ -95,7 +95,7 @@ class Output:
         return reduce_oha_rows(self.pieces("stdout"), self.load) if self._has_csv else reduce_k6_log(*self._log())
 
     def requests(self) -> pl.DataFrame:
-        """Every request of a logged load: the columns of `lab.requests.REQUESTS_SCHEMA`."""
+        """Every request of a logged load: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
         return requests_of(*self._log())
 
     @property

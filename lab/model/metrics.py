@@ -112,8 +112,8 @@ failing_s       from the first to the last failed request, both included, by whe
 p50_before_s …  of good answers, from when they were due; None where fewer than ten lie beyond. `during`: from Begin until
                 End; where none was said, as long as its kind acts (`Disturbance.acts_s`), in a control run the same time of
                 the load. Recovery is `after`, but for what is done in a moment (a pod killed): there it is `during`
-changes …       `lab.propagation` says what these are
-reloads …       `lab.happenings` says what these are
+changes …       `lab.records.propagation` says what these are
+reloads …       `lab.records.incidents` says what these are
 clock_error_s   by how much the clocks of generator and events may differ at most; all that is on one clock is free of it
 """
 

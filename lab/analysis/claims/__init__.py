@@ -1,7 +1,7 @@
 """Claims: the sentences of the studies that can be true or false (data/published/claims.csv), and by which rule each is judged.
 
 Two judgements stand side by side: whether our runs bear a claim out (the files of this folder), and whether the publication's
-own data do (`published/`, see `lab.claims.publications`). KINDS says how a claim of each kind is judged by both.
+own data do (`published/`, see `lab.analysis.claims.publications`). KINDS says how a claim of each kind is judged by both.
 
 One place per claim: a table of a TOML file of this folder, named by the claim's id. Each says one of three things:
 
@@ -11,7 +11,7 @@ One place per claim: a table of a TOML file of this folder, named by the claim's
     variant = "kill-nds"                     … that measured this variant …
     target = "kind"                          … there, "local" unless said: runs of other targets do not count
     [[ND-11.tests]]                          all must hold; one that does not contradicts the claim
-    metric = "terminating_s"                 of lab.outcomes, lab.summary's percentiles, gauges, or lab.derived.DERIVED
+    metric = "terminating_s"                 of lab.records.outcomes, lab.analysis.summary's percentiles, gauges, or lab.analysis.claims.derived.DERIVED
     points = "kill*"                         at every point of such a name that is no control run
     within = [20, 40]                        or above = …, or below = …, or like = ["OK-03", "OK-01"] for a ratio: within a
                                              factor of NEAR of the ratio of what these two claims published

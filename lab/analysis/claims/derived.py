@@ -1,4 +1,4 @@
-"""What a claim or a figure may ask of a sample beside `lab.outcomes.METRICS`: from its record, its log, or the manifests applied.
+"""What a claim or a figure may ask of a sample beside `lab.model.metrics.METRICS`: from its record, its log, or the manifests applied.
 
 Pure but for reading the run's own files. Refuses to guess: what they cannot tell is None.
 """
@@ -84,7 +84,7 @@ def _refused_share(_: RunStore, sample: Sample) -> float | None:
 
 
 def _link_share(_: RunStore, sample: Sample) -> float | None:
-    """How full the shaped link was towards the client, as `lab.limits` counts it; None where none was shaped."""
+    """How full the shaped link was towards the client, as `lab.model.bottleneck` counts it; None where none was shaped."""
     mbit, duration_s = sample.point.link_mbit, sample.duration_s
     return sample.counters.get("client/rx_bytes", 0) * 8 / (mbit * 1e6 * duration_s) if mbit and duration_s else None
 
@@ -200,4 +200,4 @@ DERIVED: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
     "startup_allowance_s": _startup_allowance_s,
     "reload_interval_s": _reload_interval_s,
 }
-"""What a claim may be about beside `lab.outcomes.METRICS`, percentiles and gauges."""
+"""What a claim may be about beside `lab.model.metrics.METRICS`, percentiles and gauges."""

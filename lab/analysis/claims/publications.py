@@ -10,7 +10,7 @@ One table per claim in `published/<study>.toml`, named by the claim's id. Each s
     where = {suite = "original"}                       rows that have these values (of a list: one of them)
     each = "connections"                               a number for every value of this column; all must hold
     column = "latency_ms"
-    take = "mean_over_percentiles"                     lab.claims.quantities has the ways to take a number of rows
+    take = "mean_over_percentiles"                     lab.analysis.claims.quantities has the ways to take a number of rows
     within = [200, 300]                                or above, or below; or claimed = true: the number is the claim's
     [DO-19.unsettled]                                  where also these tests hold (or there are none), nothing is settled
     because = "…"

@@ -61,7 +61,7 @@ class Change(BaseModel):
     quick: str = Field(description="the same, shortened")
 
     def command(self, quick: bool, place: str) -> str:
-        """`place`: as `lab.rerun.place` has it."""
+        """`place`: as `lab.analysis.rerun.place` has it."""
         return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}{place}"
 
 

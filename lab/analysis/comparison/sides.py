@@ -98,7 +98,7 @@ class Measured:
         return Side(self.run, self.arm.name, known, level, self.planned_blocks, self.invalid, str(self.tool))
 
     def judging(self, medians: bool) -> judging.Side:
-        """For `lab.judging.ruling`. `medians`: each metric's median instead of its blocks, for sides whose blocks are no pairs."""
+        """For `lab.analysis.judging.ruling`. `medians`: each metric's median instead of its blocks, for sides whose blocks are no pairs."""
         values = {metric: self.known(metric) for metric in self.values}
         if medians:
             values = {
@@ -147,7 +147,7 @@ class Measurements:
     def floor(self, arm: Arm, point: Point, metric: str, clock_error_s: float) -> float | None:
         """The A/A δ of what `arm` is compared with (itself, where with nothing); None below six A/A blocks.
 
-        A log-ratio; of disturbed loads a difference, and no less than what the metric resolves (`lab.outcome_summary.floor_of`).
+        A log-ratio; of disturbed loads a difference, and no less than what the metric resolves (`lab.analysis.outcome_summary.floor_of`).
         """
         name = arm.baseline or arm.name
         again = next((a.name for a in self.record.arms if a.role == "again" and a.baseline == name), None)

@@ -1,6 +1,6 @@
-"""One reduction of a file of request rows by the lab, in a process of its own: `python -m lab.selfbench.worker WAY KIND FILE RATE`.
+"""One reduction of a file of request rows by the lab, in a process of its own: `python -m lab.experiments.selfbench.worker WAY KIND FILE RATE`.
 
-WAY is `streamed` (lab/streaming.py) or `whole` (the generator's own reader, which has every row at once). Prints the line of JSON
+WAY is `streamed` (lab/generators/streaming.py) or `whole` (the generator's own reader, which has every row at once). Prints the line of JSON
 that the scripts in `by_hand/` print, with the buckets beside it.
 """
 

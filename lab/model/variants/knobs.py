@@ -36,7 +36,7 @@ Metric = Literal[
     "failed", "gap_s", "failing_s", "correct_s", "stale", "processes", "rss_bytes", "restarts", "probe_failures",
     "replaced_s", "cut", "transfer_rate", "first_byte_s", "too_large",
 ]  # fmt: skip
-"""Of steady loads, then of disturbances (`lab.outcomes.METRICS` says what each is)."""
+"""Of steady loads, then of disturbances (`lab.model.metrics.METRICS` says what each is)."""
 
 
 class Check(BaseModel):

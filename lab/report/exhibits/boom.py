@@ -145,7 +145,7 @@ def as_markdown(connections: int, ours: Mapping[int, Output]) -> str:
 
 
 def buckets(known: Output | None, ours: Mapping[int, Output]) -> dict[str, list[Bucket]]:
-    """For `lab.figures.buckets`: the published histogram and ours."""
+    """For `lab.report.figures.buckets`: the published histogram and ours."""
     found: dict[str, list[Bucket]] = {}
     if known:
         told = [Told("published", "published", share) for share in known.shares]

@@ -1,7 +1,7 @@
 """A run looked at: which one, what is in it, and its variants side by side. What the explorer (notebooks/explore.ipynb) is made of.
 
-Takes any run, yours or a committed one; what cannot be had is said in Markdown and stops nothing. Refuses to draw (`lab.exhibits`)
-and to pool runs (`lab.comparison`).
+Takes any run, yours or a committed one; what cannot be had is said in Markdown and stops nothing. Refuses to draw (`lab.report.exhibits.exhibits`)
+and to pool runs (`lab.analysis.comparison.comparison`).
 """
 
 from __future__ import annotations

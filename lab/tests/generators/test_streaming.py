@@ -1,4 +1,4 @@
-"""`lab.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
+"""`lab.generators.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
 
 import json
 import tracemalloc

@@ -74,7 +74,7 @@ class Definition(BaseModel):
 
 
 class Doks:
-    """See `lab.clouds.flow.Cloud`."""
+    """See `lab.targets.provision.clouds.flow.Cloud`."""
 
     name = "doks"
 

@@ -68,7 +68,7 @@ class ClusterConfig(BaseModel):
 
 
 class Eks:
-    """See `lab.clouds.flow.Cloud`."""
+    """See `lab.targets.provision.clouds.flow.Cloud`."""
 
     name = "eks-a1"
 
