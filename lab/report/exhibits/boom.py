@@ -21,11 +21,13 @@ from lab.model.samples import Sample
 from lab.records import published
 from lab.report.figures.buckets import Bucket
 from lab.report.figures.intervals import Told
+from lab.report.grid import Grid, Part, Row, columns, row
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram, bucket_edges_s
 from lab.stats.units import digits, format_blocks, with_interval
 
 SUMMARY, PERCENTILES, HISTOGRAM = "nds_boom_summary", "nds_boom_percentiles", "nds_boom_histogram"
+BUCKETS = ("up to (ms), published", "responses", "share (%)", "up to (ms), here", "share (%) [95 %]")
 STEPS = 10
 """Of the same width, from the fastest to the slowest response: boom's own rule, which the published edges follow."""
 PRINTED = {"Total": "total_s", "Slowest": "slowest_s", "Fastest": "fastest_s", "Average": "average_s"}
@@ -63,15 +65,15 @@ def outputs() -> dict[int, Output]:
     """Requests at once → the published output. UsageError when a table is damaged."""
     percentiles, histogram = published.frame(PERCENTILES), published.frame(HISTOGRAM)
     found: dict[int, Output] = {}
-    for row in published.frame(SUMMARY).iter_rows(named=True):
-        own = pl.col("version") == row["version"]
-        times_s: dict[str, float | None] = {word: row[column] for word, column in PRINTED.items()}
+    for line in published.frame(SUMMARY).iter_rows(named=True):
+        own = pl.col("version") == line["version"]
+        times_s: dict[str, float | None] = {word: line[column] for word, column in PRINTED.items()}
         times_s |= {
             _word(share): at_s for share, at_s in percentiles.filter(own)["percentile", "response_time_s"].rows()
         }
         buckets = histogram.filter(own).sort("bucket_index")["bucket_upper_edge_s", "responses"].rows()
-        told = row["total_requested"], row["responses_200"], row["requests_per_s"], times_s, buckets
-        found[row["concurrency"]] = Output(row["concurrency"], *told)
+        told = line["total_requested"], line["responses_200"], line["requests_per_s"], times_s, buckets
+        found[line["concurrency"]] = Output(line["concurrency"], *told)
     return found
 
 
@@ -119,20 +121,18 @@ def _output(sample: Sample, whole: Histogram, took_s: float) -> Output:
     )
 
 
-def as_markdown(connections: int, ours: Mapping[int, Output]) -> str:
+def page(connections: int, ours: Mapping[int, Output]) -> list[Part]:
     """Two tables of so many requests at once: what is printed, line by line, and the histogram; published beside the blocks' medians
     [95 %].
     """
     known = outputs().get(connections)
-    lines = [f"| {connections} requests at once | published | of its own | here [95 %] | of its own [95 %] |"]
-    lines.append("| --- | --: | --: | --: | --: |")
+    heads = (f"{connections} requests at once", "published", "of its own", "here [95 %]", "of its own [95 %]")
     told, blocks = known.levels if known else {}, [output.levels for output in ours.values()]
+    lines: list[Row] = []
     for line in dict.fromkeys([*told, *(name for levels in blocks for name in levels)]):
-        cells = [digits(value) for value in told.get(line, (None, None))]
-        cells += [_middle([levels[line][side] for levels in blocks]) for side in (0, 1)]
-        lines.append(f"| {line} | {' | '.join(cells)} |")
-    lines += ["", "| up to (ms), published | responses | share (%) | up to (ms), here | share (%) [95 %] |"]
-    lines.append("| --: | --: | --: | --: | --: |")
+        published = (digits(value) for value in told.get(line, (None, None)))
+        lines.append(row(line, *published, *(_middle([levels[line][side] for levels in blocks]) for side in (0, 1))))
+    steps: list[Row] = []
     for step in range(STEPS + 1):
         cells = ["–"] * 3
         if known and step < len(known.buckets):
@@ -140,8 +140,8 @@ def as_markdown(connections: int, ours: Mapping[int, Output]) -> str:
             cells = [digits(_ms(edge_s)), f"{count:,}", digits(100 * known.shares[step])]
         cells.append(_middle([_ms(output.buckets[step][0]) for output in ours.values()], False))
         cells.append(_middle([100 * output.shares[step] for output in ours.values()]))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        steps.append(row(*cells))
+    return [Grid(columns(heads, left=[0]), tuple(lines)), Grid(columns(BUCKETS), tuple(steps), blank=True)]
 
 
 def buckets(known: Output | None, ours: Mapping[int, Output]) -> dict[str, list[Bucket]]:

@@ -37,6 +37,7 @@ from lab.report.figures.law import Sized
 from lab.report.figures.percentiles import Curve, Panel
 from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
+from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
@@ -466,7 +467,7 @@ def printed(run: Run, variant: str, connections: int) -> str:
 
     def made(found: Evidence | None) -> str:
         ours = boom.measured(found, variant, connections) if found else {}
-        return boom.as_markdown(connections, ours)
+        return markdown(boom.page(connections, ours)).rstrip("\n")
 
     below = (
         "of its own: times as multiples of their average, requests/s as the share of the requests at once that are under way on"
@@ -487,7 +488,11 @@ def watched(run: Run, title: str, variant: str) -> go.Figure:
 
 def usage(run: Run, variants: Sequence[str], point: str) -> str:
     """Markdown: the average lines of NDS' two tables of pidstat, and those of these variants' processes at this point."""
-    return _tables(run, lambda found: pidstat_tables.as_markdown(found, variants, point), "", variants, lambda _: point)
+
+    def made(found: Evidence | None) -> str:
+        return markdown(pidstat_tables.page(found, variants, point)).rstrip("\n")
+
+    return _tables(run, made, "", variants, lambda _: point)
 
 
 def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figure]) -> go.Figure:

@@ -22,6 +22,7 @@ from lab.analysis.claims.evidence import Evidence
 from lab.model.samples import Sample
 from lab.records import published
 from lab.report.figures.watched import KIB, Watched
+from lab.report.grid import Grid, Part, columns, row
 from lab.report.tables.usage import HEADINGS
 from lab.stats import paired as stats
 from lab.stats.units import digits, with_interval
@@ -79,18 +80,16 @@ def _samples(run: Evidence, arm: str) -> list[Sample]:
     return [sample for point in points for sample in run.blocks(arm, point.name).values()]
 
 
-def as_markdown(run: Evidence | None, variants: Sequence[str], point: str) -> str:
+def page(run: Evidence | None, variants: Sequence[str], point: str) -> list[Part]:
     """A line per process: the published ones, and this run's with the blocks' medians [95 %]."""
-    heads = [OWN.get(name) or HEADINGS[name] + UNITS.get(name, "") for name in COLUMNS]
-    lines = [f"| process | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
-    for name, line in known().items():
-        lines.append(f"| {name}, published | {' | '.join(digits(line[column]) for column in COLUMNS)} |")
+    heads = ["process", *(OWN.get(name) or HEADINGS[name] + UNITS.get(name, "") for name in COLUMNS)]
+    rows = [row(f"{name}, published", *(digits(line[column]) for column in COLUMNS)) for name, line in known().items()]
     for variant in variants if run else ():
         assert run is not None
         for name, blocks in measured(run, variant, point).items():
-            cells = [_middle([line[column] for line in blocks.values()]) for column in COLUMNS]
-            lines.append(f"| {variant} at {point}: {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            cells = (_middle([line[column] for line in blocks.values()]) for column in COLUMNS)
+            rows.append(row(f"{variant} at {point}: {name}", *cells))
+    return [Grid(columns(heads, left=[0]), tuple(rows))]
 
 
 def seconds(run: Evidence | None, variant: str) -> dict[str, dict[str, Watched]]:
