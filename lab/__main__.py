@@ -5,6 +5,7 @@ Exit status: 0 good; 1 measuring had begun and some cell has no valid sample; 2 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
