@@ -57,11 +57,10 @@ def _imports(path: Path) -> list[str]:
     if path == LAB:
         return []
     package = path.relative_to(LAB).parts[0]
-    imports = packages()
-    if package not in imports:
-        raise UsageError(str(path), f"{package} is no package of the lab", f"there are: {', '.join(imports)}")
     at = floors()
-    below = sorted((name for name in imports if at[name] < at[package]), key=lambda name: (at[name], name))
+    if package not in at:
+        raise UsageError(str(path), f"{package} is no package of the lab", f"there are: {', '.join(at)}")
+    below = sorted((name for name in at if at[name] < at[package]), key=lambda name: (at[name], name))
     may = f"may import {', '.join(f'`{name}`' for name in below)}" if below else "imports nothing of ours"
     return [f"Floor {at[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).", ""]
 

@@ -62,4 +62,4 @@ def floors() -> Mapping[str, int]:
         if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "FLOORS" for to in node.targets)
     )
     order: tuple[tuple[str, ...], ...] = ast.literal_eval(declared)
-    return {name: number for number, names in enumerate(order, start=1) for name in names if name in packages()}
+    return {name: number for number, names in enumerate(order, start=1) for name in names if (LAB / name).is_dir()}

@@ -13,6 +13,7 @@ from lab.commands.readme import calls, code, imports
 INTO = ("commands", "experiments", "measure")
 
 
+@pytest.mark.slow
 def test_a_bench_goes_down_to_where_a_sample_is_made() -> None:
     """Through an imported function, a constructor, `self`, a protocol that is handed in, a base's method, and a helper without a docstring."""
     names = [step.name for step in calls.outline("commands.bench._bench_here", INTO)]
@@ -30,6 +31,7 @@ def test_a_bench_goes_down_to_where_a_sample_is_made() -> None:
     assert not any(name.startswith(("base.", "stats.")) for name in names), "the bottom is left out"
 
 
+@pytest.mark.slow
 def test_packages_that_it_does_not_go_into_are_only_named() -> None:
     steps = calls.outline("commands.bench._bench_here", INTO)
     for step, following in pairwise(steps):
@@ -37,6 +39,7 @@ def test_packages_that_it_does_not_go_into_are_only_named() -> None:
             assert following.depth <= step.depth, f"{step.name} calls {following.name}"
 
 
+@pytest.mark.slow
 def test_an_unknown_start_is_refused_with_what_there_is() -> None:
     with pytest.raises(
         UsageError, match=r"no function lab\.commands\.bench\._bnch\n.*lab\.commands\.bench\._bench_here"
@@ -60,6 +63,7 @@ def test_imports_of_a_package_are_seen_wherever_they_stand() -> None:
     assert {"lab.a", "lab.b", "lab.b.c", "lab.d.e", "lab.d.e.g"} == set(imports.named_modules(node))
 
 
+@pytest.mark.slow
 def test_every_package_has_its_floor() -> None:
     assert set(imports.floors()) == set(imports.packages())
     picture = code.floors_picture()
