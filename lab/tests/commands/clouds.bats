@@ -206,7 +206,7 @@ nothing_changed() {
   nothing_changed
   lab up eks-a1 --yes
   assert_success
-  called "eksctl create cluster -f $checkout/lab/clusters/eks-a1.yaml --write-kubeconfig=false"
+  called "eksctl create cluster -f $checkout/lab/targets/provision/eks-a1.yaml --write-kubeconfig=false"
   says "just bench baseline --target remote --context me@ingress-lab-eks-a1.us-east-1.eksctl.io"
   [[ ! -e $KUBECONFIG ]]
   lab down eks-a1
@@ -214,7 +214,7 @@ nothing_changed() {
   says "node group proxy: 1 × a1.4xlarge"
   lab down eks-a1 --yes
   assert_success
-  called "eksctl delete cluster -f $checkout/lab/clusters/eks-a1.yaml --wait"
+  called "eksctl delete cluster -f $checkout/lab/targets/provision/eks-a1.yaml --wait"
   says "is gone"
 }
 
