@@ -58,6 +58,7 @@ def test_every_image_of_every_variant_is_resolved(lab_images: Path) -> None:
                 assert loaded.resolve(container["image"]).startswith("mirror.test:5000/"), container["image"]
 
 
+@pytest.mark.slow
 def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> None:
     """And nothing else does; one that its annotation says is for few is rendered by no other variant."""
     lab_images.write_text("{}")
