@@ -14,7 +14,7 @@ from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.arguments import add_target, known_target, recorded, target_of
-from lab.commands.measuring import resume_command, say, say_resume, settle
+from lab.commands.measuring import go_on, resume_command, say, settle
 
 if TYPE_CHECKING:
     from lab.experiments import knee as seeking
@@ -197,25 +197,13 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
 
 def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
     """None when interrupted."""
-    from lab.experiments import bench
-    from lab.experiments import knee as seeking
+    from lab.experiments.knee.search import AdaptiveSearch
 
-    begun = False
-    try:
-        with bench.opened(prepared, run, target) as store:
-            begun = True
-            chosen = next(iter(prepared.chosen.values()))
-            seeking.Seeker(target, prepared.variants, chosen, store, Lines(talk, store.record)).seek()
-    except KeyboardInterrupt:
-        if not begun:
-            raise
-        say_resume(talk, "interrupted", "trial", resume)
-        return None
-    except LabError:
-        if begun:
-            say_resume(talk, "stopped", "trial", resume)
-        raise
-    return store
+    def searched(store: RunStore) -> None:
+        chosen = next(iter(prepared.chosen.values()))
+        AdaptiveSearch(target, prepared.variants, chosen, store, Lines(talk, store.record)).run()
+
+    return go_on(talk, prepared, run, target, "trial", resume, searched)
 
 
 class Lines:

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -48,26 +48,45 @@ def done_samples(run: RunStore | None) -> int:
 def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
     """Measure what `run` (None = a new one) does not hold yet; None when interrupted. `resume`: the command to go on with."""
     from lab.commands.progress import Terminal
-    from lab.experiments import bench
     from lab.measure import roundtrip
-    from lab.measure.loop import Bench
+    from lab.measure.loop import Loop
+
+    def measured(store: RunStore) -> None:
+        with Terminal(talk, prepared.plan, prepared.forecast.duration_s, done_samples(store)) as watching:
+            Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
+        watching.account()
+
+    return go_on(talk, prepared, run, target, "sample", resume, measured)
+
+
+def go_on(
+    talk: Console,
+    prepared: Prepared,
+    run: RunStore | None,
+    target: Target,
+    kept: str,
+    resume: str,
+    measured: Callable[[RunStore], None],
+) -> RunStore | None:
+    """Have what `run` does not hold yet `measured`; None when interrupted. However it ends, what goes on with it is said.
+
+    `kept`: what is not lost then, in a word.
+    """
+    from lab.experiments import bench
 
     begun = False
     try:
         with bench.opened(prepared, run, target) as store:
             begun = True
-            with Terminal(talk, prepared.plan, prepared.forecast.duration_s, done_samples(store)) as watching:
-                loop = Bench(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure)
-                loop.measure()
-            watching.account()
+            measured(store)
     except KeyboardInterrupt:
         if not begun:
             raise
-        say_resume(talk, "interrupted", "sample", resume)
+        say_resume(talk, "interrupted", kept, resume)
         return None
     except LabError:
         if begun:
-            say_resume(talk, "stopped", "sample", resume)
+            say_resume(talk, "stopped", kept, resume)
         raise
     return store
 

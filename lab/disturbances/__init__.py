@@ -1,7 +1,7 @@
 """Disturbances: what is done to a system while a load runs. One file per kind, found by globbing this folder.
 
 A kind is a `Disturbance` with its own keys: the table `[disturbance]` of a sweep, or `disturbance = {…}` of one of its
-points. It acts through `Stage` only, so that a kind works on every target that can do what it asks for. Refuses to judge
+points. It acts through `DisturbanceContext` only, so that a kind works on every target that can do what it asks for. Refuses to judge
 what came of it: that is `lab.records.outcomes`.
 """
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from lab.base.errors import UsageError
 from lab.disturbances._asked import replicas
 from lab.disturbances._long_lived import FIXTURE, held
-from lab.model.disturbance import Disturbance, Manifests, Stage
+from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 
 class Holding(Disturbance):
@@ -30,6 +30,6 @@ class Holding(Disturbance):
             remedy = "a sweep without them, or a variant with one backend pod"
             raise UsageError("disturbance.websockets", fault, remedy)
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, context: DisturbanceContext) -> None:
         """All are open before the load begins, in control runs too: what cuts them, and what they cost beside a change, is the change's."""
-        stage.beside.enter_context(held(stage, self.websockets, self.downloads))
+        context.beside.enter_context(held(context, self.websockets, self.downloads))

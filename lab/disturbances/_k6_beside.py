@@ -16,7 +16,7 @@ from typing import Any
 
 from lab.base.errors import MeasuringError
 from lab.base.files import own_faults, writing
-from lab.model.disturbance import Stage
+from lab.model.disturbance import DisturbanceContext
 
 HERE = Path(__file__).parent
 _QUIET = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--log-format", "raw"]
@@ -52,20 +52,20 @@ class Beside:
 
 
 @contextmanager
-def k6(stage: Stage, script: str, load: Mapping[str, Any]) -> Iterator[Beside]:
+def k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Iterator[Beside]:
     """Run a script of this folder with its `load`. MeasuringError when it cannot be started."""
-    folder = stage.folder / script
-    ahead_s = stage.system.clock().offset_s
+    folder = context.folder / script
+    ahead_s = context.system.clock().offset_s
     with ExitStack() as opened:
         with writing(folder, "TMPDIR"):
             folder.mkdir()
             log = opened.enter_context((folder / "log").open("wb"))
             output = opened.enter_context((folder / "output").open("wb"))
         files = {"run.js": (HERE / script).read_text("utf-8"), "load.json": json.dumps(load), "k6.json": "{}\n"}
-        argv = [stage.find("k6"), "run", *_QUIET, "--config", "k6.json", "run.js"]
+        argv = [context.find("k6"), "run", *_QUIET, "--config", "k6.json", "run.js"]
         try:
             with own_faults(argv[0]):
-                process = stage.system.popen(argv, folder, output, log, files)
+                process = context.system.popen(argv, folder, output, log, files)
         except OSError as error:
             raise MeasuringError(f"k6 {script}", f"cannot be started: {error}", "`just doctor`") from None
         try:
@@ -75,10 +75,10 @@ def k6(stage: Stage, script: str, load: Mapping[str, Any]) -> Iterator[Beside]:
             process.wait()
 
 
-def wait_for(stage: Stage, what: str, seconds: float) -> Iterator[None]:
+def wait_for(context: DisturbanceContext, what: str, seconds: float) -> Iterator[None]:
     """Every tenth of a second until the caller breaks off. MeasuringError after so many; OverError at the load's end."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
-        stage.wait(0.1)
+        context.wait(0.1)
     raise MeasuringError(what, f"not within {seconds:g} s", "the proxy's log may say why")

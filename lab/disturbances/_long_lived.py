@@ -16,7 +16,7 @@ from subprocess import Popen
 
 from lab.base.errors import MeasuringError
 from lab.disturbances._k6_beside import HERE, Beside, k6, wait_for
-from lab.model.disturbance import Stage
+from lab.model.disturbance import DisturbanceContext
 from lab.model.events import Event
 from lab.model.pages import PAGES
 
@@ -32,23 +32,23 @@ _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
 
 
 @contextmanager
-def held(stage: Stage, websockets: int, downloads: int) -> Iterator[None]:
-    """That many of each, all open, until the block ends; then what happened to them is in the stage's log.
+def held(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
+    """That many of each, all open, until the block ends; then what happened to them is in the log.
 
     MeasuringError when they cannot all be opened, or the one who held them ended.
     """
     if not websockets and not downloads:
         yield
         return
-    if websockets and len(stage.system.pods("backend")) != 1:
+    if websockets and len(context.system.pods("backend")) != 1:
         fault = "there are several backend pods, and the server of WebSockets is in one of them"
         raise MeasuringError("websockets", fault, "leave them out, or take a variant with one backend pod")
-    with _server(stage, websockets), k6(stage, "_long_lived.js", _load(stage, websockets, downloads)) as beside:
-        _open(stage, beside, {"websocket": websockets, "download": downloads})
+    with _server(context, websockets), k6(context, "_long_lived.js", _load(context, websockets, downloads)) as beside:
+        _open(context, beside, {"websocket": websockets, "download": downloads})
         try:
             yield
         finally:
-            stage.log.extend(events(beside, time.time()))
+            context.log.extend(events(beside, time.time()))
             beside.need()
 
 
@@ -64,8 +64,8 @@ def events(beside: Beside, until_s: float) -> Sequence[Event]:
     ]
 
 
-def _load(stage: Stage, websockets: int, downloads: int) -> dict[str, object]:
-    entry = stage.system.entry()
+def _load(context: DisturbanceContext, websockets: int, downloads: int) -> dict[str, object]:
+    entry = context.system.entry()
     vus = {"websocket": websockets, "download": downloads}
     return {
         "url": entry.base_url,
@@ -84,35 +84,35 @@ def _load(stage: Stage, websockets: int, downloads: int) -> dict[str, object]:
 
 
 @contextmanager
-def _server(stage: Stage, websockets: int) -> Iterator[None]:
+def _server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
     if not websockets:
         yield
         return
     script = (HERE / "_websocket_server.bash").read_text("utf-8")
-    server = stage.system.spawn("backend", ["bash", "-c", script, "websockets", str(PORT)])
+    server = context.system.spawn("backend", ["bash", "-c", script, "websockets", str(PORT)])
     try:
-        _listening(stage, server)
+        _listening(context, server)
         yield
     finally:
         server.kill()
         server.wait()
 
 
-def _listening(stage: Stage, server: Popen[bytes]) -> None:
+def _listening(context: DisturbanceContext, server: Popen[bytes]) -> None:
     """It answers a request that is no handshake with 426; the backend's nginx says 502 for as long as it does not run."""
-    for _ in wait_for(stage, "WebSocket server", OPENING_S):
+    for _ in wait_for(context, "WebSocket server", OPENING_S):
         if (status := server.poll()) is not None:
             fault = f"ended with status {status} in the backend's place"
             raise MeasuringError("WebSocket server", fault, "it needs bash and socat there")
         try:
-            if stage.system.fetch(stage.system.backend_endpoint(), "/socket", 5).status == 426:
+            if context.system.fetch(context.system.backend_endpoint(), "/socket", 5).status == 426:
                 return
         except OSError:
             continue
 
 
-def _open(stage: Stage, beside: Beside, wanted: dict[str, int]) -> None:
-    for _ in wait_for(stage, "long-lived connections", OPENING_S):
+def _open(context: DisturbanceContext, beside: Beside, wanted: dict[str, int]) -> None:
+    for _ in wait_for(context, "long-lived connections", OPENING_S):
         beside.need()
         found = [line for line in map(_LINE.fullmatch, beside.lines()) if line]
         if refused := next((line for line in found if line[4] != "held"), None):

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from lab.base.errors import MeasuringError
 from lab.disturbances._asked import deployment, reload_interval_s, replicas
 from lab.disturbances.starve import CPU
-from lab.model.disturbance import Disturbance, Manifests, Stage
+from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 What = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
 PASSING: frozenset[What] = frozenset({"freeze", "slow"})
@@ -57,60 +57,60 @@ class Backends(Disturbance):
     def prepared(self) -> tuple[object, ...]:
         return *super().prepared, self.what == "remove"
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, context: DisturbanceContext) -> None:
         """One more from the start, which the proxy knows of: it takes its turn in answering."""
         if self.what != "remove":
             return
-        wanted = replicas(stage.manifests, "backend") + 1
-        stage.system.scale("backend", wanted)
-        deadline = time.monotonic() + READY_S + reload_interval_s(stage.manifests)
+        wanted = replicas(context.manifests, "backend") + 1
+        context.system.scale("backend", wanted)
+        deadline = time.monotonic() + READY_S + reload_interval_s(context.manifests)
         seen: set[str] = set()
         while len(seen) < wanted:
             if time.monotonic() > deadline:
                 fault = f"{len(seen)} of {wanted} pods answered within {READY_S:g} s"
                 raise MeasuringError("Deployment/backend", fault, "the pods' own log may say why")
             try:
-                answer = stage.system.fetch(stage.system.entry(), PAGE, FETCH_S)
+                answer = context.system.fetch(context.system.entry(), PAGE, FETCH_S)
             except OSError:
-                stage.wait(0.1)
+                context.wait(0.1)
                 continue
             if answer.status == 200:
                 seen.add(answer.headers["x-lab-backend"])
 
-    def disturb(self, stage: Stage) -> None:
-        stage.say("Begin", detail=self.what, role="backend")
+    def disturb(self, context: DisturbanceContext) -> None:
+        context.say("Begin", detail=self.what, role="backend")
         try:
-            self._do(stage)
-            stage.wait_until(self.at_s + (self.for_s or 0.0))
+            self._do(context)
+            context.wait_until(self.at_s + (self.for_s or 0.0))
         finally:
-            self._undo(stage)
+            self._undo(context)
         if self.what in PASSING:
-            stage.say("End", detail=self.what, role="backend")
-        stage.wait_until(self.at_s + (self.for_s or 0.0) + self.recovers_s)
+            context.say("End", detail=self.what, role="backend")
+        context.wait_until(self.at_s + (self.for_s or 0.0) + self.recovers_s)
         if self.what not in PASSING:
-            stage.say("End", detail=self.what, role="backend")
+            context.say("End", detail=self.what, role="backend")
 
-    def _do(self, stage: Stage) -> None:
-        count = replicas(stage.manifests, "backend")
+    def _do(self, context: DisturbanceContext) -> None:
+        count = replicas(context.manifests, "backend")
         match self.what:
             case "add":
-                stage.system.scale("backend", count + 1)
+                context.system.scale("backend", count + 1)
             case "remove":
-                stage.system.scale("backend", count)
+                context.system.scale("backend", count)
             case "fail":
-                stage.system.end_pod("backend", "crash")
+                context.system.end_pod("backend", "crash")
             case "freeze":
-                stage.system.freeze("backend", True)
+                context.system.freeze("backend", True)
             case "slow":
-                stage.system.squeeze("backend", self.cpu)
+                context.system.squeeze("backend", self.cpu)
             case "roll":
-                stage.system.roll("backend")
+                context.system.roll("backend")
 
-    def _undo(self, stage: Stage) -> None:
+    def _undo(self, context: DisturbanceContext) -> None:
         if self.what == "freeze":
-            stage.system.freeze("backend", False)
+            context.system.freeze("backend", False)
         elif self.what == "slow":
-            stage.system.squeeze("backend", None)
+            context.system.squeeze("backend", None)
 
 
 KIND = Backends

@@ -18,7 +18,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.disturbances import _changing
 from lab.disturbances._asked import SETTLE, reload_interval_s
 from lab.disturbances._holding import Holding
-from lab.model.disturbance import Manifests, Stage
+from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Endpoint
 
 READY_S = 30.0
@@ -75,46 +75,46 @@ class Churn(Holding):
                 f"a sweep whose settles_s is {SETTLE * interval_s:g} or more, as reload-long has",
             )
 
-    def prepare(self, stage: Stage) -> None:
-        manifests, address = stage.manifests, stage.system.pod_address("backend")
-        stage.system.apply(
+    def prepare(self, context: DisturbanceContext) -> None:
+        manifests, address = context.manifests, context.system.pod_address("backend")
+        context.system.apply(
             [_changing.service(manifests), _changing.endpoints(manifests, address, 0), _changing.route(manifests, 0)]
         )
         deadline = time.monotonic() + READY_S + SETTLE * reload_interval_s(manifests)
-        while (said := self._answer(stage)) != "ready":
+        while (said := self._answer(context)) != "ready":
             if time.monotonic() > deadline:
                 raise MeasuringError(_changing.HOST, f"is not served: {said}", "the proxy's log may say why")
-            stage.wait(0.1)
-        super().prepare(stage)
+            context.wait(0.1)
+        super().prepare(context)
 
-    def disturb(self, stage: Stage) -> None:
-        stage.say("Begin", detail=f"{self.count} changes of {self.what}, {self.per_s:g} per second")
-        self._change(stage, stage.now_s)
-        stage.say("End")
+    def disturb(self, context: DisturbanceContext) -> None:
+        context.say("Begin", detail=f"{self.count} changes of {self.what}, {self.per_s:g} per second")
+        self._change(context, context.now_s)
+        context.say("End")
 
-    def _change(self, stage: Stage, began_s: float) -> None:
+    def _change(self, context: DisturbanceContext, began_s: float) -> None:
         """Every change in its time, and then the rest of the last one's. MeasuringError when the system is too slow for them."""
-        address = stage.system.pod_address("backend")
+        address = context.system.pod_address("backend")
         for number in range(1, self.count + 1):
             due_s = began_s + (number - 1) / self.per_s
-            stage.wait_until(due_s)
+            context.wait_until(due_s)
             if self.what == "endpoints":
-                changed = _changing.endpoints(stage.manifests, address, number)
+                changed = _changing.endpoints(context.manifests, address, number)
             else:
-                changed = _changing.route(stage.manifests, number)
-            stage.change(number, self.what, [changed])
-            if stage.now_s > due_s + LATE_S:
-                fault = f"change {number} was accepted {stage.now_s - due_s:.1f} s after it was due"
+                changed = _changing.route(context.manifests, number)
+            context.change(number, self.what, [changed])
+            if context.now_s > due_s + LATE_S:
+                fault = f"change {number} was accepted {context.now_s - due_s:.1f} s after it was due"
                 raise MeasuringError("churn", fault, "ask for fewer per second: the system accepts no more")
-        stage.wait_until(began_s + self.for_s)
+        context.wait_until(began_s + self.for_s)
 
     @staticmethod
-    def _answer(stage: Stage) -> str:
+    def _answer(context: DisturbanceContext) -> str:
         """`ready`, or what speaks against it."""
-        entry = stage.system.entry()
+        entry = context.system.entry()
         asked = Endpoint(entry.base_url, _changing.HOST, tls=entry.tls)
         try:
-            answer = stage.system.fetch(asked, PAGE, FETCH_S)
+            answer = context.system.fetch(asked, PAGE, FETCH_S)
         except OSError as error:
             return str(error)
         if answer.status != 200:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from lab.disturbances._asked import deployment, replicas
 from lab.disturbances._holding import Holding
-from lab.model.disturbance import Manifests, Stage
+from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import HowToEnd
 
 RETRY_S = 5.0
@@ -49,22 +49,22 @@ class Kill(Holding):
         super().vet(manifests)
         deployment(manifests, self.role)
 
-    def disturb(self, stage: Stage) -> None:
-        count = replicas(stage.manifests, self.role) if self.pods == "all" else 1
-        until_s = stage.now_s + self.recovers_s
-        stage.say("Begin", detail=f"{self.how} {self.pods}", role=self.role)
+    def disturb(self, context: DisturbanceContext) -> None:
+        count = replicas(context.manifests, self.role) if self.pods == "all" else 1
+        until_s = context.now_s + self.recovers_s
+        context.say("Begin", detail=f"{self.how} {self.pods}", role=self.role)
         for _ in range(count):
-            if not self._ended(stage, until_s):
+            if not self._ended(context, until_s):
                 break
-        stage.wait_until(until_s)
-        stage.say("End", role=self.role)
+        context.wait_until(until_s)
+        context.say("End", role=self.role)
 
-    def _ended(self, stage: Stage, until_s: float) -> bool:
+    def _ended(self, context: DisturbanceContext, until_s: float) -> bool:
         """False: a PodDisruptionBudget did not allow it for as long as was tried."""
-        while not stage.system.end_pod(self.role, self.how):
-            if stage.now_s + RETRY_S > until_s:
+        while not context.system.end_pod(self.role, self.how):
+            if context.now_s + RETRY_S > until_s:
                 return False
-            stage.wait(RETRY_S)
+            context.wait(RETRY_S)
         return True
 
 

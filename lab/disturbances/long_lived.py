@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from lab.disturbances._holding import Holding
 from lab.disturbances._long_lived import held
-from lab.model.disturbance import Stage
+from lab.model.disturbance import DisturbanceContext
 
 OPENS_S = 5.0
 """Until all are open: a process, and a handshake for each."""
@@ -32,14 +32,14 @@ class LongLived(Holding):
     def acts_s(self) -> float:
         return self.for_s
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, context: DisturbanceContext) -> None:
         """They are the disturbance here: a control run has none."""
 
-    def disturb(self, stage: Stage) -> None:
-        stage.say("Begin", detail=f"{self.websockets} WebSockets, {self.downloads} downloads")
-        with held(stage, self.websockets, self.downloads):
-            stage.wait(self.for_s)
-        stage.say("End")
+    def disturb(self, context: DisturbanceContext) -> None:
+        context.say("Begin", detail=f"{self.websockets} WebSockets, {self.downloads} downloads")
+        with held(context, self.websockets, self.downloads):
+            context.wait(self.for_s)
+        context.say("End")
 
 
 KIND = LongLived

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances._asked import SETTLE, reload_interval_s
-from lab.model.disturbance import Disturbance, Manifests, Stage
+from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 HOST = "new.apps.lab.test"
 NAME = "new"
@@ -54,11 +54,11 @@ class NewRoute(Disturbance):
                 f"a sweep whose within_s is {SETTLE * interval_s:g} or more, and its duration_s with it",
             )
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, context: DisturbanceContext) -> None:
         """The host must be unknown: else the first answer would mean nothing."""
-        entry = replace(stage.system.entry(), host=HOST, hosts=(HOST,))
+        entry = replace(context.system.entry(), host=HOST, hosts=(HOST,))
         try:
-            status = stage.system.fetch(entry, PAGE, TIMEOUT_S).status
+            status = context.system.fetch(entry, PAGE, TIMEOUT_S).status
         except OSError as error:
             raise MeasuringError(
                 f"{entry.base_url}, host {HOST}", str(error), "the proxy should answer 404 or 503"
@@ -67,10 +67,10 @@ class NewRoute(Disturbance):
             fault = f"status {status}, and there is no route for it yet"
             raise MeasuringError(f"{entry.base_url}, host {HOST}", fault, "somebody else's route has this host")
 
-    def disturb(self, stage: Stage) -> None:
-        route = new_route(stage.manifests)
-        stage.say("Begin", detail=f"a {route['kind']} for {HOST}", role="proxy")
-        stage.change(1, "status", [route], role="proxy")
+    def disturb(self, context: DisturbanceContext) -> None:
+        route = new_route(context.manifests)
+        context.say("Begin", detail=f"a {route['kind']} for {HOST}", role="proxy")
+        context.change(1, "status", [route], role="proxy")
 
 
 def new_route(manifests: Manifests) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from lab.base.errors import NotMeasurableError
 from lab.disturbances._asked import deployment, replicas
-from lab.model.disturbance import Disturbance, Manifests, Stage
+from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 
 class Outage(Disturbance):
@@ -30,14 +30,14 @@ class Outage(Disturbance):
             fault = f"one proxy pod stands still, and the variant has {count}"
             raise NotMeasurableError("proxy pods", "disturbance.kind: outage", fault, "take a variant with one")
 
-    def disturb(self, stage: Stage) -> None:
-        stage.say("Begin", detail="SIGSTOP to the proxy", role="proxy")
-        stage.system.freeze("proxy", True)
+    def disturb(self, context: DisturbanceContext) -> None:
+        context.say("Begin", detail="SIGSTOP to the proxy", role="proxy")
+        context.system.freeze("proxy", True)
         try:
-            stage.wait(self.for_s)
+            context.wait(self.for_s)
         finally:
-            stage.system.freeze("proxy", False)
-            stage.say("End", detail="SIGCONT to the proxy", role="proxy")
+            context.system.freeze("proxy", False)
+            context.say("End", detail="SIGCONT to the proxy", role="proxy")
 
 
 KIND = Outage

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from lab.disturbances._asked import deployment, replicas
 from lab.disturbances.starve import CPU
-from lab.model.disturbance import Disturbance, Manifests, Stage
+from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 POLL_S = 0.25
 
@@ -35,27 +35,27 @@ class Startup(Disturbance):
     def vet(self, manifests: Manifests) -> None:
         deployment(manifests, "proxy")
 
-    def disturb(self, stage: Stage) -> None:
-        stage.say("Begin", detail=f"SIGKILL, to start with {self.cpu or 'its own'} CPU", role="proxy")
+    def disturb(self, context: DisturbanceContext) -> None:
+        context.say("Begin", detail=f"SIGKILL, to start with {self.cpu or 'its own'} CPU", role="proxy")
         if self.cpu is not None:
-            stage.system.squeeze("proxy", self.cpu)
+            context.system.squeeze("proxy", self.cpu)
         try:
-            self._start(stage)
+            self._start(context)
         finally:
             if self.cpu is not None:
-                stage.system.squeeze("proxy", None)
-            stage.say("End", role="proxy")
-        stage.wait_until(self.at_s + self.within_s)
+                context.system.squeeze("proxy", None)
+            context.say("End", role="proxy")
+        context.wait_until(self.at_s + self.within_s)
 
-    def _start(self, stage: Stage) -> None:
+    def _start(self, context: DisturbanceContext) -> None:
         """Until it and all others are ready again, or may take no longer: what follows is not to be starved as well."""
-        wanted = replicas(stage.manifests, "proxy")
-        before = dict(stage.system.restarts())
-        stage.system.end_pod("proxy", "crash")
-        while stage.now_s < self.at_s + self.within_s:
-            if dict(stage.system.restarts()) != before and len(stage.system.pods("proxy")) >= wanted:
+        wanted = replicas(context.manifests, "proxy")
+        before = dict(context.system.restarts())
+        context.system.end_pod("proxy", "crash")
+        while context.now_s < self.at_s + self.within_s:
+            if dict(context.system.restarts()) != before and len(context.system.pods("proxy")) >= wanted:
                 return
-            stage.wait(POLL_S)
+            context.wait(POLL_S)
 
 
 KIND = Startup

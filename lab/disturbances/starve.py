@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from lab.disturbances._asked import deployment
-from lab.model.disturbance import Disturbance, Manifests, Stage
+from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 CPU = r"^([1-9]\d*m|[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)$"
 """As Kubernetes writes it: `20m`, `0.5`, `2`."""
@@ -34,14 +34,14 @@ class Starve(Disturbance):
     def vet(self, manifests: Manifests) -> None:
         deployment(manifests, self.role)
 
-    def disturb(self, stage: Stage) -> None:
-        stage.say("Begin", detail=f"CPU limited to {self.cpu}", role=self.role)
-        stage.system.squeeze(self.role, self.cpu)
+    def disturb(self, context: DisturbanceContext) -> None:
+        context.say("Begin", detail=f"CPU limited to {self.cpu}", role=self.role)
+        context.system.squeeze(self.role, self.cpu)
         try:
-            stage.wait(self.for_s)
+            context.wait(self.for_s)
         finally:
-            stage.system.squeeze(self.role, None)
-            stage.say("End", detail="CPU as before", role=self.role)
+            context.system.squeeze(self.role, None)
+            context.say("End", detail="CPU as before", role=self.role)
 
 
 KIND = Starve

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
 from lab.disturbances._k6_beside import Beside, k6
-from lab.model.disturbance import Disturbance, Stage
+from lab.model.disturbance import Disturbance, DisturbanceContext
 from lab.model.events import Event
 from lab.model.pages import PAGES
 
@@ -58,16 +58,16 @@ class Transfer(Disturbance):
     def loads_client(self) -> bool:
         return True
 
-    def disturb(self, stage: Stage) -> None:
-        stage.say("Begin", detail=f"{self.parallel} {self.way}s of {self.size_mb} MB at once")
-        with k6(stage, "_transfer.js", self._load(stage)) as beside:
+    def disturb(self, context: DisturbanceContext) -> None:
+        context.say("Begin", detail=f"{self.parallel} {self.way}s of {self.size_mb} MB at once")
+        with k6(context, "_transfer.js", self._load(context)) as beside:
             try:
                 while beside.process.poll() is None:
-                    stage.wait(0.1)
+                    context.wait(0.1)
             finally:
                 found = self.events(beside, time.time())
-                stage.log.extend(found)
-        stage.say("End")
+                context.log.extend(found)
+        context.say("End")
         if beside.process.returncode or not found:
             raise beside.complain("no transfer began")
 
@@ -96,8 +96,8 @@ class Transfer(Disturbance):
     def _page(self) -> str:
         return f"{self.size_mb}MB.bin"
 
-    def _load(self, stage: Stage) -> dict[str, object]:
-        entry = stage.system.entry()
+    def _load(self, context: DisturbanceContext) -> dict[str, object]:
+        entry = context.system.entry()
         duration, grace = f"{round(self.for_s * 1000)}ms", f"{round(self.ends_s * 1000)}ms"
         scenario = {"executor": "constant-vus", "vus": self.parallel, "duration": duration, "gracefulStop": grace}
         return {

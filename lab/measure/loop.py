@@ -1,6 +1,7 @@
-"""The loop: bring an arm up, read its knobs back, measure its points, store each sample as it is made.
+"""The loop: bring an arm up, read its knobs back, measure what is due on it, store each sample as it is made.
 
-Everything it touches is handed in (target, generators, store, observer), so tests hand it fakes.
+Everything it touches is handed in (target, generators, store, observer), so tests hand it fakes. Refuses to know what comes
+next where no plan says it: that is the search's for a knee, which goes through `on_one_system` as well.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Protocol
 
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
-from lab.measure import disturbed as experiment
-from lab.measure.steady import Chosen, Measurement, Measuring, blank_sample, not_measured
+from lab.measure.disturbed import Disturbed
+from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, not_brought_up
+from lab.measure.regime import Regime
+from lab.measure.sample_run import SampleRun
+from lab.measure.steady import Steady
 from lab.model.plan import Slot
 from lab.model.run import RoundTrip
 from lab.model.samples import ATTEMPTS, Cell, Sample, cell, counts, settled
@@ -39,36 +43,49 @@ class Observer(Protocol):
     def failed(self, slot: Slot, error: LabError) -> None: ...
 
 
+def nothing() -> None:
+    """No slot follows."""
+
+
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """One run's parts. `measure()` works through what the store does not hold yet."""
+class Loop:
+    """One run's parts. `measure()` works through what the plan holds and the store does not."""
 
     target: Target
     variants: Mapping[str, Variant]
-    chosen: Mapping[str, Chosen]
+    chosen: Mapping[str, ChosenGenerator]
+    """By point."""
     store: RunStore
     observer: Observer
     roundtrip: Callable[[System], RoundTrip] | None = None
     """Measures the bare network beside the direct reference, once per run; None = nobody does."""
+    done: dict[Cell, Sample] = field(default_factory=dict[Cell, Sample])
+    """What needs no further measurement."""
     _attempts: dict[Cell, int] = field(default_factory=dict[Cell, int])
-    _settled: set[Cell] = field(default_factory=set[Cell])
+    _generations: dict[int, int] = field(default_factory=dict[int, int])
 
     def measure(self) -> None:
         """Everything the plan holds and the store does not: complete samples are kept, whoever measured them."""
-        samples = self.store.samples()
-        for sample in samples:
-            self._note(sample)
-        pending = [slot for slot in self.store.record.plan().slots if cell(slot) not in self._settled]
-        for (block, *_), group in groupby(pending, key=lambda slot: slot.bring_up):
-            begun = [sample.generation for sample in samples if sample.block == block and not counts(sample)]
+        self.take_stored()
+        pending = [slot for slot in self.store.record.plan().slots if cell(slot) not in self.done]
+        for _, group in groupby(pending, key=lambda slot: slot.bring_up):
             slots = list(group)
             while slots:
-                self._measure_arm(slots, 1 + max(begun, default=-1))
-                slots = [slot for slot in slots if cell(slot) not in self._settled]
+                self.on_one_system(slots)
+                slots = [slot for slot in slots if cell(slot) not in self.done]
 
-    def _measure_arm(self, slots: Sequence[Slot], generation: int) -> None:
-        first = slots[0]
-        variant = self.variants[first.arm.variant]
+    def take_stored(self) -> None:
+        """What the store holds need not be measured again."""
+        for sample in self.store.samples():
+            self._note(sample)
+
+    def on_one_system(self, slots: Sequence[Slot], then: Callable[[], Slot | None] = nothing) -> None:
+        """Bring one system up for slots of one arm, and for those that `then` names once these are measured.
+
+        When it does not come up, or is lost on the way, every slot that is not done has an invalid sample of that.
+        """
+        first, due = slots[0], list(slots)
+        variant, generation = self.variants[first.arm.variant], self._generation(first)
         self.observer.bringing_up(first)
         began = time.monotonic()
         try:
@@ -83,33 +100,36 @@ class Bench:
                 if first.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
                     self.store.write_roundtrip(self.roundtrip(system))
                 asked = workers.asked(variant.manifests)
-                for slot in slots:
-                    chosen = self.chosen[slot.point.name]
-                    self._until_settled(
-                        Measuring(self.target, system, slot, chosen, generation, took_s, readings, asked)
-                    )
+                for slot in due:  # it grows meanwhile
+                    chosen, begun = self.chosen[slot.point.name], self._generation(slot)
+                    self._until_settled(SampleRun(self.target, system, slot, chosen, begun, took_s, readings, asked))
+                    if slot is due[-1] and (following := then()) is not None:
+                        due.append(following)
         except (StoreError, LostError):
             raise  # what cannot be recorded must not be measured; what has gone will not come up for the next arm either
         except LabError as error:
             self.observer.failed(first, error)
-            for slot in slots:
-                if cell(slot) not in self._settled:
-                    attempt = self._attempts.get(cell(slot), 0) + 1
-                    chosen = self.chosen[slot.point.name]
+            for slot in due:
+                if cell(slot) not in self.done:
+                    chosen, attempt = self.chosen[slot.point.name], self._attempts.get(cell(slot), 0) + 1
                     blank = blank_sample(self.target, slot, chosen, generation, attempt, None)
-                    self._keep(slot, not_measured(blank, error))
+                    self._keep(slot, not_brought_up(blank, error))
 
-    def _until_settled(self, measuring: Measuring) -> None:
+    def _until_settled(self, run: SampleRun) -> None:
         """A disturbed system is measured once: what has to be measured again is brought up again."""
-        slot = measuring.slot
+        slot = run.slot
         for attempt in range(self._attempts.get(cell(slot), 0) + 1, ATTEMPTS + 1):
             self.observer.measuring(slot, attempt)
-            if slot.point.disturbance is not None:
-                made = experiment.once(measuring, self.variants[slot.arm.variant].manifests, attempt)
-            else:
-                made = measuring.once(attempt)
-            if settled(self._keep(slot, made)) or slot.point.disturbance is not None:
+            made = self._keep(slot, run.measure(self._regime(run), attempt))
+            if settled(made) or slot.point.disturbance is not None:
                 return
+
+    def _regime(self, run: SampleRun) -> Regime:
+        point, generator = run.slot.point, run.chosen.generator
+        if point.disturbance is None:
+            return Steady(run.system, point, generator)
+        manifests = self.variants[run.slot.arm.variant].manifests
+        return Disturbed(self.target, run.system, point, generator, manifests)
 
     def _keep(self, slot: Slot, made: Measurement) -> Sample:
         self.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events, made.left)
@@ -120,8 +140,14 @@ class Bench:
     def _note(self, sample: Sample) -> None:
         if counts(sample):
             self._attempts[cell(sample)] = max(sample.attempt, self._attempts.get(cell(sample), 0))
+        else:
+            self._generations[sample.block] = max(sample.generation + 1, self._generations.get(sample.block, 0))
         if settled(sample):
-            self._settled.add(cell(sample))
+            self.done[cell(sample)] = sample
+
+    def _generation(self, slot: Slot) -> int:
+        """How often its block was begun anew."""
+        return self._generations.get(slot.block, 0)
 
 
 def stale_blocks(store: RunStore, facts: Mapping[str, str]) -> list[Sample]:

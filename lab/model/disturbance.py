@@ -71,11 +71,11 @@ class Disturbance(BaseModel):
     def vet(self, manifests: Manifests) -> None:
         """UsageError, or NotMeasurableError, for a variant that this cannot be done to. Pure."""
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, context: DisturbanceContext) -> None:
         """Before the load, in control runs too: what must be there in both. MeasuringError."""
 
-    def disturb(self, stage: Stage) -> None:
-        """In a thread beside the load, from `at_s` on; not in control runs. MeasuringError. `stage.wait` raises OverError at the load's end.
+    def disturb(self, context: DisturbanceContext) -> None:
+        """In a thread beside the load, from `at_s` on; not in control runs. MeasuringError. `context.wait` raises OverError at the load's end.
 
         It says Begin before it does anything, and End once that is undone, before it waits for the recovery.
         """
@@ -87,7 +87,7 @@ class OverError(Exception):
 
 
 @dataclass(slots=True)
-class Stage:
+class DisturbanceContext:
     """What a disturbance may use: the system, the log, and the time since the load began (`now_s`, seconds)."""
 
     system: Disturbable

@@ -1,7 +1,8 @@
 """What a function calls, in order, as far as names and annotations in the code tell: the outline of a verb.
 
 Pure reading: nothing is imported or run. A call is followed where its function is the lab's own and known by name: imported, of the same
-module, a method of `self`, of what an annotation or a constructor says a name is. What is handed in as a value is not followed.
+module, a method of `self`, of what an annotation or a constructor says a name is. What is handed in as a value is not followed,
+a protocol of the same package to all who implement it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Step:
 
     depth: int
     name: str
-    """From the package on: `measure.loop.Bench.measure`."""
+    """From the package on: `measure.loop.Loop.measure`."""
     says: str
 
 
@@ -128,10 +129,12 @@ def _reached(whole: str) -> frozenset[str]:
 
 @cache
 def calls(whole: str) -> tuple[str, ...]:
-    """The functions and methods that this one calls, in the order of its lines, each once."""
+    """The functions and methods that this one calls, in the order of its lines, each once; a protocol's method, those that implement it."""
     node = code().defined[whole]
     if isinstance(node, ast.ClassDef):
         return ()
+    if implementing := _implementing(whole):
+        return implementing
     module = code().module_of(whole)
     owner = whole.rpartition(".")[0] if whole.rpartition(".")[0] in code().defined else None
     names = code().names[module] | _imported(node)
@@ -142,6 +145,22 @@ def calls(whole: str) -> tuple[str, ...]:
         if target is not None and target != whole and isinstance(code().defined[target], ast.FunctionDef):
             found[target] = None
     return tuple(found)
+
+
+def _implementing(whole: str) -> tuple[str, ...]:
+    """Of a protocol's method: those of the classes in its package that have all of the protocol's."""
+    owner, _, method = whole.rpartition(".")
+    protocol = code().defined.get(owner)
+    if not isinstance(protocol, ast.ClassDef) or all(ast.unparse(base) != "Protocol" for base in protocol.bases):
+        return ()
+    classes = [(name, node) for name, node in code().defined.items() if _package(name) == _package(owner)]
+    wanted = _methods(protocol)
+    return tuple(f"{name}.{method}" for name, node in classes if node is not protocol and wanted <= _methods(node))
+
+
+def _methods(node: Defined) -> set[str]:
+    inner = node.body if isinstance(node, ast.ClassDef) else []
+    return {each.name for each in inner if isinstance(each, ast.FunctionDef)}
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.Call]:

@@ -17,12 +17,12 @@ from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import resolve
 from lab.experiments.bench.loads import choose_again, choose_generators, generator_record, refuse_loads
-from lab.experiments.bench.measurable import Measurable, checked, facts_of, measurable
+from lab.experiments.bench.measurable import MeasurableRun, checked, facts_of, measurable
 from lab.experiments.bench.record import record_of
-from lab.experiments.bench.request import Loaded, Request, fixtures_of, load, load_variants
+from lab.experiments.bench.request import LoadedRequest, Request, fixtures_of, load, load_variants
 from lab.experiments.resolve import Choice, Subject
 from lab.measure.loop import stale_blocks
-from lab.measure.steady import Chosen
+from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.plan import Plan, plan
 from lab.model.run import RunRecord
@@ -44,7 +44,7 @@ class Prepared:
     record: RunRecord
     plan: Plan
     variants: Mapping[str, Variant]
-    chosen: Mapping[str, Chosen]
+    chosen: Mapping[str, ChosenGenerator]
     forecast: Forecast
 
 
@@ -66,7 +66,9 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     return Prepared(record, planned, shown.variants, chosen, forecast(record, target.bring_up_s, past))
 
 
-def choose_blocks(loaded: Loaded, shown: Measurable, chosen: Mapping[str, Chosen], target: Target) -> Choice | None:
+def choose_blocks(
+    loaded: LoadedRequest, shown: MeasurableRun, chosen: Mapping[str, ChosenGenerator], target: Target
+) -> Choice | None:
     """As many as find the effect that was asked for. None: none was. UsageError where nothing can be promised."""
     request = loaded.request
     if request.resolve is None:
@@ -83,7 +85,7 @@ def choose_blocks(loaded: Loaded, shown: Measurable, chosen: Mapping[str, Chosen
 
 
 def resume(
-    name: str, target: Target, of_trial: Callable[[Point, Target], Chosen] | None = None
+    name: str, target: Target, of_trial: Callable[[Point, Target], ChosenGenerator] | None = None
 ) -> tuple[Prepared, RunStore]:
     """An interrupted run of this target, ready to go on: the same manifests and generators, or UsageError.
 
@@ -136,7 +138,7 @@ def _refuse_elsewhere(record: RunRecord, found: Mapping[str, str]) -> None:
         raise UsageError(record.id, fault, "name the context it began with, or start a new run")
 
 
-def _refuse_changed(record: RunRecord, variants: Mapping[str, Variant], chosen: Mapping[str, Chosen]) -> None:
+def _refuse_changed(record: RunRecord, variants: Mapping[str, Variant], chosen: Mapping[str, ChosenGenerator]) -> None:
     """Nothing is pooled of two manifests, nor of two generators."""
     for variant in variants.values():
         if variant.manifests_sha256 != record.variants[variant.name].manifests_sha256:

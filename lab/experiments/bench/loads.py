@@ -8,11 +8,11 @@ from typing import get_args
 
 from lab import generators
 from lab.base.errors import UsageError
-from lab.experiments.bench.measurable import Measurable
-from lab.experiments.bench.request import Loaded
+from lab.experiments.bench.measurable import MeasurableRun
+from lab.experiments.bench.request import LoadedRequest
 from lab.generators.k6 import K6, Out
 from lab.generators.loads import load_of
-from lab.measure.steady import Chosen
+from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
 from lab.model.names import DEFAULT_TARGET
 from lab.model.run import K6_OUT, RunRecord
@@ -22,7 +22,7 @@ from lab.targets.base import Target
 K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
 
 
-def choose_generators(loaded: Loaded, shown: Measurable, target: Target) -> dict[str, Chosen]:
+def choose_generators(loaded: LoadedRequest, shown: MeasurableRun, target: Target) -> dict[str, ChosenGenerator]:
     """Point → its generator. UsageError where there is none, or it cannot make the load on one of the variants."""
     out = loaded.request.k6_out
     chosen = {point.name: choose(point, target, out) for point in shown.points}
@@ -33,7 +33,7 @@ def choose_generators(loaded: Loaded, shown: Measurable, target: Target) -> dict
     return chosen
 
 
-def choose(point: Point, target: Target, k6_out: Out | None = None) -> Chosen:
+def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
     """The generator for a point as the target has it, or the one that stands in for it; k6 leaves `k6_out` of its own."""
     used, why = generators.choose(point.generator, load_of(point, _placeholder(point)), target.installed)
     installed = target.installed(used)
@@ -44,17 +44,17 @@ def choose(point: Point, target: Target, k6_out: Out | None = None) -> Chosen:
         used = replace(used, out=k6_out)
         keep = used.left
         notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
-    return Chosen(used, installed.path, installed.version, point.generator if why else None, notes, keep)
+    return ChosenGenerator(used, installed.path, installed.version, point.generator if why else None, notes, keep)
 
 
-def choose_again(point: Point, target: Target, record: RunRecord) -> Chosen:
+def choose_again(point: Point, target: Target, record: RunRecord) -> ChosenGenerator:
     """With what k6 keeps as the run began: all its samples are measured alike."""
     found = record.k6_out(point.name)
     return choose(point, target, next((known for known in get_args(Out) if known == found), None))
 
 
 def refuse_loads(
-    variant: str, points: Sequence[Point], chosen: Mapping[str, Chosen], endpoints: Mapping[str, Endpoint]
+    variant: str, points: Sequence[Point], chosen: Mapping[str, ChosenGenerator], endpoints: Mapping[str, Endpoint]
 ) -> None:
     """UsageError for a load that its generator cannot make on this variant's hosts, or where its TLS ends."""
     for point in points:
@@ -64,7 +64,7 @@ def refuse_loads(
             raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 
 
-def generator_record(used: Chosen) -> dict[str, str | None]:
+def generator_record(used: ChosenGenerator) -> dict[str, str | None]:
     """As run.json has a point's."""
     return {
         "name": used.generator.name,
@@ -73,7 +73,7 @@ def generator_record(used: Chosen) -> dict[str, str | None]:
     } | ({K6_OUT: used.generator.out} if isinstance(used.generator, K6) and used.generator.out else {})
 
 
-def _refuse_k6_out(sweep: str, chosen: Mapping[str, Chosen], target: Target) -> None:
+def _refuse_k6_out(sweep: str, chosen: Mapping[str, ChosenGenerator], target: Target) -> None:
     if target.name != DEFAULT_TARGET:
         fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
         raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")

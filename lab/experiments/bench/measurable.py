@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.analysis.noise import aa_arms
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments.at_knee import Place, placed
-from lab.experiments.bench.request import Loaded
+from lab.experiments.bench.request import LoadedRequest
 from lab.model import facts
 from lab.model.endpoint import Endpoint
 from lab.model.plan import Arm, arms_for
@@ -33,7 +33,7 @@ class NothingMeasurableError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Measurable:
+class MeasurableRun:
     """What of a request is measured on a target."""
 
     facts: Mapping[str, str]
@@ -50,7 +50,7 @@ class Measurable:
     left_out: tuple[NotMeasured, ...]
 
 
-def measurable(loaded: Loaded, target: Target) -> Measurable:
+def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
     """UsageError on the first fault; what cannot be shown here is left out, NothingMeasurableError if that leaves nothing."""
     target.check()
     found_facts = facts_of(target)
@@ -69,7 +69,7 @@ def measurable(loaded: Loaded, target: Target) -> Measurable:
         arms = arms_for([(name, variant.compared_with) for name, variant in asked.items()], reference)
     variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
     left_out = tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing)
-    return Measurable(found_facts, tuple(points), at_knee, asked, arms, variants, endpoints, left_out)
+    return MeasurableRun(found_facts, tuple(points), at_knee, asked, arms, variants, endpoints, left_out)
 
 
 def facts_of(target: Target) -> dict[str, str]:

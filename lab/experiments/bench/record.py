@@ -8,9 +8,9 @@ from pathlib import Path
 from lab.analysis.noise import PRIMARY
 from lab.base.files import runs_folder
 from lab.experiments.bench.loads import generator_record
-from lab.experiments.bench.measurable import Measurable
-from lab.experiments.bench.request import Loaded
-from lab.measure.steady import Chosen
+from lab.experiments.bench.measurable import MeasurableRun
+from lab.experiments.bench.request import LoadedRequest
+from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.metrics import LABELS
 from lab.model.plan import Plan
@@ -21,9 +21,9 @@ from lab.targets.base import Target
 
 
 def record_of(
-    loaded: Loaded,
-    shown: Measurable,
-    chosen: Mapping[str, Chosen],
+    loaded: LoadedRequest,
+    shown: MeasurableRun,
+    chosen: Mapping[str, ChosenGenerator],
     planned_for: PlannedFor | None,
     planned: Plan,
     target: Target,
@@ -55,7 +55,7 @@ def new_record(
     command: Sequence[str],
     planned: Plan,
     variants: Mapping[str, VariantRecord],
-    chosen: Mapping[str, Chosen],
+    chosen: Mapping[str, ChosenGenerator],
     found_facts: Mapping[str, str],
 ) -> RunRecord:
     """What every run's record has, with an id of its own. `chosen`: point → its generator."""

@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedRequest:
     """A request with its files read."""
 
     request: Request
@@ -69,7 +69,7 @@ class Loaded:
         return {name: self.variants[name].manifests_sha256 for name in self.baselines.values()}
 
 
-def load(request: Request) -> Loaded:
+def load(request: Request) -> LoadedRequest:
     """Read the sweep and render the variants. UsageError on the first fault."""
     manifests = request.manifests or MANIFESTS
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
@@ -80,7 +80,7 @@ def load(request: Request) -> Loaded:
     reference = reference_name(manifests) if steady else None
     against = [] if request.nulls is not None else [variant.compared_with for variant in asked.values()]
     others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
-    return Loaded(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
+    return LoadedRequest(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
 
 
 def load_variants(names: Iterable[str], manifests: Path, fixtures: Sequence[str]) -> dict[str, Variant]:

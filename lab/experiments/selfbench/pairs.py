@@ -24,7 +24,9 @@ from lab.experiments.selfbench.overhead import VARIANT
 from lab.experiments.selfbench.process import ended
 from lab.generators import command
 from lab.generators.loads import load_of
-from lab.measure.steady import Chosen, Measuring
+from lab.measure.measurement import ChosenGenerator
+from lab.measure.sample_run import SampleRun
+from lab.measure.steady import Steady
 from lab.model.load import Load, OutputError
 from lab.model.plan import Slot
 from lab.records.store import RunStore
@@ -72,7 +74,7 @@ class Bench:
     target: Target
     system: System
     store: RunStore
-    chosen: dict[str, Chosen]
+    chosen: dict[str, ChosenGenerator]
 
 
 def measure(target: Target, sweep: Path, count: int, say: Say = lambda _: None, seed: int = 1) -> list[Pair]:
@@ -129,8 +131,9 @@ def rows_of(found: list[Pair]) -> Report:
 def _lab(parts: Bench, slot: Slot) -> tuple[Side, tuple[str, ...], bool]:
     """As the run's loop does it: measured and stored."""
     began = time.monotonic()
-    measuring = Measuring(parts.target, parts.system, slot, parts.chosen[slot.point.name], 0, 0.0, ())
-    made = measuring.once(1)
+    chosen = parts.chosen[slot.point.name]
+    run = SampleRun(parts.target, parts.system, slot, chosen, 0, 0.0, ())
+    made = run.measure(Steady(parts.system, slot.point, chosen.generator), 1)
     parts.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events)
     wall_s = time.monotonic() - began
     latency = made.histograms.get("latency")
@@ -165,7 +168,7 @@ def _by_hand(parts: Bench, slot: Slot) -> tuple[Side, tuple[str, ...]]:
     return side, tuple(command(chosen.generator, chosen.path, load))
 
 
-def _lay(folder: Path, chosen: Chosen, load: Load) -> None:
+def _lay(folder: Path, chosen: ChosenGenerator, load: Load) -> None:
     with writing(folder, "TMPDIR"):
         folder.mkdir()
     argv = shlex.join(command(chosen.generator, chosen.path, load))

@@ -1,4 +1,4 @@
-"""Kinds of disturbances on a fake stage: what they do, in which order and when, and which variants they refuse."""
+"""Kinds of disturbances on a fake system: what they do, in which order and when, and which variants they refuse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances import _holding, kinds
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
-from lab.model.disturbance import Disturbance, OverError, Stage, parsed
+from lab.model.disturbance import Disturbance, DisturbanceContext, OverError, parsed
 from lab.model.endpoint import Endpoint, HowToEnd, Response, Role
 from lab.model.events import FIRST_PORT, EventLog
 from lab.model.variants.variants import load_variant
@@ -27,7 +27,7 @@ Manifests = Sequence[Mapping[str, Any]]
 
 
 @dataclass(slots=True)
-class FakeStage(Stage):
+class FakeContext(DisturbanceContext):
     """Time passes by waiting only. `ends_s`: when the load does."""
 
     at_s: float = 0.0
@@ -48,7 +48,7 @@ class FakeStage(Stage):
 class Acting(FakeSystem):
     """Remembers when what was done to it; `refusals`: so many evictions are refused at first."""
 
-    stage: FakeStage | None = None
+    context: FakeContext | None = None
     refusals: int = 0
     slow_s: float = 0.0
     backends: list[str] = field(default_factory=lambda: ["backend-0"])
@@ -62,16 +62,16 @@ class Acting(FakeSystem):
     """Ready proxy pods beside it, to which nothing happens."""
 
     def restarts(self) -> Mapping[str, int]:
-        assert self.stage is not None
-        return {"proxy-0/proxy": int(self.stage.at_s >= min(self.started_s, self.ready_s))}
+        assert self.context is not None
+        return {"proxy-0/proxy": int(self.context.at_s >= min(self.started_s, self.ready_s))}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        assert self.stage is not None
-        return [{}] * (self.others + int(self.stage.at_s >= self.ready_s))
+        assert self.context is not None
+        return [{}] * (self.others + int(self.context.at_s >= self.ready_s))
 
     def note(self, what: str) -> None:
-        assert self.stage is not None
-        self.log.append((round(self.stage.at_s, 3), what))
+        assert self.context is not None
+        self.log.append((round(self.context.at_s, 3), what))
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
         self.note(f"{how} {role}")
@@ -92,25 +92,25 @@ class Acting(FakeSystem):
         self.note(f"squeeze {role} {cpu}")
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        assert self.stage is not None
+        assert self.context is not None
         for obj in objects:
             self.note(f"apply {obj['kind']}")
-        self.stage.at_s += self.slow_s
+        self.context.at_s += self.slow_s
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
         answering = self.backends.pop(0)  # they take turns
         self.backends.append(answering)
-        known = endpoint.host == HOST or self.stage is None
+        known = endpoint.host == HOST or self.context is None
         return Response(200, PAGE, {"x-lab-backend": answering} | ({"x-lab-answer": "b 9000 -"} if known else {}))
 
 
 @dataclass(slots=True)
-class Saying(FakeStage):
+class Saying(FakeContext):
     """What it says stands among what is done to the system."""
 
-    def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - as Stage has it
+    def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - as DisturbanceContext has it
         assert isinstance(self.system, Acting)
         self.system.note(kind)
 
@@ -131,18 +131,18 @@ def shards() -> Manifests:
     return load_variant("okd+shards-2").manifests
 
 
-def stage_of(manifests: Manifests, tmp_path: Path, ends_s: float = 1e9, **system: Any) -> tuple[FakeStage, Acting]:
+def context_of(manifests: Manifests, tmp_path: Path, ends_s: float = 1e9, **system: Any) -> tuple[FakeContext, Acting]:
     acting = Acting(**system)
-    stage = FakeStage(acting, EventLog(), manifests, tmp_path, lambda name: name, ends_s=ends_s)
-    acting.stage = stage
-    return stage, acting
+    context = FakeContext(acting, EventLog(), manifests, tmp_path, lambda name: name, ends_s=ends_s)
+    acting.context = context
+    return context, acting
 
 
-def performed(disturbance: Disturbance, stage: FakeStage) -> list[tuple[str, str]]:
+def performed(disturbance: Disturbance, context: FakeContext) -> list[tuple[str, str]]:
     """As the engine does it; (kind, detail) of what it said."""
-    stage.wait_until(disturbance.at_s)
-    disturbance.disturb(stage)
-    return [(row["kind"], row["detail"]) for row in events_frame(stage.log.events).iter_rows(named=True)]
+    context.wait_until(disturbance.at_s)
+    disturbance.disturb(context)
+    return [(row["kind"], row["detail"]) for row in events_frame(context.log.events).iter_rows(named=True)]
 
 
 def of(**keys: Any) -> Disturbance:
@@ -169,8 +169,8 @@ def test_a_kind_is_found_by_its_file_and_done_before_it_has_ceased_to_matter(
     disturbance = of(kind=name, **NEEDED.get(name, {}))
     assert kinds()[name] is type(disturbance)
     disturbance.vet(baseline)
-    stage, _ = stage_of(baseline, tmp_path, ends_s=disturbance.at_s + disturbance.lasts_s)
-    said = performed(disturbance, stage)
+    context, _ = context_of(baseline, tmp_path, ends_s=disturbance.at_s + disturbance.lasts_s)
+    said = performed(disturbance, context)
     assert said[0][0] == "Begin"
     assert "End" in [kind for kind, _ in said]
 
@@ -185,8 +185,8 @@ def test_begin_is_said_before_it_acts_and_end_once_that_is_undone(
     """`during` has all that it did in it, and of the recovery no more than the time that a kind acts."""
     disturbance = of(**keys)
     system = Acting(ready_s=8.0)
-    stage = system.stage = Saying(system, EventLog(), baseline, tmp_path, lambda name: name)
-    performed(disturbance, stage)
+    context = system.context = Saying(system, EventLog(), baseline, tmp_path, lambda name: name)
+    performed(disturbance, context)
     assert system.log[0] == (disturbance.at_s, "Begin")
     ended_s, last = system.log[-1]
     assert last == "End"
@@ -229,36 +229,36 @@ def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) 
 
 
 def test_a_pod_is_deleted_once(baseline: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(baseline, tmp_path)
-    said = performed(of(kind="kill", recovers_s=20), stage)
+    context, system = context_of(baseline, tmp_path)
+    said = performed(of(kind="kill", recovers_s=20), context)
     assert system.log == [(5.0, "delete proxy")]
     assert said == [("Begin", "delete one"), ("End", "")]
-    assert stage.at_s == 25.0
+    assert context.at_s == 25.0
 
 
 def test_a_refused_eviction_is_tried_again_every_5_s_as_kubectl_drain_does(baseline: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(baseline, tmp_path, refusals=2)
-    performed(of(kind="kill", how="evict", recovers_s=28), stage)
+    context, system = context_of(baseline, tmp_path, refusals=2)
+    performed(of(kind="kill", how="evict", recovers_s=28), context)
     assert system.log == [(5.0, "evict proxy"), (10.0, "evict proxy"), (15.0, "evict proxy")]
 
 
 def test_a_drain_gives_up_and_that_is_an_outcome(baseline: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(baseline, tmp_path, refusals=99)
-    said = performed(of(kind="kill", how="evict", pods="all", recovers_s=12), stage)
+    context, system = context_of(baseline, tmp_path, refusals=99)
+    said = performed(of(kind="kill", how="evict", pods="all", recovers_s=12), context)
     assert [at_s for at_s, _ in system.log] == [5.0, 10.0, 15.0]
     assert said[-1][0] == "End"
-    assert stage.at_s == 17.0
+    assert context.at_s == 17.0
 
 
 def test_a_drain_evicts_as_many_as_there_are(tmp_path: Path) -> None:
-    stage, system = stage_of(load_variant("kill-replicas-2").manifests, tmp_path)
-    performed(of(kind="kill", how="evict", pods="all"), stage)
+    context, system = context_of(load_variant("kill-replicas-2").manifests, tmp_path)
+    performed(of(kind="kill", how="evict", pods="all"), context)
     assert system.log == [(5.0, "evict proxy")] * 2
 
 
 def test_all_pods_are_those_of_every_deployment(shards: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(shards, tmp_path)
-    performed(of(kind="kill", how="evict", pods="all"), stage)
+    context, system = context_of(shards, tmp_path)
+    performed(of(kind="kill", how="evict", pods="all"), context)
     assert system.log == [(5.0, "evict proxy")] * 2
 
 
@@ -275,8 +275,8 @@ def test_a_proxy_of_several_pods_has_no_outage_when_one_stands_still(shards: Man
 
 
 def test_a_proxy_is_starved_for_exactly_its_time(baseline: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(baseline, tmp_path)
-    performed(of(kind="starve", cpu="20m", for_s=30), stage)
+    context, system = context_of(baseline, tmp_path)
+    performed(of(kind="starve", cpu="20m", for_s=30), context)
     assert system.log == [(5.0, "squeeze proxy 20m"), (35.0, "squeeze proxy None")]
 
 
@@ -287,33 +287,33 @@ def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, t
         ({"kind": "backends", "what": "freeze", "for_s": 30}, "thaw backend"),
         ({"kind": "backends", "what": "slow", "cpu": "10m", "for_s": 30}, "squeeze backend None"),
     ):
-        stage, system = stage_of(baseline, tmp_path, ends_s=9)
+        context, system = context_of(baseline, tmp_path, ends_s=9)
         with pytest.raises(OverError):
-            performed(of(**keys), stage)
+            performed(of(**keys), context)
         assert system.log[-1] == (9.0, undone)
 
 
 def test_a_router_starts_with_little_cpu_from_its_first_instruction(okd: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(okd, tmp_path)
+    context, system = context_of(okd, tmp_path)
     system.ready_s = 24.0
-    performed(of(kind="startup", cpu="100m", within_s=60), stage)
+    performed(of(kind="startup", cpu="100m", within_s=60), context)
     assert system.log == [(5.0, "squeeze proxy 100m"), (5.0, "crash proxy"), (24.0, "squeeze proxy None")]
-    assert stage.at_s == 65.0
-    stage, system = stage_of(okd, tmp_path)
-    performed(of(kind="startup", within_s=60), stage)
+    assert context.at_s == 65.0
+    context, system = context_of(okd, tmp_path)
+    performed(of(kind="startup", within_s=60), context)
     assert system.log == [(5.0, "crash proxy")]
 
 
 def test_a_router_that_does_not_start_in_time_has_its_cpu_back_then(okd: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(okd, tmp_path)
-    performed(of(kind="startup", cpu="100m", within_s=20), stage)
+    context, system = context_of(okd, tmp_path)
+    performed(of(kind="startup", cpu="100m", within_s=20), context)
     assert system.log[-1] == (25.0, "squeeze proxy None")
 
 
 def test_a_router_that_starts_again_beside_another_is_waited_for(shards: Manifests, tmp_path: Path) -> None:
     """The other has been ready all the time, and started again is not ready yet."""
-    stage, system = stage_of(shards, tmp_path, started_s=10.0, ready_s=24.0, others=1)
-    performed(of(kind="startup", cpu="100m", within_s=60), stage)
+    context, system = context_of(shards, tmp_path, started_s=10.0, ready_s=24.0, others=1)
+    performed(of(kind="startup", cpu="100m", within_s=60), context)
     assert system.log[-1] == (24.0, "squeeze proxy None")
 
 
@@ -336,29 +336,29 @@ def test_a_router_that_starts_again_beside_another_is_waited_for(shards: Manifes
 def test_what_happens_to_the_backends_happens_once(
     keys: Mapping[str, Any], done: list[tuple[float, str]], baseline: Manifests, tmp_path: Path
 ) -> None:
-    stage, system = stage_of(baseline, tmp_path)
+    context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="backends", **keys)
-    disturbance.prepare(stage)
-    performed(disturbance, stage)
+    disturbance.prepare(context)
+    performed(disturbance, context)
     assert system.log == done
 
 
 def test_a_pod_that_is_removed_had_its_part_in_answering_before(baseline: Manifests, tmp_path: Path) -> None:
     """In control runs it is there, too: they differ by its removal only."""
-    stage, system = stage_of(baseline, tmp_path)
+    context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="backends", what="remove")
-    disturbance.prepare(stage)
+    disturbance.prepare(context)
     assert [what for _, what in system.log] == ["scale backend 2"]
-    performed(disturbance, stage)
+    performed(disturbance, context)
     assert system.log[1:] == [(5.0, "scale backend 1")]
 
 
 def test_a_pod_can_be_removed_where_there_is_no_proxy(tmp_path: Path) -> None:
     """Nothing reloads there."""
-    stage, system = stage_of(load_variant("direct").manifests, tmp_path)
+    context, system = context_of(load_variant("direct").manifests, tmp_path)
     disturbance = of(kind="backends", what="remove")
-    disturbance.vet(stage.manifests)
-    disturbance.prepare(stage)
+    disturbance.vet(context.manifests)
+    disturbance.prepare(context)
     assert [what for _, what in system.log] == ["scale backend 2"]
 
 
@@ -366,20 +366,20 @@ def test_a_pod_can_be_removed_where_there_is_no_proxy(tmp_path: Path) -> None:
 
 
 def test_changes_come_at_their_rate_and_are_numbered(baseline: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(baseline, tmp_path)
+    context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="churn", what="endpoints", per_s=2, for_s=2, settles_s=3)
-    said = performed(disturbance, stage)
+    said = performed(disturbance, context)
     assert system.log == [(at_s, "apply EndpointSlice") for at_s in (5.0, 5.5, 6.0, 6.5)]
     assert [kind for kind, _ in said] == ["Begin", *["Change"] * 4, "End"]
-    changes = [row for row in events_frame(stage.log.events).iter_rows(named=True) if row["kind"] == "Change"]
+    changes = [row for row in events_frame(context.log.events).iter_rows(named=True) if row["kind"] == "Change"]
     assert [row["object"] for row in changes] == ["1", "2", "3", "4"]
     assert all(re.fullmatch(r"endpoints accepted after \d\.\d{4} s", row["detail"]) for row in changes)
-    assert stage.at_s == 7.0
+    assert context.at_s == 7.0
 
 
 def test_a_change_is_as_old_as_its_request(baseline: Manifests, tmp_path: Path) -> None:
     """A system that answers late has it all the same: what was asked in the meantime may show it."""
-    stage, system = stage_of(baseline, tmp_path)
+    context, system = context_of(baseline, tmp_path)
     applied: list[float] = []
 
     def apply(_objects: Manifests) -> None:
@@ -387,8 +387,8 @@ def test_a_change_is_as_old_as_its_request(baseline: Manifests, tmp_path: Path) 
         time.sleep(0.05)
 
     system.apply = apply  # type: ignore[method-assign]
-    performed(of(kind="churn", what="routes", per_s=1, for_s=1, settles_s=3), stage)
-    (change,) = [row for row in events_frame(stage.log.events).iter_rows(named=True) if row["kind"] == "Change"]
+    performed(of(kind="churn", what="routes", per_s=1, for_s=1, settles_s=3), context)
+    (change,) = [row for row in events_frame(context.log.events).iter_rows(named=True) if row["kind"] == "Change"]
     assert change["at_s"] <= applied[0]
     assert 0.05 <= float(change["detail"].split()[-2]) < 1
 
@@ -400,16 +400,16 @@ def test_six_changes_are_a_tenth_per_second_for_a_minute() -> None:
 
 
 def test_a_system_that_is_too_slow_for_the_changes_is_no_churn(baseline: Manifests, tmp_path: Path) -> None:
-    stage, _ = stage_of(baseline, tmp_path, slow_s=0.4)
+    context, _ = context_of(baseline, tmp_path, slow_s=0.4)
     with pytest.raises(MeasuringError, match=r"change \d+ was accepted .* after it was due"):
-        performed(of(kind="churn", what="routes", per_s=10, for_s=10), stage)
+        performed(of(kind="churn", what="routes", per_s=10, for_s=10), context)
 
 
 def test_what_changes_is_there_before_the_load_and_answers(okd: Manifests, tmp_path: Path) -> None:
-    stage, system = stage_of(okd, tmp_path)
+    context, system = context_of(okd, tmp_path)
     disturbance = of(kind="churn", what="routes", per_s=1, for_s=2)
     assert (disturbance.host, disturbance.fixtures) == (HOST, ("answers",))
-    disturbance.prepare(stage)
+    disturbance.prepare(context)
     assert [what for _, what in system.log] == ["apply Service", "apply EndpointSlice", "apply Route"]
 
 
@@ -464,18 +464,18 @@ def test_connections_are_held_from_before_the_load_until_after_it(
     """In control runs, too, which do no more than prepare: what cuts them is then what was done."""
 
     @contextmanager
-    def held(stage: FakeStage, websockets: int, downloads: int) -> Iterator[None]:
+    def held(context: FakeContext, websockets: int, downloads: int) -> Iterator[None]:
         system.note(f"held {websockets} {downloads}")
         yield
         system.note("let go")
 
     monkeypatch.setattr(_holding, "held", held)
-    stage, system = stage_of(baseline, tmp_path)
+    context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="kill", recovers_s=10, websockets=3, downloads=2)
     assert disturbance.fixtures == ("answers",)
-    disturbance.prepare(stage)
-    performed(disturbance, stage)
-    stage.beside.close()
+    disturbance.prepare(context)
+    performed(disturbance, context)
+    context.beside.close()
     assert system.log == [(0.0, "held 3 2"), (5.0, "delete proxy"), (15.0, "let go")]
 
 

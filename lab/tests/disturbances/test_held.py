@@ -23,7 +23,7 @@ from lab.disturbances._k6_beside import Beside
 from lab.disturbances._long_lived import held
 from lab.disturbances.long_lived import LongLived
 from lab.disturbances.transfer import Transfer
-from lab.model.disturbance import Stage
+from lab.model.disturbance import DisturbanceContext
 from lab.model.endpoint import Endpoint, Response, Role
 from lab.model.events import Event, EventLog
 from lab.model.usage import USAGE_SCHEMA
@@ -145,14 +145,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
 
 
 @pytest.fixture
-def stage(running: Loopback, tmp_path: Path) -> Iterator[Stage]:
+def context(running: Loopback, tmp_path: Path) -> Iterator[DisturbanceContext]:
     running.backends = 1
-    yield Stage(running, EventLog(), [], tmp_path, lambda name: shutil.which(name) or name)
+    yield DisturbanceContext(running, EventLog(), [], tmp_path, lambda name: shutil.which(name) or name)
     assert all(helper.poll() is not None for helper in running.started)
 
 
-def told(stage: Stage, kind: str) -> list[Event]:
-    frame = events_frame(stage.log.events)
+def told(context: DisturbanceContext, kind: str) -> list[Event]:
+    frame = events_frame(context.log.events)
     return [Event(**row) for row in frame.filter(frame["kind"] == kind).to_dicts()]
 
 
@@ -180,64 +180,64 @@ def test_an_upload_is_answered_once_it_has_been_read(running: Loopback) -> None:
 
 
 @pytest.mark.slow
-def test_connections_are_held_until_the_end_and_nothing_cuts_them(stage: Stage) -> None:
+def test_connections_are_held_until_the_end_and_nothing_cuts_them(context: DisturbanceContext) -> None:
     """Known answer: as many as were asked for, opened before the block begins."""
-    with held(stage, 12, 6):
-        stage.wait(1.5)
-    kinds = [event.object.split("-")[0] for event in told(stage, "Held")]
+    with held(context, 12, 6):
+        context.wait(1.5)
+    kinds = [event.object.split("-")[0] for event in told(context, "Held")]
     assert kinds.count("websocket") >= 12
     assert kinds.count("download") >= 6
-    assert not told(stage, "Cut")
-    assert not told(stage, "Refused")
+    assert not told(context, "Cut")
+    assert not told(context, "Refused")
 
 
-def test_a_cut_connection_is_told_with_its_time_and_opened_anew(stage: Stage, running: Loopback) -> None:
+def test_a_cut_connection_is_told_with_its_time_and_opened_anew(context: DisturbanceContext, running: Loopback) -> None:
     """The proxy's workers are replaced, and end at once: every connection is cut, and a second later there again."""
-    with held(stage, 5, 3):
-        before = len(events_frame(stage.log.events))
+    with held(context, 5, 3):
+        before = len(events_frame(context.log.events))
         at_s = time.time()
         master = running.nginx["proxy"].pid
         workers = subprocess.run(
             ["pgrep", "-P", str(master)], capture_output=True, text=True, check=True
         ).stdout.split()
         subprocess.run(["kill", "-KILL", *workers], check=True)
-        stage.wait(2.5)
+        context.wait(2.5)
     assert before == 0
-    cut = told(stage, "Cut")
+    cut = told(context, "Cut")
     assert {event.detail.split()[0] for event in cut} == {"websocket", "download"}
     assert len(cut) == 8
     assert all(abs(event.at_s - at_s) < 0.5 for event in cut)
-    assert sum(event.at_s > at_s + 0.9 for event in told(stage, "Held")) >= 8
+    assert sum(event.at_s > at_s + 0.9 for event in told(context, "Held")) >= 8
 
 
-def test_connections_that_cannot_be_opened_are_no_disturbance(stage: Stage, running: Loopback) -> None:
+def test_connections_that_cannot_be_opened_are_no_disturbance(context: DisturbanceContext, running: Loopback) -> None:
     """Several backends, of which one alone would have the server; a proxy that leads nowhere."""
     running.backends = 2
-    with pytest.raises(MeasuringError, match="several backend pods"), held(stage, 1, 0):
+    with pytest.raises(MeasuringError, match="several backend pods"), held(context, 1, 0):
         pass
     running.backends, proxy = 1, running.proxy
     running.proxy = free_port()
     try:
-        with pytest.raises(MeasuringError, match=r"downloads: cannot be held: .*refused"), held(stage, 0, 2):
+        with pytest.raises(MeasuringError, match=r"downloads: cannot be held: .*refused"), held(context, 0, 2):
             pass
     finally:
         running.proxy = proxy
 
 
-def test_who_holds_them_must_last(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A k6 that ends meanwhile is a fault, not connections that nobody cut."""
     monkeypatch.setattr(_long_lived, "LONGEST", "2s")
-    with pytest.raises(MeasuringError, match="ended with status 0"), held(stage, 2, 0):
-        stage.wait(3)
+    with pytest.raises(MeasuringError, match="ended with status 0"), held(context, 2, 0):
+        context.wait(3)
 
 
 @pytest.mark.parametrize(("way", "size_mb", "status"), [("download", 10, 200), ("upload", 1, 200), ("upload", 10, 413)])
 def test_transfers_are_timed_and_a_body_that_is_too_large_is_refused(
-    stage: Stage, way: Any, size_mb: Any, status: int
+    context: DisturbanceContext, way: Any, size_mb: Any, status: int
 ) -> None:
     """The proxy takes bodies of 5 MB."""
-    Transfer(way=way, size_mb=size_mb, parallel=2, for_s=1, ends_s=2).disturb(stage)
-    found = told(stage, "Transfer")
+    Transfer(way=way, size_mb=size_mb, parallel=2, for_s=1, ends_s=2).disturb(context)
+    found = told(context, "Transfer")
     assert len(found) >= 4
     form = rf"{way} {size_mb * 1048576} bytes \d\.\d{{6}} s first \d\.\d{{6}} s status {status}"
     assert all(re.fullmatch(form, event.detail) for event in found)
@@ -264,10 +264,10 @@ def test_a_transfer_that_was_broken_off_is_lost(tmp_path: Path) -> None:
         Transfer(way="upload", size_mb=1).events(beside, 1010.5)
 
 
-def test_the_first_byte_of_an_upload_counts_from_its_beginning(stage: Stage) -> None:
+def test_the_first_byte_of_an_upload_counts_from_its_beginning(context: DisturbanceContext) -> None:
     """The answer comes when the body was read: hardly before all is over."""
-    Transfer(way="upload", size_mb=1, parallel=1, for_s=1, ends_s=2).disturb(stage)
-    seen = happenings.transfers(events_frame(stage.log.events))
+    Transfer(way="upload", size_mb=1, parallel=1, for_s=1, ends_s=2).disturb(context)
+    seen = happenings.transfers(events_frame(context.log.events))
     assert (seen["first_s"] <= seen["took_s"] + 1e-6).all()
     shares = seen["first_s"] / seen["took_s"]  # one that had to wait for a CPU after its first byte proves nothing
     assert median(shares.to_list()) > 0.5

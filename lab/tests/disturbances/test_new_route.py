@@ -13,7 +13,7 @@ import pytest
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances import kinds
 from lab.disturbances.new_route import HOST, NOT_THERE, NewRoute, new_route
-from lab.model.disturbance import Stage
+from lab.model.disturbance import DisturbanceContext
 from lab.model.endpoint import Endpoint, Response
 from lab.model.events import EventLog
 from lab.model.usage import USAGE_SCHEMA
@@ -44,8 +44,8 @@ class Knowing(FakeSystem):
         self.applied += objects
 
 
-def stage_of(system: Knowing, name: str, tmp_path: Path) -> Stage:
-    return Stage(system, EventLog(), load_variant(name).manifests, tmp_path, lambda name: name)
+def context_of(system: Knowing, name: str, tmp_path: Path) -> DisturbanceContext:
+    return DisturbanceContext(system, EventLog(), load_variant(name).manifests, tmp_path, lambda name: name)
 
 
 @pytest.mark.parametrize(("variant", "kind"), [("baseline", "Ingress"), ("okd", "Route"), ("okd-edge", "Route")])
@@ -77,19 +77,19 @@ def test_a_route_that_may_wait_longer_for_its_reload_than_the_load_lasts_is_refu
 
 def test_it_is_applied_and_said(tmp_path: Path) -> None:
     system = Knowing()
-    stage = stage_of(system, "baseline", tmp_path)
-    NewRoute().prepare(stage)
+    context = context_of(system, "baseline", tmp_path)
+    NewRoute().prepare(context)
     assert system.applied == []  # nor in a control run
-    NewRoute().disturb(stage)
+    NewRoute().disturb(context)
     assert [obj["kind"] for obj in system.applied] == ["Ingress"]
-    said = [(row["kind"], row["object"]) for row in events_frame(stage.log.events).iter_rows(named=True)]
+    said = [(row["kind"], row["object"]) for row in events_frame(context.log.events).iter_rows(named=True)]
     assert said == [("Begin", ""), ("Change", "1")]
 
 
 @pytest.mark.parametrize(("status", "fault"), [(200, "there is no route for it yet"), (0, "connection refused")])
 def test_a_host_that_is_answered_already_is_refused(status: int, fault: str, tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match=fault):
-        NewRoute().prepare(stage_of(Knowing(status=status), "okd", tmp_path))
+        NewRoute().prepare(context_of(Knowing(status=status), "okd", tmp_path))
 
 
 def test_what_says_that_it_is_not_there_yet_is_right_until_it_is() -> None:

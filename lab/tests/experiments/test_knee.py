@@ -21,8 +21,9 @@ from lab.base.errors import LabError, MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
 from lab.experiments.at_knee import Place, placed
+from lab.experiments.knee.search import AdaptiveSearch
 from lab.experiments.resolve import Resolve
-from lab.measure.steady import Chosen
+from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
 from lab.model.load import Load, Result
 from lab.model.plan import Arm
@@ -77,7 +78,7 @@ def seeker(
     observer: Silent | None = None,
     names: tuple[str, ...] = ("baseline",),
     search: KneeSearch = SEARCH,
-) -> seeking.Seeker:
+) -> AdaptiveSearch:
     """A new search in LAB_RUNS, with its first trial planned."""
     used = target or FakeTarget()
     first = point(seeking.point_name(search.start_rps), float(search.start_rps))
@@ -112,18 +113,18 @@ def seeker(
         knee=search,
     )
     made = generator or Paced()
-    chosen = Chosen(made, made.binary, "1", None)
+    chosen = ChosenGenerator(made, made.binary, "1", None)
     variants = {name: variant(name) for name in names}
-    return seeking.Seeker(used, variants, chosen, RunStore.create(record, {}), observer or Silent())
+    return AdaptiveSearch(used, variants, chosen, RunStore.create(record, {}), observer or Silent())
 
 
 NUMBER = itertools.count(1)
 
 
-def reopened(search: seeking.Seeker, **changed: Any) -> seeking.Seeker:
+def reopened(search: AdaptiveSearch, **changed: Any) -> AdaptiveSearch:
     """The same run by a lab that was started anew."""
     store = RunStore.open(search.store.record.id)
-    fresh = seeking.Seeker(search.target, search.variants, search.chosen, store, Silent())
+    fresh = AdaptiveSearch(search.target, search.variants, search.chosen, store, Silent())
     return replace(fresh, **changed)
 
 
@@ -135,7 +136,7 @@ def test_the_proxy_of_one_worker_was_the_limit_when_that_was_full() -> None:
     """However many CPUs it may use."""
     search = seeker(target=Pinned(system=Working([0.01, 0.99, 0.01, 0.01])))
     one = variant().model_copy(update={"manifests": ({"kind": "ConfigMap", "data": {"worker-processes": "1"}},)})
-    replace(search, variants={one.name: one}).seek()
+    replace(search, variants={one.name: one}).run()
     (knee,) = report_of(RunStore.open(search.store.record.id)).knees
     assert (knee.limited_by, knee.proxy_core) == ("proxy", pytest.approx(0.99))
 
@@ -143,7 +144,7 @@ def test_the_proxy_of_one_worker_was_the_limit_when_that_was_full() -> None:
 def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() -> None:
     """A knee of 1000 (achieved 99 % of 1010): samples, points and slots agree, and the report has it in its interval."""
     search = seeker()
-    search.seek()
+    search.run()
     run = RunStore.open(search.store.record.id)
     samples = run.samples()
     assert [(s.block, s.arm, s.point.name) for s in samples] == list(run.record.slots)
@@ -163,7 +164,7 @@ def test_one_system_serves_ramp_and_bisection_and_every_confirmation_has_its_own
     """Of the four last trials (the failing side once more, three confirmations) each is brought up for."""
     target = FakeTarget()
     search = seeker(target=target)
-    search.seek()
+    search.run()
     assert len(target.ups) == 1 + 1 + 3
     folder = search.store.folder / "readback"
     assert len(list(folder.iterdir())) == 5
@@ -171,7 +172,7 @@ def test_one_system_serves_ramp_and_bisection_and_every_confirmation_has_its_own
 
 def test_a_p99_beyond_its_bound_fails_though_the_sample_is_valid() -> None:
     search = seeker(Paced(capacity_rps=1e9, slow_rps=700))
-    search.seek()
+    search.run()
     (knee,) = report_of(search.store).knees
     assert knee.rate_rps is not None and knee.rate_rps < 700 <= (knee.fails_rps or 0)
     assert knee.limited_by == "p99" and "more than 50.0 ms" in knee.why and not knee.at_least
@@ -179,7 +180,7 @@ def test_a_p99_beyond_its_bound_fails_though_the_sample_is_valid() -> None:
 
 def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
     search = seeker(names=("baseline", "keepalive"))
-    search.seek()
+    search.run()
     run = RunStore.open(search.store.record.id)
     assert [knee.variant for knee in report_of(run).knees] == ["baseline", "keepalive"]
     assert [knee.rate_rps for knee in report_of(run).knees] == [report_of(run).knees[0].rate_rps] * 2
@@ -192,7 +193,7 @@ def test_several_variants_are_searched_one_after_the_other_in_one_run() -> None:
 def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
     """Ctrl-C after any trial: the resumed one makes the same trials as one that nobody interrupted, and no other."""
     whole = seeker()
-    whole.seek()
+    whole.run()
 
     def interrupt(count: int) -> None:
         if count == after:
@@ -200,11 +201,11 @@ def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
 
     search = seeker(observer=Silent(on_measured=interrupt))
     with pytest.raises(KeyboardInterrupt):
-        search.seek()
+        search.run()
     (knee,) = report_of(RunStore.open(search.store.record.id)).knees
     assert knee.rate_rps is None and f"just knee --resume {search.store.record.id}" in knee.why
     again = reopened(search)
-    again.seek()
+    again.run()
     assert rates(again.store) == rates(whole.store)
     assert report_of(again.store).knees == report_of(whole.store).knees
 
@@ -212,22 +213,22 @@ def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
 def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
     """The lab was killed between writing the plan and the sample; and a sample that was moved away later is made again."""
     search = seeker()
-    search.seek()
+    search.run()
     run = search.store
     known = run.samples()
     shutil.rmtree(run.folder / "samples" / known[-1].id)
     shutil.rmtree(run.folder / "samples" / known[3].id)
     again = reopened(search)
-    again.seek()
+    again.run()
     assert sorted(s.id for s in again.store.samples()) == sorted(s.id for s in known)
     assert report_of(again.store).knees[0].rate_rps == report_of(run).knees[0].rate_rps
 
 
 def test_a_finished_search_is_replayed_without_measuring() -> None:
     search = seeker()
-    search.seek()
+    search.run()
     target = FakeTarget()
-    reopened(search, target=target).seek()
+    reopened(search, target=target).run()
     assert target.ups == []
 
 
@@ -241,7 +242,7 @@ def test_a_machine_that_is_busy_all_the_time_gets_no_knee_and_is_told_why(monkey
         return float(next(clock)) if len(search.store.samples()) >= quiet_until else 0.0
 
     monkeypatch.setattr(sampler, "other_processes_s", others_s)
-    search.seek()
+    search.run()
     samples = search.store.samples()
     assert [sample.reason for sample in samples[4:]] == [Reason.OTHER_PROCESSES] * 9
     assert [(sample.point.rate_rps, sample.attempt) for sample in samples[4:]] == [
@@ -256,7 +257,7 @@ def test_a_machine_that_is_busy_all_the_time_gets_no_knee_and_is_told_why(monkey
     monkeypatch.setattr(sampler, "other_processes_s", float)
     search.store.note_resumed({})
     again = reopened(search)
-    again.seek()
+    again.run()
     (knee,) = report_of(again.store).knees
     assert knee.rate_rps is not None and knee.rate_rps <= 1010 < (knee.fails_rps or 0)
 
@@ -267,7 +268,7 @@ def test_between_two_rates_that_were_told_the_interval_is_named(monkeypatch: pyt
     monkeypatch.setattr(
         sampler, "other_processes_s", lambda: float(next(clock)) if len(search.store.samples()) >= 6 else 0.0
     )
-    search.seek()
+    search.run()
     assert report_of(search.store).knees[0].why == "between 800 and 1,600 req/s: not resolved: other-processes"
 
 
@@ -277,7 +278,7 @@ def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> Non
 
     observer = Silent()
     search = seeker(target=FakeTarget(on_up=fail), observer=observer)
-    search.seek()
+    search.run()
     (sample,) = search.store.samples()
     assert sample.reason is Reason.BRING_UP_FAILED and len(observer.failures) == 1
     (knee,) = report_of(search.store).knees
@@ -286,10 +287,10 @@ def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> Non
 
 def test_a_system_that_never_passes_is_told_and_who_fails_at_first_ends_it() -> None:
     search = seeker(Paced(capacity_rps=0.1))
-    search.seek()
+    search.run()
     assert "0 requests answered" in report_of(search.store).knees[0].why
     search = seeker(Paced(slow_rps=0.5, capacity_rps=1e9))
-    search.seek()
+    search.run()
     (knee,) = report_of(search.store).knees
     assert knee.why.startswith("not even 1 req/s meets the conditions: ")
     assert rates(search.store)[:3] == [100, 100, 50]
@@ -297,7 +298,7 @@ def test_a_system_that_never_passes_is_told_and_who_fails_at_first_ends_it() -> 
 
 def test_what_is_derived_is_kept_beside_the_run_and_can_be_made_again() -> None:
     search = seeker()
-    search.seek()
+    search.run()
     run = RunStore.open(search.store.record.id)
     run.write_knee(report_of(run))
     path = run.folder / KNEE
@@ -416,7 +417,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, change: Callable[[Sample], Sample])
         keep(self, change(sample) if not sample.valid else sample, *others)
 
     monkeypatch.setattr(RunStore, "write_sample", write)
-    search.seek()
+    search.run()
     return report_of(RunStore.open(search.store.record.id))
 
 
@@ -452,7 +453,7 @@ def test_a_knee_of_another_load_is_followed_by_a_sweep_of_ones_own(monkeypatch: 
 def test_the_output_names_knee_limit_conditions_and_rates() -> None:
     """The table as people read it, on a terminal and as Markdown."""
     search = seeker()
-    search.seek()
+    search.run()
     report = report_of(search.store)
     out = io.StringIO()
     show(Console(file=out, width=140), page(report))
@@ -464,7 +465,7 @@ def test_the_output_names_knee_limit_conditions_and_rates() -> None:
 def test_of_several_knees_the_advice_names_each_ones_own_rate() -> None:
     """The run's name would stand for the baseline's knee, or, where it has none, be refused."""
     search = seeker(Paced(capacity_rps=1e9, slow_rps=700), names=("keepalive", "log-off"))
-    search.seek()
+    search.run()
     report = report_of(search.store)
     assert len(report.knees) == 2
     for found in report.knees:
@@ -477,7 +478,7 @@ def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatc
     """All its trials are kept, so that a resumed search would know no more."""
     monkeypatch.setattr(knee, "TRIALS_MOST", 7)
     search = seeker(target=FakeTarget(name="remote"))
-    search.seek()
+    search.run()
     report = report_of(search.store)
     text = sentence(report, report.knees[0])
     assert "7 trials contradict each other" in text and "--resume" not in text
@@ -599,7 +600,7 @@ def at_knee(**changed: Any) -> list[Point]:
 
 def found() -> tuple[RunStore, float]:
     search = seeker()
-    search.seek()
+    search.run()
     (knee,) = report_of(search.store).knees
     assert knee.rate_rps is not None
     return search.store, knee.rate_rps
@@ -767,7 +768,7 @@ def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.Monkey
     target = with_generators("k6")
     search = seeking.prepare(seeking.Request(("baseline",), connections=100), target, ())
     run = RunStore.create(search.record, {})
-    seeking.Seeker(target, search.variants, Chosen(Paced(), "true", "1", None), run, Silent()).seek()
+    AdaptiveSearch(target, search.variants, ChosenGenerator(Paced(), "true", "1", None), run, Silent()).run()
     request = bench.Request(("keepalive",), "at-knee", blocks=1)
     made = bench.prepare(request, target, ())
     assert made.record.at_knee is not None and made.record.at_knee.run == run.record.id

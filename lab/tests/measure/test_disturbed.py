@@ -13,8 +13,8 @@ import pytest
 
 from lab import disturbances
 from lab.base.errors import LostError, MeasuringError
-from lab.measure.loop import Bench
-from lab.model.disturbance import Disturbance, Stage
+from lab.measure.loop import Loop
+from lab.model.disturbance import Disturbance, DisturbanceContext
 from lab.model.events import Event
 from lab.model.load import Load
 from lab.model.requests import REQUESTS_SCHEMA
@@ -38,14 +38,14 @@ class Prodded(Disturbance):
     def lasts_s(self) -> float:
         return 0.4
 
-    def prepare(self, stage: Stage) -> None:
-        stage.system.apply([{"kind": "Service"}])
+    def prepare(self, context: DisturbanceContext) -> None:
+        context.system.apply([{"kind": "Service"}])
         if self.what == "unprepared":
             raise MeasuringError("Service changing", "is refused", "")
         if self.what == "slow":
-            stage.wait(0.2)
+            context.wait(0.2)
 
-    def disturb(self, stage: Stage) -> None:
+    def disturb(self, context: DisturbanceContext) -> None:
         if self.what == "refused":
             raise MeasuringError("pod proxy", "cannot be frozen", "")
         if self.what == "lost":
@@ -53,9 +53,9 @@ class Prodded(Disturbance):
         if self.what == "defect":
             raise ZeroDivisionError
         if self.what == "late":
-            stage.wait(60)
-        stage.system.freeze("proxy", True)
-        stage.say("Begin", role="proxy")
+            context.wait(60)
+        context.system.freeze("proxy", True)
+        context.say("Begin", role="proxy")
 
 
 @dataclass
@@ -113,7 +113,7 @@ def disturbed(what: str, control: bool = False) -> Point:
     return point("control" if control else "prodded").model_copy(update=update)
 
 
-def run(at: Sequence[Point], system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Bench:
+def run(at: Sequence[Point], system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Loop:
     """One block of these points; not measured yet."""
     return bench(1, at, Logging(log=log), FakeTarget(system=system or FakeSystem()))
 

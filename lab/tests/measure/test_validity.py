@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from lab.measure import validity
-from lab.measure.steady import with_unexplained
+from lab.measure.cpu import with_unexplained
 from lab.model.load import Result
 from lab.model.samples import Reason
 from lab.model.usage import Observation

@@ -17,8 +17,8 @@ import polars as pl
 from lab.base.errors import LabError
 from lab.base.files import write_texts
 from lab.generators import Generator, Installed
-from lab.measure.loop import Bench
-from lab.measure.steady import Chosen
+from lab.measure.loop import Loop
+from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.model.events import Event
 from lab.model.load import Load, OutputError, Result
@@ -300,7 +300,7 @@ def bench(
     target: FakeTarget | None = None,
     observer: Silent | None = None,
     variants: Sequence[Variant] = (),
-) -> Bench:
+) -> Loop:
     """A loop over a new run in LAB_RUNS: `baseline` and its A/A twin unless told otherwise."""
     wanted = list(variants) or [variant()]
     loads = list(points) or [point()]
@@ -336,5 +336,5 @@ def bench(
     )
     store = RunStore.create(record, {})
     used_generator = generator or FakeGenerator()
-    chosen = {p.name: Chosen(used_generator, used_generator.binary, "1", None) for p in loads}
-    return Bench(used, {v.name: v for v in wanted}, chosen, store, observer or Silent())
+    chosen = {p.name: ChosenGenerator(used_generator, used_generator.binary, "1", None) for p in loads}
+    return Loop(used, {v.name: v for v in wanted}, chosen, store, observer or Silent())

@@ -19,7 +19,7 @@ def test_a_bench_goes_down_to_where_a_sample_is_made() -> None:
     names = [step.name for step in calls.outline("commands.bench._bench_here", INTO)]
     wanted = [
         "experiments.bench.prepare",
-        "measure.loop.Bench.measure",
+        "measure.loop.Loop.measure",
         "targets.base.Target.up",
         "measure.canary.canary",
         "measure.validity.faults",

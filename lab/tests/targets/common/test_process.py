@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from lab.base.files import StoreError
-from lab.measure.loop import Bench
+from lab.measure.loop import Loop
 from lab.model.load import Load
 from lab.model.samples import Reason
 from lab.model.variants.variants import Check
@@ -84,7 +84,7 @@ def test_long_honest_output_is_whole(tmp_path: Path) -> None:
 def test_a_flood_becomes_an_invalid_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its reason is the generator's, and the stored output is the beginning only."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path))
-    loop: Bench = bench(blocks=1, generator=FakeGenerator("import os; os.execvp('yes', ['yes', 'garbage'])"))
+    loop: Loop = bench(blocks=1, generator=FakeGenerator("import os; os.execvp('yes', ['yes', 'garbage'])"))
     loop.measure()
     sample = loop.store.samples()[0]
     assert sample.reason == Reason.GENERATOR_FAILED

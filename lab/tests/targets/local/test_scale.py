@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from lab.disturbances.new_route import HOST, NewRoute
-from lab.model.disturbance import Stage
+from lab.model.disturbance import DisturbanceContext
 from lab.model.events import EventLog
 from lab.model.variants.variants import load_variant
 from lab.records.tables import events_frame
@@ -84,13 +84,13 @@ def test_one_router_is_read_back_as_one(target: LocalTarget) -> None:
 def test_a_new_route_is_answered_after_a_while(target: LocalTarget, name: str, status: int, tmp_path: Path) -> None:
     variant = load_variant(name)
     with target.up(variant, changing=True) as system:
-        stage = Stage(system, EventLog(), variant.manifests, tmp_path, lambda name: name)
+        context = DisturbanceContext(system, EventLog(), variant.manifests, tmp_path, lambda name: name)
         asked = replace(system.entry(), host=HOST, hosts=(HOST,))
-        NewRoute().prepare(stage)
+        NewRoute().prepare(context)
         assert system.fetch(asked, "/1kB.bin", 2.0).status == status
-        NewRoute().disturb(stage)
+        NewRoute().disturb(context)
         until(lambda: system.fetch(asked, "/1kB.bin", 2.0).status == 200)
-        assert events_frame(stage.log.events)["kind"].to_list()[:2] == ["Begin", "Change"]
+        assert events_frame(context.log.events)["kind"].to_list()[:2] == ["Begin", "Change"]
 
 
 def posted(system: LocalSystem, size: int, folder: Path) -> int:

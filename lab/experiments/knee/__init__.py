@@ -1,47 +1,40 @@
 """A search for the knee as a run: prepared like any other, but its plan grows by one sample at a time, each as the trials before say.
 
 Every trial is a block of its own at a point `rate-<r>`, in run.json before it is measured, so that whatever ends the lab, `just knee
---resume` replays the trials that are stored and goes on. A system is brought up for the ramp and the bisection together, for each
-confirmation anew. Everything it touches is handed in, as to `lab.measure.loop`.
+--resume` replays the trials that are stored and goes on.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from lab import generators
 from lab.analysis import rerun
 from lab.analysis.forecast import SAMPLE_OVERHEAD_S, Forecast
-from lab.analysis.knee.report import SWEEP, search_of, step_of
-from lab.analysis.knee.trials import Tried, tried
-from lab.base.errors import LabError, LostError, UsageError
-from lab.base.files import StoreError, check_writable, runs_folder
+from lab.analysis.knee.report import SWEEP, search_of
+from lab.base.errors import UsageError
+from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
-from lab.experiments.bench.loads import choose, generator_record
+from lab.experiments.bench.loads import choose
 from lab.experiments.bench.measurable import checked, facts_of
 from lab.experiments.bench.record import new_record, variant_record
 from lab.generators.loads import load_of
-from lab.measure.loop import Observer
-from lab.measure.steady import Chosen, Measurement, Measuring, blank_sample, not_measured
+from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
 from lab.model.endpoint import Tls
 from lab.model.facts import lasting
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.run import KneeSearch, RunRecord
-from lab.model.samples import ATTEMPTS, Sample, counts, settled
 from lab.model.sweeps import Point
-from lab.model.variants import workers
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
 from lab.records import store
 from lab.records.store import RunStore
-from lab.stats.knee_search import LEAST_RPS, Try, sought
-from lab.targets.base import System, Target
-from lab.targets.readback import Reading, read_back
+from lab.stats.knee_search import LEAST_RPS, sought
+from lab.targets.base import Target
 
 WARMUP_S = 1.0
 DURATION_S = 10.0
@@ -103,7 +96,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     return bench.Prepared(record, planned, variants, {point.name: chosen}, forecast)
 
 
-def _load(request: Request, target: Target) -> tuple[Point, Chosen]:
+def _load(request: Request, target: Target) -> tuple[Point, ChosenGenerator]:
     """The first trial's, and who makes it."""
     start_rps = request.start_rps or START_RPS
     point = Point(
@@ -136,7 +129,7 @@ def _load(request: Request, target: Target) -> tuple[Point, Chosen]:
     return point, choose_for_trials(point, target)
 
 
-def choose_for_trials(point: Point, target: Target) -> Chosen:
+def choose_for_trials(point: Point, target: Target) -> ChosenGenerator:
     """A trial's generator. What only wrk2 needs (30 s, a request per second for each connection) binds none that stands in for it."""
     if target.installed(generators.generator(point.generator)) is not None:
         return choose(point, target)
@@ -174,7 +167,7 @@ def _record(
     command: Sequence[str],
     planned: Plan,
     variants: Mapping[str, Variant],
-    chosen: Chosen,
+    chosen: ChosenGenerator,
     search: KneeSearch,
 ) -> RunRecord:
     recorded = {name: variant_record(variant, MANIFESTS) for name, variant in variants.items()}
@@ -182,110 +175,3 @@ def _record(
     found_facts = facts_of(target)
     record = new_record("-".join(variants), SWEEP, target, command, planned, recorded, used, found_facts)
     return record.model_copy(update={"knee": search})
-
-
-@dataclass(slots=True)
-class Seeker:
-    """A search's parts. `seek()` goes on until every arm's search has ended."""
-
-    target: Target
-    variants: Mapping[str, Variant]
-    chosen: Chosen
-    store: RunStore
-    observer: Observer
-    _samples: list[Sample] = field(default_factory=list[Sample])
-    _tried: dict[str, list[Tried]] = field(default_factory=dict[str, list[Tried]])
-
-    def seek(self) -> None:
-        self._samples = self.store.samples()
-        for arm in self.store.record.arms:
-            while (due := self._due(arm)) is not None:
-                self._stage(arm, *due)
-
-    def _replay(self, arm: Arm) -> list[Tried]:
-        """The arm's trials, in the plan's order up to the first that is not stored."""
-        found = self._tried.setdefault(arm.name, [])
-        done = {sample.block: sample for sample in self._samples if counts(sample) and settled(sample)}
-        for slot in self._slots(arm)[len(found) :]:
-            if slot.block not in done:
-                break
-            passed = any(each.outcome == "pass" for each in found)
-            sample = done[slot.block]
-            found.append(tried(slot, sample, self.store.histogram(sample), self.store.record, passed))
-        return found
-
-    def _slots(self, arm: Arm) -> list[Slot]:
-        return [slot for slot in self.store.record.plan().slots if slot.arm.name == arm.name]
-
-    def _due(self, arm: Arm) -> tuple[Slot, bool] | None:
-        """The trial to measure next, in the plan from now on, and whether it wants a system of its own. None: the search has ended.
-
-        Trials that were planned and not measured to their end come first: what is known has to be known in their order.
-        """
-        found = self._replay(arm)
-        step = step_of(self.store.record, found)
-        slots = self._slots(arm)
-        fresh = isinstance(step, Try) and step.fresh
-        if len(slots) > len(found):
-            return slots[len(found)], fresh
-        if not isinstance(step, Try):
-            return None
-        record = self.store.record
-        first = record.points[0]
-        point = first.model_copy(update={"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)})
-        block = len(record.slots) + 1
-        self.store.extend(point, (block, arm.name, point.name), generator_record(self.chosen))
-        return Slot(block, block, arm, point), fresh
-
-    def _stage(self, arm: Arm, slot: Slot, fresh: bool) -> None:
-        """One system for this trial, and for those after it as long as they do not want one of their own."""
-        variant = self.variants[arm.variant]
-        self.observer.bringing_up(slot)
-        began = time.monotonic()
-        generation = self._generation(slot)
-        try:
-            with self.target.up(variant) as system:
-                took_s = time.monotonic() - began
-                readings = read_back(system, variant.readback)
-                said = [reading.as_json() for reading in readings]
-                self.store.write_readback(slot.block, arm.name, generation, said)
-                self.store.write_deployed(slot.block, arm.name, generation, system.deployed())
-                self.observer.brought_up(slot, took_s, readings)
-                while True:
-                    self._until_settled(self._measuring(system, slot, took_s, readings))
-                    due = self._due(arm)
-                    if fresh or due is None or due[1]:
-                        return
-                    slot, fresh = due
-        except (StoreError, LostError):
-            raise
-        except LabError as error:
-            self.observer.failed(slot, error)
-            if all(each.slot.block != slot.block for each in self._replay(arm)):
-                blank = blank_sample(self.target, slot, self.chosen, generation, self._attempts(slot) + 1, None)
-                self._keep(slot, not_measured(blank, error))
-
-    def _measuring(self, system: System, slot: Slot, took_s: float, readings: Sequence[Reading]) -> Measuring:
-        asked = workers.asked(self.variants[slot.arm.variant].manifests)
-        return Measuring(self.target, system, slot, self.chosen, self._generation(slot), took_s, readings, asked)
-
-    def _until_settled(self, measuring: Measuring) -> None:
-        slot = measuring.slot
-        for attempt in range(self._attempts(slot) + 1, ATTEMPTS + 1):
-            self.observer.measuring(slot, attempt)
-            if settled(self._keep(slot, measuring.once(attempt))):
-                return
-
-    def _keep(self, slot: Slot, made: Measurement) -> Sample:
-        self.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events, made.left)
-        self._samples.append(made.sample)
-        self.observer.measured(slot, made.sample, made.histograms.get("latency"), settled(made.sample))
-        return made.sample
-
-    def _attempts(self, slot: Slot) -> int:
-        mine = [sample.attempt for sample in self._samples if sample.block == slot.block and counts(sample)]
-        return max(mine, default=0)
-
-    def _generation(self, slot: Slot) -> int:
-        begun = [sample.generation for sample in self._samples if sample.block == slot.block and not counts(sample)]
-        return 1 + max(begun, default=-1)

@@ -1,0 +1,88 @@
+"""The search itself: which rate is due, as the trials before say, and the loop that measures it.
+
+A system is brought up for the ramp and the bisection together, for each confirmation anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from lab.analysis.knee.report import step_of
+from lab.analysis.knee.trials import Tried, tried
+from lab.experiments.bench.loads import generator_record
+from lab.experiments.knee import point_name
+from lab.measure.loop import Loop, Observer, nothing
+from lab.measure.measurement import ChosenGenerator
+from lab.model.plan import Arm, Slot
+from lab.model.samples import cell
+from lab.model.variants.variants import Variant
+from lab.records.store import RunStore
+from lab.stats.knee_search import Try
+from lab.targets.base import Target
+
+
+@dataclass(slots=True)
+class AdaptiveSearch:
+    """A search's parts. `run()` goes on until every arm's search has ended."""
+
+    target: Target
+    variants: Mapping[str, Variant]
+    chosen: ChosenGenerator
+    store: RunStore
+    observer: Observer
+    _loop: Loop = field(init=False)
+    _chosen: dict[str, ChosenGenerator] = field(default_factory=dict[str, ChosenGenerator])
+    """By point."""
+    _tried: dict[str, list[Tried]] = field(default_factory=dict[str, list[Tried]])
+
+    def run(self) -> None:
+        """Trials that are stored are replayed, not measured."""
+        self._chosen |= {point.name: self.chosen for point in self.store.record.points}
+        self._loop = Loop(self.target, self.variants, self._chosen, self.store, self.observer)
+        self._loop.take_stored()
+        for arm in self.store.record.arms:
+            while (due := self._due(arm)) is not None:
+                slot, fresh = due
+                self._loop.on_one_system([slot], nothing if fresh else partial(self._following, arm))
+
+    def _following(self, arm: Arm) -> Slot | None:
+        """What is due next, unless it wants a system of its own."""
+        due = self._due(arm)
+        return None if due is None or due[1] else due[0]
+
+    def _replay(self, arm: Arm) -> list[Tried]:
+        """The arm's trials, in the plan's order up to the first that is not stored."""
+        found = self._tried.setdefault(arm.name, [])
+        for slot in self._slots(arm)[len(found) :]:
+            sample = self._loop.done.get(cell(slot))
+            if sample is None:
+                break
+            passed = any(each.outcome == "pass" for each in found)
+            found.append(tried(slot, sample, self.store.histogram(sample), self.store.record, passed))
+        return found
+
+    def _slots(self, arm: Arm) -> list[Slot]:
+        return [slot for slot in self.store.record.plan().slots if slot.arm.name == arm.name]
+
+    def _due(self, arm: Arm) -> tuple[Slot, bool] | None:
+        """The trial to measure next, in the plan from now on, and whether it wants a system of its own. None: the search has ended.
+
+        Trials that were planned and not measured to their end come first: what is known has to be known in their order.
+        """
+        found = self._replay(arm)
+        step = step_of(self.store.record, found)
+        slots = self._slots(arm)
+        fresh = isinstance(step, Try) and step.fresh
+        if len(slots) > len(found):
+            return slots[len(found)], fresh
+        if not isinstance(step, Try):
+            return None
+        record = self.store.record
+        first = record.points[0]
+        point = first.model_copy(update={"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)})
+        block = len(record.slots) + 1
+        self.store.extend(point, (block, arm.name, point.name), generator_record(self.chosen))
+        self._chosen[point.name] = self.chosen
+        return Slot(block, block, arm, point), fresh

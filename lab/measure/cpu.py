@@ -1,0 +1,80 @@
+"""Whose work it was that kept CPUs busy while a generator ran, and how busy the proxy's and the generator's were. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lab.model.bottleneck import fullness
+from lab.model.endpoint import Role
+from lab.model.load import Result
+from lab.model.usage import Observation
+from lab.targets.common.process import Ended
+from lab.targets.common.sampler import RESIDUAL_NOISE
+
+Cpus = Mapping[Role, frozenset[int]]
+"""The CPUs that each role is pinned to; empty where roles are not pinned."""
+
+
+def accounted(seen: Observation, ended: Ended, cpus: Cpus) -> tuple[Ended, Observation, dict[int, float]]:
+    """With the generator's CPU from whoever saw it, other people's work on our CPUs, and CPU → seconds of ours on it."""
+    if seen.generator_cpu_s is not None and ended.cpu_s is not None:
+        ended = replace(ended, cpu_s=seen.generator_cpu_s)
+    own_cpu_s = _own_cpu_s(seen, ended.cpu_s or 0.0, cpus)
+    return ended, with_unexplained(seen, own_cpu_s), own_cpu_s
+
+
+def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
+    """Work on our CPUs that none of our processes did, beyond what clock ticks get wrong, is somebody else's.
+
+    It catches what no process list shows: processes in other containers, or ones that nobody waited for. Interrupts are nobody's: those
+    that come in a process are in its time, and the rest (a disk's, of a log whose every line it confirms) in the CPU's idle share.
+    """
+    own = {cpu: own_s / seen.elapsed_s for cpu, own_s in own_cpu_s.items() if cpu in seen.busy}
+    outside = {cpu: seen.interrupts.get(cpu, 0.0) * max(0.0, 1 - share) for cpu, share in own.items()}
+    residual = [seen.busy[cpu] - share - outside[cpu] for cpu, share in own.items()]
+    unexplained = sum(share for share in residual if share > RESIDUAL_NOISE)
+    return replace(seen, others=max(seen.others or 0.0, unexplained)) if unexplained else seen
+
+
+def cores(
+    seen: Observation,
+    own_cpu_s: Mapping[int, float],
+    result: Result | None,
+    ended: Ended,
+    cpus: Cpus,
+    has_proxy: bool,
+    workers: int | None,
+) -> dict[str, float | None]:
+    """How busy a role's CPUs were while the generator ran: the proxy's least busy one (of those that its workers can fill), the
+    generator's busiest (None: not seen). `workers`: the proxy's; None: one for each of its CPUs.
+
+    Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
+    Where roles are not pinned, a role's CPUs are its node's, and a generator is no less busy than its busiest thread.
+    """
+    span_s = min(seen.elapsed_s, result.duration_s) if result and result.duration_s else seen.elapsed_s
+    if seen.cores is not None:
+        shares = {role: min(1.0, share * seen.elapsed_s / span_s) for role, share in seen.cores.items()}
+        least = [share for share in (shares.get("generator"), seen.busiest_thread) if share is not None]
+        seen_busy = max(least, default=None) if ended.cpu_s is not None else None
+        return {"proxy": shares.get("proxy"), "generator": seen_busy}
+    busy = {
+        cpu: min(1.0, max(share * seen.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s) for cpu, share in seen.busy.items()
+    }
+    proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
+    generator = [busy[cpu] for cpu in cpus.get("generator", ()) if cpu in busy]
+    own = max(generator, default=None) if ended.cpu_s is not None else None
+    used = seen.usage["proxy"].cpu_s / span_s if "proxy" in seen.usage else 0.0
+    return {"proxy": fullness(proxy, workers, used), "generator": own}
+
+
+def _own_cpu_s(seen: Observation, generator_s: float, cpus: Cpus) -> dict[int, float]:
+    """CPU → seconds of ours on it; a role on several CPUs is spread over them as they were busy: one worker fills one of many."""
+    used = {role: usage.cpu_s for role, usage in seen.usage.items()} | {"generator": generator_s}
+    own: dict[int, float] = {}
+    for role, pinned in cpus.items():
+        busy = sum(seen.busy.get(cpu, 0.0) for cpu in pinned)
+        for cpu in pinned:
+            part = seen.busy.get(cpu, 0.0) / busy if busy else 1 / len(pinned)
+            own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) * part
+    return own

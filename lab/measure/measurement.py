@@ -1,0 +1,159 @@
+"""What one attempt at a slot leaves behind: a `Sample` with its verdict, and what is stored beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from lab.generators import Generator
+from lab.measure.regime import Findings, LoadRun
+from lab.measure.validity import Fault
+from lab.model.load import Result
+from lab.model.plan import Slot
+from lab.model.run import now
+from lab.model.samples import Reason, Sample
+from lab.model.usage import USAGE_SCHEMA, Observation, Usage
+from lab.records.reparse import reported
+from lab.records.tables import join_raw
+from lab.stats.histogram import Histogram
+from lab.targets.base import Target
+from lab.targets.common.process import Ended
+
+MANY = (
+    "many generators at once: their own CPU is not seen; saturated ones show as dropped requests or a rate not achieved"
+)
+OTHERS_HIDDEN = "what else ran there could not be seen, and is not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenGenerator:
+    """The generator of one point: which, where it is installed, and the one it stands in for."""
+
+    generator: Generator
+    path: str
+    version: str | None
+    stand_in_for: str | None
+    notes: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    """Files that it leaves in its scratch folder and that are kept beside the sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one attempt at a slot left behind: the record and what is stored beside it."""
+
+    sample: Sample
+    raw: str
+    histograms: Mapping[str, Histogram]
+    usage: pl.DataFrame
+    events: pl.DataFrame | None = None
+    """Of a disturbed sample: the columns of `lab.model.events.EVENTS_SCHEMA`."""
+    left: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """File name → content of what the generator itself wrote (`ChosenGenerator.keep`)."""
+
+
+def blank_sample(
+    target: Target,
+    slot: Slot,
+    chosen: ChosenGenerator,
+    generation: int,
+    attempt: int,
+    bring_up_s: float | None,
+) -> Sample:
+    """The record of a slot before anything is known about it."""
+    return Sample(
+        id=slot.sample_id(attempt, generation),
+        order=slot.order,
+        block=slot.block,
+        generation=generation,
+        attempt=attempt,
+        arm=slot.arm.name,
+        role=slot.arm.role,
+        variant=slot.arm.variant,
+        baseline=slot.arm.baseline,
+        target=target.name,
+        point=slot.point,
+        generator=chosen.generator.name,
+        generator_version=chosen.version,
+        stand_in_for=chosen.stand_in_for,
+        latency_from=chosen.generator.latency_from,
+        notes=chosen.notes,
+        argv=(),
+        started_at=now(),
+        bring_up_s=bring_up_s,
+        offered_rps=slot.point.rate_rps,
+        achieved_rps=None,
+        requests=None,
+        duration_s=None,
+        recorded_s=None,
+        verdict="valid",
+        reason=None,
+    )
+
+
+def unmeasured(blank: Sample, found: Sequence[Fault]) -> Measurement:
+    """Nothing was loaded, for these faults."""
+    return Measurement(blank.model_copy(update=_verdict(found)), "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
+
+
+def not_brought_up(blank: Sample, error: Exception) -> Measurement:
+    """The record of a slot whose system did not come up."""
+    made = unmeasured(blank, [(Reason.BRING_UP_FAILED, "")])
+    return replace(made, sample=made.sample.model_copy(update={"detail": str(error)}))
+
+
+def measurement(blank: Sample, run: LoadRun, findings: Findings, left: Mapping[str, bytes]) -> Measurement:
+    """Everything that is known in the end. `left`: what the generator itself wrote."""
+    result, ended = run.result, run.ended
+    unseen = [MANY] * (ended.cpu_s is None) + [OTHERS_HIDDEN] * (run.seen.others is None)
+    reports = result.notes if result is not None else ()
+    sample = blank.model_copy(
+        update={
+            **_verdict(findings.faults),
+            **reported(result),
+            **_observed(run.seen, ended),
+            "notes": (*blank.notes, *unseen, *reports, *findings.notes),
+            "proxy_core": run.cores["proxy"],
+            "generator_core": run.cores["generator"],
+            **findings.columns,
+        }
+    )
+    raw = join_raw(ended.stdout, ended.stderr)
+    return Measurement(sample, raw, _histograms(result), run.seen.rows, findings.events, left)
+
+
+def _histograms(result: Result | None) -> Mapping[str, Histogram]:
+    if result is None:
+        return {}
+    return {"latency": result.latency} | ({"service": result.service} if result.service else {})
+
+
+def _verdict(found: Sequence[Fault]) -> dict[str, Any]:
+    """The first reason in the list's own order stands for all; `detail` tells every one."""
+    if not found:
+        return {"verdict": "valid", "reason": None, "detail": ""}
+    order = list(Reason)
+    first = min((reason for reason, _ in found), key=order.index)
+    detail = "; ".join(f"{reason}: {what}" for reason, what in found)
+    return {"verdict": "invalid", "reason": first, "detail": detail}
+
+
+def _observed(seen: Observation, ended: Ended) -> dict[str, Any]:
+    most = seen.usage.get("generator")  # several at once, where it has one for every host
+    usage = {role: used for role, used in seen.usage.items() if role != "generator"}
+    if ended.cpu_s is not None:
+        usage["generator"] = Usage(
+            cpu_s=ended.cpu_s,
+            rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
+            processes=most.processes if most else 1,
+        )
+    return {
+        "usage": usage,
+        "busy": {str(cpu): share for cpu, share in seen.busy.items()},
+        "steal": seen.steal,
+        "others": seen.others,
+        "counters": dict(seen.counters),
+    }
