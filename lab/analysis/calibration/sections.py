@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.analysis.calibration.findings import Bias, Row, Spread
-from lab.analysis.calibration.records import QUANTILES
+from lab.analysis.calibration.records import TOLD
 from lab.analysis.calibration.scenarios import OVER_S, RATE_RPS
 from lab.stats.units import format_rate, three_digits
 
@@ -51,7 +51,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
             (
                 "generator",
                 "scenario",
-                *(f"{what} {name}{unit}" for name in QUANTILES for what, unit in (("true", " ms"), ("bias", " µs"))),
+                *(f"{what} {name}{unit}" for name in TOLD for what, unit in (("true", " ms"), ("bias", " µs"))),
             ),
             tuple(line for row in here for line in _bias(row)),
             frozenset({0, 1}),
