@@ -16,7 +16,8 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from lab.analysis.summary import Row, Summary
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary
 from lab.base.text import aligned
 from lab.model.plan import Arm
 from lab.stats.units import format_bytes, format_seconds
@@ -64,9 +65,9 @@ def as_markdown(summary: Summary) -> str:
 
 
 def _values(rows: Sequence[Row]) -> dict[str, float]:
-    names = dict.fromkeys(name for row in rows for name in row.gauges)
-    values = {name: median(row.gauges[name] for row in rows if name in row.gauges) for name in names}
-    memory = [row.memory_bytes for row in rows if row.memory_bytes is not None]
+    names = dict.fromkeys(name for row in rows for name in row.cell.gauges)
+    values = {name: median(row.cell.gauges[name] for row in rows if name in row.cell.gauges) for name in names}
+    memory = [value for row in rows if (value := row.cell.shown("memory_bytes")) is not None]
     return values | {MEMORY: max(memory)} if values and memory else values
 
 
