@@ -20,9 +20,8 @@ from lab.generators._k6_log import requests_of
 from lab.generators.pieces import of_file
 from lab.generators.streaming import STEP_S, Reduced, reduce_k6_log, reduce_oha_rows
 from lab.model.load import Load
+from lab.model.metrics import QUANTILES
 from lab.stats.histogram import Histogram
-
-QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 
 def streamed(kind: str, path: Path, rate_rps: float) -> Reduced:
@@ -58,7 +57,7 @@ def told(found: Reduced, seconds: float) -> dict[str, object]:
         "requests": found.requests,
         "answered": found.answered,
         "not_2xx": found.not_2xx,
-        "quantiles_s": {str(share): found.latency.quantile_s(share) for share in QUANTILES},
+        "quantiles_s": {str(share): found.latency.quantile_s(share) for share in QUANTILES.values()},
         "begun": found.begun.tolist(),
         "buckets": {int(bucket): int(found.latency.counts[bucket]) for bucket in filled},
         "seconds": seconds,
