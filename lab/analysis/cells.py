@@ -19,7 +19,7 @@ from lab.model.plan import Arm, Plan
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
-from lab.stats.histogram import Histogram
+from lab.stats.histogram import Histogram, Kind
 
 HistogramOf = Callable[[Sample], Histogram | None]
 Values = Mapping[str, Mapping[int, float | None]]
@@ -116,7 +116,7 @@ class Cell:
     # -- of a steady load
 
     @property
-    def histogram(self) -> str | None:
+    def histogram(self) -> Kind | None:
         return self.merged.kind if self.merged else None
 
     @property

@@ -21,6 +21,9 @@ NEEDS = "needs "
 NO_BLOCK = "no valid block of it and its baseline together"
 
 
+Kind = Literal["apply", "worse", "differs", "false", "mixed", "unresolved", "no-interval", "not-measurable"]
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """One variant's sentence, which ends in what to do. Of kinds `apply` and `mixed` `snippet` is what to apply; else it is empty.
@@ -31,7 +34,7 @@ class Verdict:
     """
 
     arm: str
-    kind: Literal["apply", "worse", "differs", "false", "mixed", "unresolved", "no-interval", "not-measurable"]
+    kind: Kind
     text: str
     snippet: str = ""
 

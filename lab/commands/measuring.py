@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import signal
@@ -148,6 +147,7 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     from lab.analysis.summary import summarise_run
     from lab.measure import roundtrip
     from lab.report.json import study as study_json
+    from lab.report.json.run import printed
     from lab.report.tables import (
         gauges as gauge_tables,
     )
@@ -180,10 +180,8 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
         shaped = study_tables.shaped(study, summary) if study and steady else ()
         network = run.roundtrip()
         if options.json:
-            told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
-            told |= {"study": study_json.printed(study, shaped).plain()} if study else {}
-            told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes.rows else {}
-            print(json.dumps(told | {"complete": complete}, indent=1))
+            shown = study_json.printed(study, shaped) if study else None
+            print(printed(summary, outcomes, shown, network).dumps())
         elif not plain:
             pages = [tables.as_markdown(summary), _below(gauge_tables.page(summary))] if steady else []
             pages += [outcome_tables.as_markdown(outcomes)] if outcomes.rows else []

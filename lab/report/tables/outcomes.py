@@ -12,8 +12,7 @@ Shows what a disturbance produced and nothing else: a number that it left as its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -96,86 +95,6 @@ def as_markdown(summary: Summary) -> str:
     for verdict in found:
         parts += ["", verdict.text, *(["", "```", verdict.snippet.rstrip(), "```"] if verdict.snippet else [])]
     return "\n".join([*parts, *([] if found else ["", floor_line(summary)])]) + "\n"
-
-
-def as_json(summary: Summary) -> dict[str, Any]:
-    """Plain data with stable keys; seconds, bytes and counts; null = not known.
-
-    {complete, floor, notes: [str], verdicts: [{arm, kind, text, snippet}],
-     metrics: {name: {title, better}},
-     rows: [{arm, variant, role, baseline, point, control, disturbance, generator, stand_in_for, valid_blocks,
-             planned_blocks, invalid: {reason: n}, clock_error_s, notes: [str],
-             values: {metric: {block: value}}, medians: {metric: {value, low, high, blocks}},
-             slowdowns: {p99 | p50: {ratio, low, high, blocks}},
-             effects: [{metric, against, primary, judgement, blocks, difference, low, high, p_value, holm_p_value,
-                        floor, hodges_lehmann, hodges_lehmann_low, hodges_lehmann_high, notes: [str]}]}]}
-    Intervals and p-values are null below six blocks.
-    """
-    return {
-        "complete": summary.complete,
-        "floor": floor_line(summary),
-        "notes": list(summary.notes),
-        "verdicts": [asdict(verdict) for verdict in verdicts(summary)],
-        "metrics": {name: {"title": METRICS[name].title, "better": METRICS[name].better} for name in DIFFERENCES},
-        "rows": [_row_json(row) for row in summary.rows],
-    }
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    disturbance = row.point.disturbance
-    return {
-        "arm": row.arm.name,
-        "variant": row.arm.variant,
-        "role": row.arm.role,
-        "baseline": row.arm.baseline,
-        "point": row.point.name,
-        "control": row.point.control,
-        "disturbance": disturbance.model_dump() if disturbance else None,
-        "generator": row.cell.generator,
-        "stand_in_for": row.cell.stand_in_for,
-        "valid_blocks": row.cell.valid_blocks,
-        "planned_blocks": row.cell.planned_blocks,
-        "invalid": {str(reason): count for reason, count in row.cell.invalid.items()},
-        "clock_error_s": row.cell.clock_error_s,
-        "notes": list(row.notes),
-        "values": {
-            name: {str(block): value for block, value in found.items()} for name, found in row.cell.values.items()
-        },
-        "medians": {
-            name: {"value": level.value, "low": level.low, "high": level.high, "blocks": level.n}
-            for name in row.cell.values
-            if (level := row.cell.level(name)) is not None
-        },
-        "slowdowns": {name: _slowdown_json(estimate) for name, estimate in row.cell.slowdowns.items()},
-        "effects": [effect_json(effect) for effect in row.effects],
-    }
-
-
-def _slowdown_json(estimate: stats.Estimate) -> dict[str, Any]:
-    low, high = estimate.ratio_interval or (None, None)
-    return {"ratio": estimate.ratio, "low": low, "high": high, "blocks": estimate.n}
-
-
-def effect_json(effect: Effect) -> dict[str, Any]:
-    estimate = effect.estimate
-    low, high = estimate.interval if estimate and estimate.interval else (None, None)
-    return {
-        "metric": effect.metric,
-        "against": effect.against,
-        "primary": effect.primary,
-        "judgement": effect.judgement,
-        "blocks": estimate.n if estimate else 0,
-        "difference": estimate.effect if estimate else None,
-        "low": low,
-        "high": high,
-        "p_value": estimate.p_value if estimate and estimate.has_interval else None,
-        "holm_p_value": effect.holm_p,
-        "floor": effect.floor,
-        "hodges_lehmann": estimate.hodges_lehmann if estimate else None,
-        "hodges_lehmann_low": estimate.hl_low if estimate else None,
-        "hodges_lehmann_high": estimate.hl_high if estimate else None,
-        "notes": [*([effect.note] if effect.note else []), *(estimate.notes if estimate else ())],
-    }
 
 
 def disturbance_text(point: Point) -> str:

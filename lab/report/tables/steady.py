@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from math import exp
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import effect_text, floor_line, verdicts
@@ -163,88 +159,6 @@ def superscript(number: int) -> str:
     return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def as_json(summary: Summary) -> dict[str, Any]:
-    """Plain data with stable keys, in seconds, requests per second and ratios (variant/baseline); null = not known.
-
-    {schema_version, target, blocks, seed, complete, floor: str, notes: [str], not_measurable: [{variant, what, why, remedy}],
-     verdicts: [{arm, kind, text, snippet}],
-     rows: [{arm, variant, role, baseline, point, connections, generator, stand_in_for,
-             offered_rps (null = closed loop), achieved_rps, latency_s: {p50, p90, p99, p99.9, max}, histogram,
-             requests, errors: {kind: n}, errors_invalid: {kind: n}, cpu_per_request_s, cpu_of, memory_bytes,
-             gauges: {role/name: value}, bring_up_s, valid_blocks, planned_blocks, invalid: {reason: n},
-             generator_limited, notes: [str],
-             effects: [{metric, against, primary, judgement, blocks, ratio, ratio_low, ratio_high, p_value,
-                        holm_p_value, floor_ratio, hodges_lehmann_ratio, hodges_lehmann_low,
-                        hodges_lehmann_high, notes: [str]}]}]}
-    Intervals and p-values are null below six blocks. `judgement` as in `Effect`, `kind` as in `Verdict`.
-    """
-    return {
-        "schema_version": 1,
-        "target": summary.target,
-        "blocks": summary.blocks,
-        "seed": summary.seed,
-        "complete": summary.complete,
-        "floor": floor_line(summary),
-        "not_measurable": [item.model_dump() for item in summary.not_measurable],
-        "notes": list(summary.notes),
-        "verdicts": [asdict(verdict) for verdict in verdicts(summary)],
-        "rows": [_row_json(row) for row in summary.rows],
-    }
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    return {
-        "arm": row.arm.name,
-        "variant": row.arm.variant,
-        "role": row.arm.role,
-        "baseline": row.arm.baseline,
-        "point": row.point.name,
-        "connections": row.point.connections,
-        "generator": row.cell.generator,
-        "stand_in_for": row.cell.stand_in_for,
-        "offered_rps": row.point.rate_rps,
-        "achieved_rps": row.cell.shown("rate"),
-        "latency_s": {name: row.cell.shown(name) for name in QUANTILES} | {"max": row.cell.shown("slowest_s")},
-        "histogram": row.cell.histogram,
-        "requests": row.cell.requests,
-        "errors": dict(row.cell.errors),
-        "errors_invalid": dict(row.cell.errors_invalid),
-        "cpu_per_request_s": row.cell.shown("cpu_per_request"),
-        "cpu_of": row.cell.cpu_of,
-        "memory_bytes": row.cell.shown("memory_bytes"),
-        "gauges": dict(row.cell.gauges),
-        "bring_up_s": row.cell.shown("bring_up_s"),
-        "valid_blocks": row.cell.valid_blocks,
-        "planned_blocks": row.cell.planned_blocks,
-        "invalid": {str(reason): count for reason, count in row.cell.invalid.items()},
-        "generator_limited": row.generator_limited,
-        "notes": list(row.notes),
-        "effects": [effect_json(effect) for effect in row.effects],
-    }
-
-
-def effect_json(effect: Effect) -> dict[str, Any]:
-    estimate = effect.estimate
-    low, high = estimate.interval if estimate and estimate.interval else (None, None)
-    return {
-        "metric": effect.metric,
-        "against": effect.against,
-        "primary": effect.primary,
-        "judgement": effect.judgement,
-        "blocks": estimate.n if estimate else 0,
-        "ratio": estimate.ratio if estimate else None,
-        "ratio_low": _ratio(low),
-        "ratio_high": _ratio(high),
-        "p_value": estimate.p_value if estimate and estimate.has_interval else None,
-        "holm_p_value": effect.holm_p,
-        "floor_ratio": _ratio(effect.floor),
-        "hodges_lehmann_ratio": _ratio(estimate.hodges_lehmann) if estimate else None,
-        "hodges_lehmann_low": _ratio(estimate.hl_low) if estimate else None,
-        "hodges_lehmann_high": _ratio(estimate.hl_high) if estimate else None,
-        "notes": [*([effect.note] if effect.note else []), *(estimate.notes if estimate else ())],
-    }
-
-
 def as_markdown(summary: Summary) -> str:
     """One table per point with the terminal's columns, then the same notes and verdicts."""
     numbers = _numbered(summary)
@@ -266,7 +180,3 @@ def as_markdown(summary: Summary) -> str:
     for verdict in found:
         lines += ["", verdict.text, *(["", "```", verdict.snippet.rstrip(), "```"] if verdict.snippet else [])]
     return "\n".join([*lines, *([] if found else ["", floor_line(summary)])]) + "\n"
-
-
-def _ratio(log_ratio: float | None) -> float | None:
-    return exp(log_ratio) if log_ratio is not None else None

@@ -24,6 +24,7 @@ from lab.model.run import NotMeasured, RunRecord
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
+from lab.report.json import run as run_json
 from lab.report.tables import steady as tables
 from lab.tests.analysis.test_forecast import record
 from lab.tests.support.factories import make_plan, make_run
@@ -206,7 +207,7 @@ def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the
     assert "qinng  not measurable: cores" in out.getvalue()
     assert "qinng: not measurable here: cores: asks for 32 workers" in out.getvalue()
     assert "| qinng | not measurable: cores |" in tables.as_markdown(summary)
-    told_json = tables.as_json(summary)
+    told_json = run_json.printed(summary).plain()
     assert told_json["not_measurable"] == [MISSING.model_dump()]
     assert {verdict.kind for verdict in verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
     assert "not measurable" not in tables.as_markdown(replace(summary, not_measurable=()))

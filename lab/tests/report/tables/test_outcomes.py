@@ -27,8 +27,8 @@ from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
+from lab.report.json import run as run_json
 from lab.report.tables import outcomes as outcome_tables
-from lab.report.tables import steady as tables
 from lab.stats import paired as stats
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 
@@ -357,9 +357,7 @@ def test_the_json_is_as_its_schema_says() -> None:
     record, samples = run_of(change=FAILED_CONTROL)
     outcomes = summarise(record, samples)
     assert outcomes is not None
-    result = tables.as_json(summarise_run(record, samples, lambda _: None)) | {
-        "outcomes": outcome_tables.as_json(outcomes)
-    }
+    result = run_json.printed(summarise_run(record, samples, lambda _: None), outcomes).plain()
     jsonschema.validate(json.loads(json.dumps(result)), schema.schemas()["result"])
     (row,) = [r for r in result["outcomes"]["rows"] if (r["arm"], r["point"]) == ("proxy-replicas-2", "kill")]
     assert row["medians"]["failed"] == {"value": 0.0, "low": 0.0, "high": 0.0, "blocks": 6}
