@@ -20,7 +20,7 @@ from lab.analysis.summary import (
     refuse_mixtures,
     with_marks,
 )
-from lab.model.metrics import METRICS
+from lab.model.metrics import CARRIED, DIFFERENCES, METRICS
 from lab.model.plan import Arm, Plan
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Reason, Sample
@@ -28,14 +28,6 @@ from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
-CARRIED = {
-    "p50": "p50_during_s",
-    "p90": "p99_during_s",
-    "p99": "p99_during_s",
-    "p99.9": "p99_during_s",
-    "errors": "failed",
-}
-"""A steady load's metric → what stands for it beside a disturbance. Rates and CPU per request have nothing there."""
 SLOWED = ("p99", "p50")
 """Latencies whose ratio of during to before is shown: the first that all arms of a point can tell."""
 ALONE = ("failed", "gap_s")
@@ -129,7 +121,7 @@ def summarise_outcomes(record: RunRecord, samples: Sequence[Sample]) -> OutcomeS
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     asked = {name: variant.primary_metric for name, variant in variants.items()}
     primary = {name: CARRIED.get(metric, metric) for name, metric in asked.items() if metric is not None}
-    primary = {name: metric for name, metric in primary.items() if metric in METRICS}
+    primary = {name: metric for name, metric in primary.items() if metric in DIFFERENCES}
     unmarked = list(_rows(plan, points, samples, primary))
     marked = with_marks([row.effects for row in unmarked])
     rows = [replace(row, effects=effects) for row, effects in zip(unmarked, marked, strict=True)]
@@ -199,7 +191,7 @@ def _row(
     arm: Arm, point: Point, cell: _Cell, mine: Sequence[Sample], planned: int, effects: tuple[Effect, ...]
 ) -> OutcomeRow:
     counted = list(cell.counted.values())
-    values = {metric: found for metric in METRICS if (found := cell.values(metric))}
+    values = {metric: found for metric in DIFFERENCES if (found := cell.values(metric))}
     invalid = [sample for sample in mine if not sample.valid]
     row = OutcomeRow(
         arm=arm,
@@ -257,7 +249,8 @@ def _effects(
     again = next((a.name for a in plan.arms if a.role == "again" and a.baseline == arm.baseline), None)
     repeated = cells[again, point.name] if again else _Cell({}, ())
     wanted = _wanted(plan, arm, primary)
-    for metric, about in METRICS.items():
+    for metric in DIFFERENCES:
+        about = METRICS[metric]
         if about.better == "neither" and metric not in wanted:
             continue
         estimate, untold = _difference(own, base, metric)

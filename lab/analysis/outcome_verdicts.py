@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary
 from lab.analysis.summary import Effect, more_blocks
 from lab.analysis.verdicts import NO_BLOCK, Verdict, another_load, concluded, no_floor, remedy, unmeasured
-from lab.model.metrics import METRICS
+from lab.model.metrics import DIFFERENCES, METRICS
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
@@ -27,7 +27,9 @@ def verdicts(summary: OutcomeSummary) -> tuple[Verdict, ...]:
 def floor_line(summary: OutcomeSummary) -> str:
     """The A/A floors, the largest where there are several points: what a baseline alone ends with."""
     effects = [effect for row in summary.rows for effect in row.shown if effect.judgement == "a/a"]
-    floors = {metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in METRICS}
+    floors = {
+        metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in DIFFERENCES
+    }
     blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
     parts = [
         f"{METRICS[metric].title} {METRICS[metric].with_unit(max(values))}"

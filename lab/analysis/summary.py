@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Literal
 from lab.analysis import rerun
 from lab.analysis.judging import ERRORS_MIX, LIMITED, Ruling, Side, carrier, ruling
 from lab.base.errors import MeasuringError
-from lab.model.metrics import LABELS, QUANTILES
+from lab.model.metrics import QUANTILES, RATIOS, about
 from lab.model.plan import Arm, ArmRole, Plan
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND, Histogram
-from lab.stats.units import format_blocks, format_interval, format_percent, metric_name
+from lab.stats.units import format_blocks, format_interval, format_percent
 
 if TYPE_CHECKING:
     from lab.model.run import NotMeasured, RunRecord
@@ -161,7 +161,7 @@ class _Cell:
     """Blocks; of a search, those of the trials of this arm at this rate."""
     everything: list[Sample] = field(default_factory=list[Sample])
     counted: dict[int, Sample] = field(default_factory=dict[int, Sample])
-    values: dict[str, dict[int, float]] = field(default_factory=lambda: {metric: {} for metric in LABELS})
+    values: dict[str, dict[int, float]] = field(default_factory=lambda: {metric: {} for metric in RATIOS})
     merged: Histogram | None = None
 
     def add(self, sample: Sample, histogram: Histogram | None) -> None:
@@ -393,7 +393,7 @@ def _effects(
     rulings = _rulings(plan, arm, point, cells)
     wanted = _wanted(plan, arm, point, cells, primary)
     effects: list[Effect] = []
-    for metric in [*LABELS, *sorted(wanted - LABELS.keys())]:
+    for metric in [*RATIOS, *sorted(wanted.difference(RATIOS))]:
         ruled = rulings.get(metric, Ruling(f"{metric} are counted, not compared"))
         why, note = ruled.why, ruled.note
         estimate = _paired(own, base, metric)
@@ -421,12 +421,12 @@ def _rulings(plan: Plan, arm: Arm, point: Point, cells: Mapping[tuple[str, str],
     """Metric → whether it is judged here. An A/A pair's floors are shown where a variant that relies on it is judged."""
     assert arm.baseline is not None, "only arms with a baseline have effects"
     if needs := cells[arm.name, point.name].needs:
-        return dict.fromkeys([*LABELS, "errors"], Ruling(f"needs {needs}"))
+        return dict.fromkeys([*RATIOS, "errors"], Ruling(f"needs {needs}"))
     own, base = cells[arm.name, point.name].side, cells[arm.baseline, point.name].side
-    found = {metric: ruling(metric, point, own, base, plan.points) for metric in LABELS}
+    found = {metric: ruling(metric, point, own, base, plan.points) for metric in RATIOS}
     for user in _users(plan, arm):
         theirs = _rulings(plan, user, point, cells)
-        found |= {metric: Ruling() for metric in LABELS if not theirs[metric].why}
+        found |= {metric: Ruling() for metric in RATIOS if not theirs[metric].why}
     return found
 
 
@@ -502,10 +502,10 @@ def _row_notes(row: Row, blocks_tried: int) -> tuple[str, ...]:
             middle = estimate.hodges_lehmann
             beside = format_interval(estimate.hl_low, estimate.hl_high)
             notes.append(
-                f"{stats.OUTLIERS} ({metric_name(effect.metric)}): Hodges–Lehmann {format_percent(middle)} %{beside}"
+                f"{stats.OUTLIERS} ({about(effect.metric).title}): Hodges–Lehmann {format_percent(middle)} %{beside}"
             )
         if stats.ALL_EQUAL in estimate.notes and estimate.has_interval:
-            notes.append(f"{stats.ALL_EQUAL} ({metric_name(effect.metric)}): the interval has no width")
+            notes.append(f"{stats.ALL_EQUAL} ({about(effect.metric).title}): the interval has no width")
         if stats.NEED_BLOCKS in estimate.notes:
             notes.append(stats.NEED_BLOCKS)
         elif effect.floor is None and effect.judgement == "unresolved":

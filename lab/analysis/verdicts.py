@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from lab.analysis import rerun
 from lab.analysis.judging import FOLLOWS, GIVEN_RATE, failures
 from lab.analysis.summary import Effect, Row, Summary, more_blocks
-from lab.model.metrics import LABELS
+from lab.model.metrics import RATIOS, about
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks, format_interval, format_percent, format_size, metric_name
+from lab.stats.units import format_blocks, format_interval, format_percent, format_size
 
 if TYPE_CHECKING:
     from lab.analysis.outcome_summary import OutcomeSummary
@@ -108,11 +108,11 @@ def _fell(summary: Summary | OutcomeSummary, arm: str, against: str) -> str:
 def floor_line(summary: Summary) -> str:
     """The A/A floor by metric, the largest where there are several points: what `bench baseline` alone ends with."""
     effects = [effect for row in summary.rows for effect in row.effects if effect.judgement == "a/a"]
-    floors = {metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in LABELS}
+    floors = {metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in RATIOS}
     blocks = min((e.estimate.n for e in effects if e.estimate), default=0)
     if not any(floors.values()):
         return f"no floor yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
-    parts = [f"{metric_name(metric)} {format_size(max(values))}" for metric, values in floors.items() if values]
+    parts = [f"{about(metric).title} {format_size(max(values))}" for metric, values in floors.items() if values]
     return f"this machine's floor: {', '.join(parts)} ({format_blocks(blocks)}): smaller differences are noise here"
 
 
@@ -185,12 +185,12 @@ def _unresolved(judged: Sequence[tuple[Row, Effect]]) -> str:
 def _where(row: Row, effect: Effect) -> str:
     tool = f" ({row.generator} for {row.stand_in_for})" if row.stand_in_for else ""
     limited = " (generator-limited)" if row.generator_limited and not effect.note else ""
-    return f"{metric_name(effect.metric)} at {row.point.name}{tool}{limited}"
+    return f"{about(effect.metric).title} at {row.point.name}{tool}{limited}"
 
 
 def effect_text(effect: Effect) -> str:
     """The effect column's words for one effect; in brackets what is shown but not judged."""
-    label, estimate = LABELS.get(effect.metric, effect.metric), effect.estimate
+    label, estimate = about(effect.metric).short, effect.estimate
     if effect.judgement == "a/a" and effect.floor is not None:
         return f"floor {label} {format_size(effect.floor)}"
     if estimate is None or (effect.judgement == "not-judged" and effect.metric == "rate"):

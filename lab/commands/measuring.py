@@ -18,6 +18,7 @@ from lab.commands.answers import answer
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
+    from lab.model.metrics import about
     from lab.model.run import NotMeasured
     from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
@@ -97,7 +98,7 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.analysis.forecast import UNKNOWN
     from lab.report.tables.outcomes import disturbance_text
     from lab.report.tables.steady import load_text
-    from lab.stats.units import format_duration, metric_name
+    from lab.stats.units import format_duration
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
@@ -118,7 +119,7 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     samples = f"{len(planned.slots)} samples in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
     say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")
     if chosen_for := record.planned_for:
-        wanted = f"{100 * chosen_for.effect:g}% in {metric_name(chosen_for.metric)} at {chosen_for.point}"
+        wanted = f"{100 * chosen_for.effect:g}% in {about(chosen_for.metric).title} at {chosen_for.point}"
         said = f"so many blocks, because then {wanted} is found with {chosen_for.power:.0%} probability"
         say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
     share = 1 - done / len(planned.slots) if planned.slots else 0

@@ -19,7 +19,7 @@ from lab.base.errors import UsageError
 from lab.experiments.selfbench.injected import InjectedReport
 from lab.experiments.selfbench.neighbour import NeighbourReport
 from lab.model.events import EVENTS_SCHEMA
-from lab.model.metrics import METRICS, QUANTILES
+from lab.model.metrics import DIFFERENCES, QUANTILES
 from lab.model.plan import Arm
 from lab.model.run import NotMeasured, RoundTrip, RunRecord
 from lab.model.samples import Reason, Sample
@@ -203,7 +203,7 @@ def _result() -> dict[str, Any]:
 def _outcomes(verdict: dict[str, Any]) -> dict[str, Any]:
     """As `outcome_tables.as_json` makes it."""
     number, share = _or_null(NUMBER), _or_null(NUMBER | {"minimum": 0, "maximum": 1})
-    metric = {"enum": list(METRICS)}
+    metric = {"enum": list(DIFFERENCES)}
     effect = {
         "metric": metric,
         "against": TEXT | {"description": "the baseline's arm"},

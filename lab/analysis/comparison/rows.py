@@ -13,10 +13,10 @@ from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.sides import Measured, Side, paired
 from lab.analysis.judging import UNSERVED, failures, ruling
 from lab.analysis.outcome_summary import ALONE
-from lab.model.metrics import LABELS, METRICS, QUANTILES
+from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
-from lab.stats.units import format_blocks, format_percent, format_size, metric_name
+from lab.stats.units import format_blocks
 from lab.stats.unpaired import unpaired, unpaired_difference
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lab.model.sweeps import Point
 
 Outcome = Literal["better", "worse", "unresolved", "no-interval", "not-compared"]
-UNITS = {"rate": "req/s", "cpu_per_request": "µs"} | dict.fromkeys(QUANTILES, "ms")
 LONELY = "no block in which both are valid"
 
 
@@ -106,15 +105,13 @@ class Compared:
 
 def size_text(row: Compared, size: float) -> str:
     """A size of the row's kind, for people: `3.2 %`, or `0.21 s`."""
-    return format_size(size) if row.relative else METRICS[row.metric].with_unit(size)
+    return about(row.metric).size(size)
 
 
 def change_text(row: Compared, estimate: stats.Estimate) -> str:
     """An effect of the row's kind with its interval where there is one: `−8.2 % [−9.1, −7.3]`."""
-    text = format_percent if row.relative else lambda value: METRICS[row.metric].text(value, signed=True)
-    ends = f" [{', '.join(map(text, estimate.interval))}]" if estimate.interval else " (no interval)"
-    unit = "%" if row.relative else row.unit
-    return " ".join(filter(None, [text(estimate.effect), unit])) + ends
+    metric = about(row.metric)
+    return metric.change(estimate.effect) + (metric.ends(*estimate.interval) if estimate.interval else " (no interval)")
 
 
 def rows_at(
@@ -128,7 +125,7 @@ def rows_at(
     other = meeting.other.cells.get((other_arm.name, meeting.points[point.name].name))
     if base is None or other is None:
         return
-    for metric in LABELS if point.disturbance is None else _outcomes_of(base, other, asked):
+    for metric in compared(point) if point.disturbance is None else _outcomes_of(base, other, asked):
         yield _row(meeting, base, other, metric)
 
 
@@ -139,10 +136,10 @@ def _outcomes_of(base: Measured, other: Measured, asked: Collection[str]) -> Ite
     """
     if not base.values and not other.values:
         yield from dict.fromkeys((*ALONE, *asked))
-    for metric, about in METRICS.items():
+    for metric in compared(base.point):
         values = [*base.values.get(metric, {}).values(), *other.values.get(metric, {}).values()]
-        shown = about.always or metric in asked or any(value != 0 for value in values)
-        if about.better != "neither" and values and shown:
+        shown = METRICS[metric].always or metric in asked or any(value != 0 for value in values)
+        if METRICS[metric].better != "neither" and values and shown:
             yield metric
 
 
@@ -157,9 +154,9 @@ def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Comp
     row = Compared(
         point=point,
         metric=metric,
-        title=LABELS[metric] if relative else METRICS[metric].title,
-        unit=UNITS[metric] if relative else METRICS[metric].unit,
-        more_is_better=metric == "rate" if relative else METRICS[metric].better == "more",
+        title=METRICS[metric].short,
+        unit=METRICS[metric].unit,
+        more_is_better=METRICS[metric].better == "more",
         relative=relative,
         base=base.side(metric),
         other=other.side(metric),
@@ -202,7 +199,7 @@ def _ruled(meeting: Meeting, base: Measured, other: Measured, metric: str) -> tu
         return found.why, found.note, found.bound
     if metric in QUANTILES:
         return f"{metric} needs {BEYOND} requests beyond it in every sample", "", False
-    return f"no {metric_name(metric)} was recorded", "", False
+    return f"no {about(metric).title} was recorded", "", False
 
 
 def _estimate(meeting: Meeting, other: Measured, base: Measured, metric: str) -> stats.Estimate | None:

@@ -19,7 +19,7 @@ from lab.analysis import outcome_verdicts
 from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary
 from lab.analysis.summary import Effect, Row, Summary
 from lab.analysis.verdicts import Verdict, effect_text, verdicts
-from lab.model.metrics import LABELS, METRICS
+from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step
 from lab.report.grid import Grid, Notes, Part, Words, columns, row
 
@@ -54,7 +54,7 @@ class Ranked:
         estimate = self.alone.estimate if self.alone else None
         kind = {"claimed": 0, "unresolved": 1, "no-interval": 2}.get(self.alone.judgement if self.alone else "", 3)
         comparable = (
-            self.alone is not None and self.alone.metric not in METRICS
+            self.alone is not None and self.alone.metric not in DIFFERENCES
         )  # ratios; of a disturbance each has its own unit
         return kind, -abs(estimate.effect) if estimate and comparable else 0.0
 
@@ -168,7 +168,7 @@ def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
         step.knob,
         step.against,
         load,
-        LABELS.get(metric) or (METRICS[metric].title if metric in METRICS else metric),
+        about(metric).short,
         _effect(line.alone),
         _effect(line.cumulative),
         line.verdict + (f" ({marks})" if marks else ""),
@@ -179,9 +179,9 @@ def _effect(effect: Effect | None) -> str:
     """Without the metric's name, which has a column of its own."""
     if effect is None:
         return "–"
-    if effect.metric in METRICS:
+    if effect.metric in DIFFERENCES:
         return outcome_verdicts.effect_text(effect)
-    return effect_text(effect).removeprefix(LABELS.get(effect.metric, effect.metric) + " ")
+    return effect_text(effect).removeprefix(f"{about(effect.metric).short} ")
 
 
 def _numbered(lines: Sequence[Ranked]) -> dict[str, int]:

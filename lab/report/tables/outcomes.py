@@ -22,7 +22,8 @@ from rich.text import Text
 from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary, slowed_by
 from lab.analysis.outcome_verdicts import floor_line, interval_text, verdicts
 from lab.analysis.summary import Effect
-from lab.model.metrics import METRICS, OutcomeMetric
+from lab.model.metric import Metric
+from lab.model.metrics import DIFFERENCES, METRICS
 from lab.model.sweeps import Point
 from lab.report.tables.steady import load_text, superscript
 from lab.stats import paired as stats
@@ -114,7 +115,7 @@ def as_json(summary: OutcomeSummary) -> dict[str, Any]:
         "floor": floor_line(summary),
         "notes": list(summary.notes),
         "verdicts": [asdict(verdict) for verdict in verdicts(summary)],
-        "metrics": {name: {"title": about.title, "better": about.better} for name, about in METRICS.items()},
+        "metrics": {name: {"title": METRICS[name].title, "better": METRICS[name].better} for name in DIFFERENCES},
         "rows": [_row_json(row) for row in summary.rows],
     }
 
@@ -246,7 +247,7 @@ def ratio_text(value: float) -> str:
 def metrics_shown(summary: OutcomeSummary, rows: Sequence[OutcomeRow]) -> list[str]:
     """The metrics worth a line at this point: primary ones, what is never left out, and what the disturbance brought about."""
     wanted = {effect.metric for row in rows for effect in row.shown}
-    known = [metric for metric in METRICS if any(metric in row.levels or metric in row.values for row in rows)]
+    known = [metric for metric in DIFFERENCES if any(metric in row.levels or metric in row.values for row in rows)]
     if rows and rows[0].point.control:
         return [metric for metric in known if metric in CONTROL_METRICS]
     return [metric for metric in known if metric in wanted or _worth(summary, rows, metric)]
@@ -284,7 +285,7 @@ def _blocks(row: OutcomeRow, numbers: Mapping[str, int]) -> tuple[str, str, str]
     return f"{row.valid_blocks}/{row.planned_blocks}", refs, "yellow" if row.valid_blocks < row.planned_blocks else ""
 
 
-def _cell(row: OutcomeRow, metric: str, about: OutcomeMetric) -> tuple[str, str, str]:
+def _cell(row: OutcomeRow, metric: str, about: Metric) -> tuple[str, str, str]:
     found, level = row.values.get(metric), row.levels.get(metric)
     if found is None:
         return "", "", ""
@@ -300,7 +301,7 @@ def _arrow(effect: Effect) -> str:
     return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
 
 
-def _spread(about: OutcomeMetric, level: stats.Level, found: Mapping[int, float | None]) -> str:
+def _spread(about: Metric, level: stats.Level, found: Mapping[int, float | None]) -> str:
     """The interval, or the range below six blocks; nothing where all blocks show the same; and how many did not tell."""
     known = [value for value in found.values() if value is not None]
     low, high = (level.low, level.high) if level.low is not None else (min(known), max(known))
