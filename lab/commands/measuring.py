@@ -145,7 +145,6 @@ def _roles(facts: Mapping[str, str]) -> str:
 def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     """A run's tables, of steady loads and of disturbed ones, and its study's; the exit status."""
     from lab.analysis.claims.studies import load_study, study_keys
-    from lab.analysis.outcome_summary import summarise_outcomes
     from lab.analysis.summary import summarise_run
     from lab.measure import roundtrip
     from lab.report.json import study as study_json
@@ -165,15 +164,15 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
 
     samples = run.samples()
     summary = summarise_run(run.record, samples, run.histogram)
-    outcomes = summarise_outcomes(run.record, samples)
-    steady = bool(summary.rows) or outcomes is None
+    outcomes = summarise_run(run.record, samples, run.histogram, disturbed=True)
+    steady = bool(summary.rows) or not outcomes.rows
     plain = not options.json and not getattr(options, "markdown", False)
-    complete = summary.complete and (outcomes is None or outcomes.complete)
+    complete = summary.complete and outcomes.complete
     with answer() as out:
         if plain and steady:  # before anything that may be wrong with a study's file
             tables.print_table(out, summary)
             show(out, gauge_tables.page(summary))
-        if plain and outcomes is not None:
+        if plain and outcomes.rows:
             if steady:
                 out.print()
             outcome_tables.print_tables(out, outcomes)
@@ -183,11 +182,11 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
         if options.json:
             told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
             told |= {"study": study_json.printed(study, shaped).plain()} if study else {}
-            told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes else {}
+            told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes.rows else {}
             print(json.dumps(told | {"complete": complete}, indent=1))
         elif not plain:
             pages = [tables.as_markdown(summary), _below(gauge_tables.page(summary))] if steady else []
-            pages += [outcome_tables.as_markdown(outcomes)] if outcomes else []
+            pages += [outcome_tables.as_markdown(outcomes)] if outcomes.rows else []
             pages += [f"\n- {roundtrip.sentence(network)}\n" if network else "", _below(study_tables.page(shaped))]
             print("".join(pages), end="")
         else:

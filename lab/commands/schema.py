@@ -10,16 +10,15 @@ from lab.analysis.calibration.records import CalibrationRecord
 from lab.analysis.claims import Rule
 from lab.analysis.claims.publications import OwnRule
 from lab.analysis.claims.studies import StudyFile
+from lab.analysis.effects import Effect
 from lab.analysis.knee.report import KneeReport
-from lab.analysis.outcome_summary import SLOWED
 from lab.analysis.selfbench import Report as SelfbenchReport
-from lab.analysis.summary import Effect
 from lab.analysis.verdicts import Verdict
 from lab.base.errors import UsageError
 from lab.experiments.selfbench.injected import InjectedReport
 from lab.experiments.selfbench.neighbour import NeighbourReport
 from lab.model.events import EVENTS_SCHEMA
-from lab.model.metrics import DIFFERENCES, QUANTILES
+from lab.model.metrics import DIFFERENCES, QUANTILES, WINDOWED
 from lab.model.plan import Arm
 from lab.model.run import NotMeasured, RoundTrip, RunRecord
 from lab.model.samples import Reason, Sample
@@ -237,7 +236,7 @@ def _outcomes(verdict: dict[str, Any]) -> dict[str, Any]:
         "medians": by_metric | {"additionalProperties": median},
         "slowdowns": {
             "type": "object",
-            "propertyNames": {"enum": list(SLOWED)},
+            "propertyNames": {"enum": list(reversed(WINDOWED))},
             "additionalProperties": _object({"ratio": NUMBER, "low": number, "high": number, "blocks": COUNT}),
             "description": "latency during against before, of each block's own two; interval from six blocks on",
         },

@@ -23,7 +23,6 @@ Outcome = dict[str, float | None]
 Floats = npt.NDArray[np.float64]
 
 
-
 def outcome(
     point: Point,
     requests: pl.DataFrame,

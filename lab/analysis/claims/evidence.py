@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 
 from lab.analysis import rerun, timelines
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims.derived import value_of
-from lab.analysis.summary import counted_samples
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS

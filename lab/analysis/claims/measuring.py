@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import exp, inf
 
+from lab.analysis.cells import floor_of
 from lab.analysis.claims import Other, Test, fits
 from lab.analysis.claims.evidence import Blocks, Evidence
-from lab.analysis.judging import Side, resent
-from lab.analysis.outcome_summary import floor_of
+from lab.analysis.judging import limited as limits
+from lab.analysis.judging import resent
 from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
@@ -94,7 +95,7 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
     if other is None:
         level = stats.middle(_known(values))
         found = replace(blank, value=level.value, low=level.low, high=level.high)
-        found = _held(found, 0.0, _hidden(test.metric, mine=True in _side(run, arm, point.name).limited))
+        found = _held(found, 0.0, _hidden(test.metric, mine=True in limits(run.blocks(arm, point.name).values())))
         return _beside_direct(found, point, None, run)
     return _compared(blank, other, values, arm, point, run)
 
@@ -121,9 +122,9 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
         estimate = stats.difference(mine, known)
         low, high = estimate.interval or (None, None)
         found = replace(blank, value=estimate.effect, low=low, high=high, blocks=estimate.n)
-    sides = _side(run, arm, point.name), _side(run, *against)
+    sides = run.blocks(arm, point.name).values(), run.blocks(*against).values()
     middles = stats.middle(mine).value, stats.middle(known).value
-    limited = [True in side.limited for side in sides]
+    limited = [True in limits(side) for side in sides]
     if blank.test.metric in LESS and resent(*sides, middles):
         # the slower side waited for the kernel, not for the generator
         limited[middles[0] < middles[1]] = False
@@ -154,10 +155,6 @@ def _floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Ev
     sides = ((arm, point.name), against)
     errors = (sample.outcome.get("clock_error_s") or 0.0 for side in sides for sample in run.blocks(*side).values())
     return floor_of(test.metric, point, stats.difference(again, base), max(errors, default=0.0))
-
-
-def _side(run: Evidence, arm: str, point: str) -> Side:
-    return Side(tuple(run.blocks(arm, point).values()), {}, None)
 
 
 def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:

@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from lab.analysis.cells import Cell, paired
 from lab.analysis.comparison.meeting import Meeting
-from lab.analysis.comparison.sides import Measured, Side, paired
+from lab.analysis.comparison.run_cells import CellStats
+from lab.analysis.effects import ALONE
 from lab.analysis.judging import UNSERVED, failures, ruling
-from lab.analysis.outcome_summary import ALONE
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
@@ -48,8 +49,8 @@ class Compared:
     unit: str
     more_is_better: bool
     relative: bool
-    base: Side
-    other: Side
+    base: CellStats
+    other: CellStats
     estimate: stats.Estimate | None
     floor: float | None
     judgement: Outcome
@@ -121,15 +122,15 @@ def rows_at(
 
     `asked`: outcomes that have a row also where they were 0 in every block.
     """
-    base = meeting.base.cells.get((base_arm.name, point.name))
-    other = meeting.other.cells.get((other_arm.name, meeting.points[point.name].name))
+    base = meeting.base.at(base_arm.name, point.name)
+    other = meeting.other.at(other_arm.name, meeting.points[point.name].name)
     if base is None or other is None:
         return
     for metric in compared(point) if point.disturbance is None else _outcomes_of(base, other, asked):
         yield _row(meeting, base, other, metric)
 
 
-def _outcomes_of(base: Measured, other: Measured, asked: Collection[str]) -> Iterator[str]:
+def _outcomes_of(base: Cell, other: Cell, asked: Collection[str]) -> Iterator[str]:
     """The metrics that have a better side, and were not 0 in every block of both arms, unless `asked` or always shown by a table.
 
     Of two arms without a valid block, the two that say most, and what was asked for.
@@ -143,12 +144,12 @@ def _outcomes_of(base: Measured, other: Measured, asked: Collection[str]) -> Ite
             yield metric
 
 
-def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Compared:
+def _row(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Compared:
     relative, point = base.point.disturbance is None, base.point
     why, note, bound = _ruled(meeting, base, other, metric)
     clock_s = max(base.clock_error_s, other.clock_error_s)
     ends = ((meeting.base, base), (meeting.other, other))
-    floors = [run.floor(cell.arm, cell.point, metric, clock_s) for run, cell in ends]
+    floors = [run.floor(cell, metric, clock_s) for run, cell in ends]
     known = [floor for floor in floors if floor is not None]
     move = None if why else _moved(meeting, base, other, metric)
     row = Compared(
@@ -158,8 +159,8 @@ def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Comp
         unit=METRICS[metric].unit,
         more_is_better=METRICS[metric].better == "more",
         relative=relative,
-        base=base.side(metric),
-        other=other.side(metric),
+        base=meeting.base.stats(base, metric),
+        other=meeting.other.stats(other, metric),
         estimate=None if why else _estimate(meeting, other, base, metric),
         floor=max(known) if len(known) == len(floors) else None,
         judgement="not-compared",
@@ -177,10 +178,11 @@ def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Comp
     return replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
 
 
-def _ruled(meeting: Meeting, base: Measured, other: Measured, metric: str) -> tuple[str, str, bool]:
+def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> tuple[str, str, bool]:
     """(why the two are not compared, empty if they are; what has to be said with it; whether it bounds nothing)."""
-    if base.tool.differs(other.tool):
-        return f"generators differ: {base.tool} / {other.tool}", "", False
+    first, second = meeting.base.tool(base), meeting.other.tool(other)
+    if first.differs(second):
+        return f"generators differ: {first} / {second}", "", False
     missing = [meeting.name(cell, base) for cell in (base, other) if not cell.counted]
     if missing:
         return f"no valid block of {' and '.join(dict.fromkeys(missing))}", "", False
@@ -193,8 +195,7 @@ def _ruled(meeting: Meeting, base: Measured, other: Measured, metric: str) -> tu
         return (f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""), "", False
     if needs := meeting.needs(base, other):
         return f"needs {needs}", "", False
-    own, against = (cell.judging(medians=not meeting.paired) for cell in (other, base))
-    found = ruling(metric, base.point, own, against, list(meeting.points.values()))
+    found = ruling(metric, other, base, list(meeting.points.values()), pairs=meeting.paired)
     if found.why or all(cell.known(metric) for cell in (base, other)):
         return found.why, found.note, found.bound
     if metric in QUANTILES:
@@ -202,7 +203,7 @@ def _ruled(meeting: Meeting, base: Measured, other: Measured, metric: str) -> tu
     return f"no {about(metric).title} was recorded", "", False
 
 
-def _estimate(meeting: Meeting, other: Measured, base: Measured, metric: str) -> stats.Estimate | None:
+def _estimate(meeting: Meeting, other: Cell, base: Cell, metric: str) -> stats.Estimate | None:
     if meeting.paired:
         return paired(other, base, metric)
     after, before = (list(cell.known(metric).values()) for cell in (other, base))
@@ -211,13 +212,13 @@ def _estimate(meeting: Meeting, other: Measured, base: Measured, metric: str) ->
     return unpaired(after, before) if base.point.disturbance is None else unpaired_difference(after, before)
 
 
-def _moved(meeting: Meeting, base: Measured, other: Measured, metric: str) -> stats.Estimate | None:
+def _moved(meeting: Meeting, base: Cell, other: Cell, metric: str) -> stats.Estimate | None:
     """How the baseline that both runs have moved between them; None inside a run, and of the baseline itself."""
     name = meeting.shared_baseline(base.arm, other.arm)
     if name is None or base.arm.name == other.arm.name == name:
         return None
-    before = meeting.base.cells.get((name, base.point.name))
-    after = meeting.other.cells.get((name, other.point.name))
+    before = meeting.base.at(name, base.point.name)
+    after = meeting.other.at(name, other.point.name)
     if before is None or after is None or _ruled(meeting, before, after, metric)[0]:
         return None
     return _estimate(meeting, after, before, metric)

@@ -14,9 +14,9 @@ from typing import Literal
 
 from lab.analysis.comparison.comparison import JUDGED, TOO_FEW, Comparison, judged
 from lab.analysis.comparison.rows import Compared, change_text
+from lab.analysis.effects import UNBOUNDED
 from lab.analysis.gate.advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
 from lab.analysis.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
-from lab.analysis.summary import UNBOUNDED
 from lab.base.errors import UsageError, did_you_mean
 from lab.model.metrics import RATIOS, about
 from lab.model.sweeps import Point

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.analysis.summary import Effect, HistogramOf, Row, Summary, summarise_run
+from lab.analysis.cells import HistogramOf
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import writing
 from lab.experiments.selfbench.process import last_words, patience_s, timed, whole

@@ -10,11 +10,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims import fits
 from lab.analysis.claims.evidence import AsApplied, Evidence, Missing, references
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.noise import BASELINE
-from lab.analysis.summary import counted_samples
 from lab.base.errors import LabError
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.sweeps import Point

@@ -18,9 +18,9 @@ from rich.text import Text
 from lab.analysis.comparison.comparison import Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared, change_text, size_text
-from lab.analysis.comparison.sides import Side
+from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.comparison.verdicts import advices
-from lab.analysis.summary import MARK_P
+from lab.analysis.effects import MARK_P
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
@@ -142,7 +142,7 @@ def _cells(row: Compared, paired: bool) -> list[Cell]:
     ]
 
 
-def level_text(row: Compared, side: Side) -> str:
+def level_text(row: Compared, side: CellStats) -> str:
     """`2.31 [2.29, 2.35]`, in the row's unit; – where nothing was measured."""
     level = side.level
     if level is None:

@@ -19,9 +19,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary, slowed_by
-from lab.analysis.outcome_verdicts import floor_line, interval_text, verdicts
-from lab.analysis.summary import Effect
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row, slowed_by
+from lab.analysis.summary import Summary
+from lab.analysis.verdicts import floor_line, interval_text, verdicts
 from lab.model.metric import Metric
 from lab.model.metrics import DIFFERENCES, METRICS
 from lab.model.sweeps import Point
@@ -45,14 +46,14 @@ class _Line:
     style: str = ""
 
 
-def print_tables(console: Console, summary: OutcomeSummary, width: int | None = None) -> None:
+def print_tables(console: Console, summary: Summary, width: int | None = None) -> None:
     """Each point's table, then the control runs', notes and verdicts. As many arms side by side as fit; the others below, beside
     the baseline again. What is not a terminal gets them all in one line.
     """
     limit = width or (console.width if console.is_terminal else None)
     lines: list[Text] = []
     numbers = _numbered(summary)
-    for point in [*summary.points(control=False), *summary.points(control=True)]:
+    for point in summary.points:
         rows = summary.at(point)
         lines += [Text(""), _heading(point)] if lines else [_heading(point)]
         for panel in _panels(summary, rows, numbers, limit):
@@ -69,11 +70,11 @@ def print_tables(console: Console, summary: OutcomeSummary, width: int | None = 
         console.print(line, soft_wrap=limit is None, highlight=False)
 
 
-def as_markdown(summary: OutcomeSummary) -> str:
+def as_markdown(summary: Summary) -> str:
     """The same tables, one column per arm."""
     numbers = _numbered(summary)
     parts: list[str] = []
-    for point in [*summary.points(control=False), *summary.points(control=True)]:
+    for point in summary.points:
         rows = summary.at(point)
         title = _heading(point).plain.replace("  ", "**: ", 1)
         head = ["", *(row.arm.name for row in rows)]
@@ -97,7 +98,7 @@ def as_markdown(summary: OutcomeSummary) -> str:
     return "\n".join([*parts, *([] if found else ["", floor_line(summary)])]) + "\n"
 
 
-def as_json(summary: OutcomeSummary) -> dict[str, Any]:
+def as_json(summary: Summary) -> dict[str, Any]:
     """Plain data with stable keys; seconds, bytes and counts; null = not known.
 
     {complete, floor, notes: [str], verdicts: [{arm, kind, text, snippet}],
@@ -120,7 +121,7 @@ def as_json(summary: OutcomeSummary) -> dict[str, Any]:
     }
 
 
-def _row_json(row: OutcomeRow) -> dict[str, Any]:
+def _row_json(row: Row) -> dict[str, Any]:
     disturbance = row.point.disturbance
     return {
         "arm": row.arm.name,
@@ -130,19 +131,22 @@ def _row_json(row: OutcomeRow) -> dict[str, Any]:
         "point": row.point.name,
         "control": row.point.control,
         "disturbance": disturbance.model_dump() if disturbance else None,
-        "generator": row.generator,
-        "stand_in_for": row.stand_in_for,
-        "valid_blocks": row.valid_blocks,
-        "planned_blocks": row.planned_blocks,
-        "invalid": {str(reason): count for reason, count in row.invalid.items()},
-        "clock_error_s": row.clock_error_s,
+        "generator": row.cell.generator,
+        "stand_in_for": row.cell.stand_in_for,
+        "valid_blocks": row.cell.valid_blocks,
+        "planned_blocks": row.cell.planned_blocks,
+        "invalid": {str(reason): count for reason, count in row.cell.invalid.items()},
+        "clock_error_s": row.cell.clock_error_s,
         "notes": list(row.notes),
-        "values": {name: {str(block): value for block, value in found.items()} for name, found in row.values.items()},
+        "values": {
+            name: {str(block): value for block, value in found.items()} for name, found in row.cell.values.items()
+        },
         "medians": {
             name: {"value": level.value, "low": level.low, "high": level.high, "blocks": level.n}
-            for name, level in row.levels.items()
+            for name in row.cell.values
+            if (level := row.cell.level(name)) is not None
         },
-        "slowdowns": {name: _slowdown_json(estimate) for name, estimate in row.slowdowns.items()},
+        "slowdowns": {name: _slowdown_json(estimate) for name, estimate in row.cell.slowdowns.items()},
         "effects": [effect_json(effect) for effect in row.effects],
     }
 
@@ -186,9 +190,9 @@ def disturbance_text(point: Point) -> str:
     return f"{kind} after {at_s:g} s" + (f" ({details})" if details else "")
 
 
-def control_text(rows: Sequence[OutcomeRow]) -> str:
+def control_text(rows: Sequence[Row]) -> str:
     """What the control runs prove; empty where none is valid."""
-    valid, planned = sum(row.valid_blocks for row in rows), sum(row.planned_blocks for row in rows)
+    valid, planned = sum(row.cell.valid_blocks for row in rows), sum(row.cell.planned_blocks for row in rows)
     if not valid:
         return ""
     return (
@@ -203,18 +207,18 @@ def _heading(point: Point) -> Text:
     return Text.assemble((point.name, "bold cyan"), (f"  {load_text(point)}; {done}", "dim"))
 
 
-def _notes(summary: OutcomeSummary, numbers: Mapping[str, int]) -> list[str]:
+def _notes(summary: Summary, numbers: Mapping[str, int]) -> list[str]:
     return [*(f"{superscript(number)} {note}" for note, number in numbers.items()), *summary.notes]
 
 
-def _numbered(summary: OutcomeSummary) -> dict[str, int]:
+def _numbered(summary: Summary) -> dict[str, int]:
     return {note: n for n, note in enumerate(dict.fromkeys(note for row in summary.rows for note in row.notes), 1)}
 
 
 # -- what is shown ------------------------------------------------------------------------------------------
 
 
-def _lines(summary: OutcomeSummary, rows: Sequence[OutcomeRow], numbers: Mapping[str, int]) -> Iterator[_Line]:
+def _lines(summary: Summary, rows: Sequence[Row], numbers: Mapping[str, int]) -> Iterator[_Line]:
     yield _Line("blocks", "", tuple(_blocks(row, numbers) for row in rows))
     slowed = slowed_by(rows)
     for metric in metrics_shown(summary, rows):
@@ -231,8 +235,8 @@ def _lines(summary: OutcomeSummary, rows: Sequence[OutcomeRow], numbers: Mapping
             )
 
 
-def _slowdown_cell(row: OutcomeRow, name: str | None) -> tuple[str, str, str]:
-    estimate = row.slowdowns.get(name) if name else None
+def _slowdown_cell(row: Row, name: str | None) -> tuple[str, str, str]:
+    estimate = row.cell.slowdowns.get(name) if name else None
     if estimate is None:
         return "–", "", ""
     ends = estimate.ratio_interval
@@ -244,34 +248,39 @@ def ratio_text(value: float) -> str:
     return f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
 
 
-def metrics_shown(summary: OutcomeSummary, rows: Sequence[OutcomeRow]) -> list[str]:
+def metrics_shown(summary: Summary, rows: Sequence[Row]) -> list[str]:
     """The metrics worth a line at this point: primary ones, what is never left out, and what the disturbance brought about."""
     wanted = {effect.metric for row in rows for effect in row.shown}
-    known = [metric for metric in DIFFERENCES if any(metric in row.levels or metric in row.values for row in rows)]
+    known = [metric for metric in DIFFERENCES if any(metric in row.cell.values for row in rows)]
     if rows and rows[0].point.control:
         return [metric for metric in known if metric in CONTROL_METRICS]
     return [metric for metric in known if metric in wanted or _worth(summary, rows, metric)]
 
 
-def _worth(summary: OutcomeSummary, rows: Sequence[OutcomeRow], metric: str) -> bool:
+def _worth(summary: Summary, rows: Sequence[Row], metric: str) -> bool:
     about = METRICS[metric]
     if metric == "clock_error_s":
         return False  # a note says it
-    if metric == "reloads" and not any("changes" in row.values for row in rows):
-        return any(row.largest(metric) for row in rows)
+    if metric == "reloads" and not any("changes" in row.cell.values for row in rows):
+        return any(row.cell.largest(metric) for row in rows)
     if metric == "max_before_s":
         return False
     if metric == "max_after_s":  # later than it acts, the worst is its doing as well
-        return any(_moved(row.largest(metric), row.largest("max_during_s")) for row in rows)
+        return any(_moved(row.cell.largest(metric), row.cell.largest("max_during_s")) for row in rows)
     if metric.endswith(LATENCY_AFTER):
-        return any(_moved(row.largest(metric), row.largest(metric.replace(LATENCY_AFTER, "_before_s"))) for row in rows)
+        return any(
+            _moved(row.cell.largest(metric), row.cell.largest(metric.replace(LATENCY_AFTER, "_before_s")))
+            for row in rows
+        )
     if about.idle:
         controls = {row.arm.name: summary.control_of(row) for row in rows}
         return any(
-            _moved(row.largest(metric), control.largest(metric) if (control := controls[row.arm.name]) else None)
+            _moved(
+                row.cell.largest(metric), control.cell.largest(metric) if (control := controls[row.arm.name]) else None
+            )
             for row in rows
         )
-    return about.always or any(row.largest(metric) for row in rows)
+    return about.always or any(row.cell.largest(metric) for row in rows)
 
 
 def _moved(value: float | None, control: float | None) -> bool:
@@ -280,13 +289,17 @@ def _moved(value: float | None, control: float | None) -> bool:
     return control is None or value > MOVED * control
 
 
-def _blocks(row: OutcomeRow, numbers: Mapping[str, int]) -> tuple[str, str, str]:
+def _blocks(row: Row, numbers: Mapping[str, int]) -> tuple[str, str, str]:
     refs = ",".join(superscript(numbers[note]) for note in row.notes)
-    return f"{row.valid_blocks}/{row.planned_blocks}", refs, "yellow" if row.valid_blocks < row.planned_blocks else ""
+    return (
+        f"{row.cell.valid_blocks}/{row.cell.planned_blocks}",
+        refs,
+        "yellow" if row.cell.valid_blocks < row.cell.planned_blocks else "",
+    )
 
 
-def _cell(row: OutcomeRow, metric: str, about: Metric) -> tuple[str, str, str]:
-    found, level = row.values.get(metric), row.levels.get(metric)
+def _cell(row: Row, metric: str, about: Metric) -> tuple[str, str, str]:
+    found, level = row.cell.values.get(metric), row.cell.level(metric)
     if found is None:
         return "", "", ""
     if level is None:
@@ -332,8 +345,8 @@ def _effect_cell(effect: Effect | None) -> tuple[str, str, str]:
 
 
 def _panels(
-    summary: OutcomeSummary, rows: Sequence[OutcomeRow], numbers: Mapping[str, int], limit: int | None
-) -> Iterator[tuple[Sequence[OutcomeRow], list[_Line]]]:
+    summary: Summary, rows: Sequence[Row], numbers: Mapping[str, int], limit: int | None
+) -> Iterator[tuple[Sequence[Row], list[_Line]]]:
     """As many arms as fit beside one another; the first arm is repeated, as it is what the others are compared with."""
     lines = list(_lines(summary, rows, numbers))
     rest = list(range(1, len(rows)))
@@ -356,12 +369,12 @@ def _told(line: _Line) -> bool:
     return any(number or after for number, after, _ in line.cells)
 
 
-def _width(rows: Sequence[OutcomeRow], lines: Sequence[_Line], columns: Sequence[int]) -> int:
+def _width(rows: Sequence[Row], lines: Sequence[_Line], columns: Sequence[int]) -> int:
     shown = [_only(line, columns) for line in lines]
     return max(cell_len(line.plain.rstrip()) for line in _aligned([rows[column] for column in columns], shown))
 
 
-def _aligned(rows: Sequence[OutcomeRow], lines: Sequence[_Line]) -> list[Text]:
+def _aligned(rows: Sequence[Row], lines: Sequence[_Line]) -> list[Text]:
     """Numbers end in one column and what follows them begins there; an arm's name stands over both."""
     title = max(cell_len(line.title) for line in lines)
     unit = max(cell_len(line.unit) for line in lines)

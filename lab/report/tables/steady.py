@@ -11,7 +11,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from lab.analysis.summary import Effect, Row, Summary
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary
 from lab.analysis.verdicts import effect_text, floor_line, verdicts
 from lab.base.text import aligned
 from lab.model.metrics import QUANTILES
@@ -128,27 +130,33 @@ def _cells(row: Row, numbers: Mapping[str, int]) -> list[Text]:
         for effect in row.effects
         if effect.judgement == "marked"
     }
-    lost, more = sum(row.errors.values()), sum(row.errors_invalid.values())
+    lost, more = sum(row.cell.errors.values()), sum(row.cell.errors_invalid.values())
     refs = ",".join(superscript(numbers[note]) for note in row.notes)
     colour = {"claimed": "bold green" if all(effect.better for effect in row.shown) else "bold red", "a/a": "cyan"}
     return [
         Text(row.arm.name, style="bold" if row.arm.role == "variant" else ""),
-        Text(row.generator_label),
-        Text(format_rate(row.offered_rps) if row.offered_rps is not None else "closed"),
-        Text(format_rate(row.achieved_rps) + marks.get("rate", "")),
-        *(Text(three_digits(row.latency_s[name], 1e3) + marks.get(name, "")) for name in QUANTILES),
-        Text(three_digits(row.latency_s["max"], 1e3)),
+        Text(_made_by(row)),
+        Text(format_rate(row.point.rate_rps) if row.point.rate_rps is not None else "closed"),
+        Text(format_rate(row.cell.shown("rate")) + marks.get("rate", "")),
+        *(Text(three_digits(row.cell.shown(name), 1e3) + marks.get(name, "")) for name in QUANTILES),
+        Text(three_digits(row.cell.shown("slowest_s"), 1e3)),
         Text(f"{lost:,}" + (f" (+{more:,})" if more else ""), style="red" if lost else ""),
-        Text(three_digits(row.cpu_per_request_s, 1e6) + marks.get("cpu_per_request", "")),
+        Text(three_digits(row.cell.shown("cpu_per_request"), 1e6) + marks.get("cpu_per_request", "")),
         Text(
-            f"{row.valid_blocks}/{row.planned_blocks}{refs}",
-            style="yellow" if row.valid_blocks < row.planned_blocks else "",
+            f"{row.cell.valid_blocks}/{row.cell.planned_blocks}{refs}",
+            style="yellow" if row.cell.valid_blocks < row.cell.planned_blocks else "",
         ),
         Text(
             ", ".join(effect_text(effect) for effect in row.shown),
             style=colour.get(row.shown[0].judgement, "dim") if row.shown else "",
         ),
     ]
+
+
+def _made_by(row: Row) -> str:
+    """The generator used, and the one it stands in for: `k6 (for wrk2)`."""
+    name = row.cell.generator or row.point.generator
+    return f"{name} (for {row.cell.stand_in_for})" if row.cell.stand_in_for else name
 
 
 def superscript(number: int) -> str:
@@ -192,23 +200,23 @@ def _row_json(row: Row) -> dict[str, Any]:
         "baseline": row.arm.baseline,
         "point": row.point.name,
         "connections": row.point.connections,
-        "generator": row.generator,
-        "stand_in_for": row.stand_in_for,
-        "offered_rps": row.offered_rps,
-        "achieved_rps": row.achieved_rps,
-        "latency_s": dict(row.latency_s),
-        "histogram": row.histogram,
-        "requests": row.requests,
-        "errors": dict(row.errors),
-        "errors_invalid": dict(row.errors_invalid),
-        "cpu_per_request_s": row.cpu_per_request_s,
-        "cpu_of": row.cpu_of,
-        "memory_bytes": row.memory_bytes,
-        "gauges": dict(row.gauges),
-        "bring_up_s": row.bring_up_s,
-        "valid_blocks": row.valid_blocks,
-        "planned_blocks": row.planned_blocks,
-        "invalid": {str(reason): count for reason, count in row.invalid.items()},
+        "generator": row.cell.generator,
+        "stand_in_for": row.cell.stand_in_for,
+        "offered_rps": row.point.rate_rps,
+        "achieved_rps": row.cell.shown("rate"),
+        "latency_s": {name: row.cell.shown(name) for name in QUANTILES} | {"max": row.cell.shown("slowest_s")},
+        "histogram": row.cell.histogram,
+        "requests": row.cell.requests,
+        "errors": dict(row.cell.errors),
+        "errors_invalid": dict(row.cell.errors_invalid),
+        "cpu_per_request_s": row.cell.shown("cpu_per_request"),
+        "cpu_of": row.cell.cpu_of,
+        "memory_bytes": row.cell.shown("memory_bytes"),
+        "gauges": dict(row.cell.gauges),
+        "bring_up_s": row.cell.shown("bring_up_s"),
+        "valid_blocks": row.cell.valid_blocks,
+        "planned_blocks": row.cell.planned_blocks,
+        "invalid": {str(reason): count for reason, count in row.cell.invalid.items()},
         "generator_limited": row.generator_limited,
         "notes": list(row.notes),
         "effects": [effect_json(effect) for effect in row.effects],

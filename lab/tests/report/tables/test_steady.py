@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lab.analysis import verdicts
+from lab.analysis.cells import counted_samples
+from lab.analysis.effects import Effect
 from lab.analysis.judging import LIMITED
-from lab.analysis.summary import Effect, Row, Summary, counted_samples, summarise, summarise_run
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
@@ -244,7 +247,7 @@ def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     assert estimate is not None
     assert estimate.n == 6
     row = row_of(summary, "keepalive")
-    assert (row.valid_blocks, row.planned_blocks) == (7, 8)
+    assert (row.cell.valid_blocks, row.cell.planned_blocks) == (7, 8)
     assert "1 block not measured" in row.notes
     assert not summary.complete
 
@@ -293,8 +296,8 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     """5 s at 150 req/s: seven requests beyond p99 in a sample, 45 in six merged ones."""
     summary = summary_of(make_plan(points=[make_point(rate_rps=150.0)]))
     row = row_of(summary, "keepalive")
-    assert row.latency_s["p99"] is not None
-    assert row.latency_s["p99.9"] is None
+    assert row.cell.shown("p99") is not None
+    assert row.cell.shown("p99.9") is None
     assert effect_of(summary, "keepalive", "p99").judgement == "not-available"
     assert "p99 needs 10 requests beyond it in every sample" in row.notes
     (verdict,) = verdicts.verdicts(summary)
@@ -316,8 +319,8 @@ def test_percentiles_are_those_of_the_merged_histogram() -> None:
         if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
             merged = merged.merge(histograms[sample.id])
     row = row_of(summary, "keepalive")
-    assert row.latency_s["p99"] == merged.quantile_s(0.99)
-    assert row.latency_s["max"] == merged.maximum_s
+    assert row.cell.shown("p99") == merged.quantile_s(0.99)
+    assert row.cell.shown("slowest_s") == merged.maximum_s
 
 
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
@@ -342,7 +345,7 @@ def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
 
     summary = summary_of(make_plan(), change=failing)
     row = row_of(summary, "keepalive")
-    assert (row.errors, row.errors_invalid) == ({"timeout": 5}, {"404": 40, "502": 2})
+    assert (row.cell.errors, row.cell.errors_invalid) == ({"timeout": 5}, {"404": 40, "502": 2})
     assert "5 (+42)" in printed(summary)
     assert "1 invalid: non-2xx" in row.notes
 
@@ -364,7 +367,12 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
 
     summary = summary_of(make_plan(), change=dead)
     row = row_of(summary, "keepalive")
-    assert (row.valid_blocks, row.achieved_rps, row.cpu_per_request_s, row.latency_s["max"]) == (0, None, None, None)
+    assert (
+        row.cell.valid_blocks,
+        row.cell.shown("rate"),
+        row.cell.shown("cpu_per_request"),
+        row.cell.shown("slowest_s"),
+    ) == (0, None, None, None)
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
     assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
