@@ -20,10 +20,9 @@ from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.sweeps import Point
 from lab.records.store import run_names
 from lab.report.exhibits.exhibits import Run
+from lab.report.loads import disturbance_text, load_text
 from lab.report.markdown import markdown
 from lab.report.tables import comparison as comparison_tables
-from lab.report.tables.outcomes import disturbance_text
-from lab.report.tables.steady import load_text
 from lab.stats.paired import MIN_BLOCKS
 
 EXPLORE = "LAB_EXPLORE"

@@ -26,7 +26,10 @@ from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
-from lab.report.tables import steady as tables
+from lab.report.json.run import as_json
+from lab.report.markdown import markdown
+from lab.report.tables.run import page
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import units
 from lab.stats.histogram import Histogram
@@ -53,7 +56,7 @@ def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000")
 
 def printed(summary: Summary, width: int | None = None) -> str:
     out = io.StringIO()
-    tables.print_table(Console(file=out, width=width or 80), summary, width)
+    show(Console(file=out, width=width or 80), page(summary), width)
     return out.getvalue()
 
 
@@ -74,7 +77,7 @@ def test_tables_look_as_agreed(name: str) -> None:
         "wide.txt": lambda: printed(typical()),
         "columns-120.txt": lambda: printed(typical(), 120),
         "columns-80.txt": lambda: printed(typical(), 80),
-        "table.md": lambda: tables.as_markdown(typical()),
+        "table.md": lambda: markdown(page(typical())),
         "baseline-alone.txt": lambda: printed(summary_of(make_plan([("baseline", None)]))),
     }[name]()
     path = GOLDEN / name
@@ -217,7 +220,7 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
     assert all(verdict.kind == "no-interval" for verdict in verdicts.verdicts(summary))
     assert verdicts.floor_line(summary) == f"no floor yet: {count} with both baselines, 6 are needed"
-    row = next(row for row in tables.as_json(summary)["rows"] if row["arm"] == "keepalive")
+    row = next(row for row in as_json(summary)["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
 
@@ -383,7 +386,7 @@ def test_a_run_that_has_not_begun_prints() -> None:
     summary = summarise(make_plan(BOTH), [], lambda _: None, PRIMARY)
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
-    assert json.loads(json.dumps(tables.as_json(summary), allow_nan=False))["target"] is None
+    assert json.loads(json.dumps(as_json(summary), allow_nan=False))["target"] is None
 
 
 def test_values_that_can_have_no_ratio_are_left_out() -> None:
@@ -462,13 +465,13 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
 
 
 def test_json_is_plain_complete_and_in_base_units() -> None:
-    data = json.loads(json.dumps(tables.as_json(typical()), allow_nan=False))
+    data = json.loads(json.dumps(as_json(typical()), allow_nan=False))
     row = next(row for row in data["rows"] if (row["arm"], row["point"]) == ("keepalive", "rate-1000"))
     assert (row["offered_rps"], row["stand_in_for"], row["invalid"]) == (1000.0, "wrk2", {"steal": 1})
     assert 1e-3 < row["latency_s"]["p99"] < 1e-2
     effect = next(effect for effect in row["effects"] if effect["metric"] == "p99")
     assert effect["ratio_low"] < effect["ratio"] < effect["ratio_high"] < 1 / effect["floor_ratio"] < 1
-    documented = tables.as_json.__doc__ or ""
+    documented = as_json.__doc__ or ""
     for key in [*data, *data["verdicts"][0], *row, *effect]:
         assert key in documented, f"{key} is not documented"
 
@@ -512,7 +515,7 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     samples, histograms = make_run(run, seed=seed)
     shuffled = [samples[number] for number in order]
     one, two = (summarise(run, some, lambda sample: histograms.get(sample.id), PRIMARY) for some in (samples, shuffled))
-    assert tables.as_json(one) == tables.as_json(two)
+    assert as_json(one) == as_json(two)
 
 
 @pytest.mark.slow
