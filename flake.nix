@@ -11,19 +11,20 @@
       inherit (nixpkgs.lib) optionals;
       # What pyproject.toml pins, less what nix brings as a program; lab/tests/scripts/test_tools.py compares.
       python = pkgs: pkgs.python3.withPackages (p: with p; [
-        crossplane cryptography duckdb hypothesis jupyterlab kubernetes kubernetes-validate nbclient numpy plotly polars
-        psutil pydantic pyroute2 pytest pytest-xdist pyyaml rich scipy types-pyyaml zstandard
+        certifi crossplane cryptography hypothesis jinja2 jsonschema jupyterlab kubernetes kubernetes-validate
+        markdown-it-py nbclient nbformat numpy plotly polars prometheus-client psutil pydantic pytest
+        pytest-xdist pyyaml rich scipy types-pyyaml urllib3 websocket-client zstandard
       ]);
       tools = pkgs: with pkgs; [
         (bats.withLibraries (p: [ p.bats-assert p.bats-support ]))
-        git haproxy hey just k6 kind kubeconform kubectl kustomize nginx oha pyright (python pkgs)
+        git haproxy hey just k6 kind kubectl kustomize nginx oha pyright (python pkgs)
         ruff shellcheck shfmt uv wrk
       ]
       # The local target is Linux's alone.
       ++ optionals stdenv.hostPlatform.isLinux [ e2fsprogs iproute2 nftables procps socat sockperf util-linux ]
       # wrk2 has never been built elsewhere.
       ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
-      # The generators' image for clusters; without nix, lab/clusters/images/Dockerfile makes the same. Nobody here has built
+      # The generators' image for clusters; without nix, lab/targets/provision/images/Dockerfile makes the same. Nobody here has built
       # it: lab/tests/commands/flake.bats evaluates it. `/tmp` is for what runs without a scratch folder of its own.
       loadgen = pkgs: pkgs.dockerTools.buildLayeredImage {
         name = "docker.io/lab/loadgen";

@@ -5,6 +5,7 @@ Exit status: 0 good; 1 measuring had begun and some cell has no valid sample; 2 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     talk = Talk(stderr=True)
 
     def verb() -> int:
-        options = parser().parse_args(arguments)
+        options = parser().parse_args(arguments, argparse.Namespace(argv=arguments))
         if getattr(options, "json", False) and getattr(options, "markdown", False):
             raise UsageError("--markdown", "--json and --markdown are two forms of one answer", "leave one out")
         return int(options.verb(options, talk))

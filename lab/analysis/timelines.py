@@ -1,7 +1,7 @@
 """What a disturbed sample looked like over time: its requests in bins of 100 ms, its events as marks, its probes, its transfers.
 
-Pure: frames of `lab.requests` and `lab.events` in, frames out; seconds since `zero_s` (epoch). Refuses to judge:
-what counts as an outage or a stale answer is `lab.outcomes`' affair.
+Pure: frames of `lab.model.requests` and `lab.model.events` in, frames out; seconds since `zero_s` (epoch). Refuses to judge:
+what counts as an outage or a stale answer is `lab.records.outcomes`' affair.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ ROWS = {
     "reloads": ("Reload", "Reloaded"),
     "connections": ("Cut",),
 }
-"""Row of marks → the kinds of `lab.events` in it, from top to bottom. Single probes and transfers have figures of their own."""
+"""Row of marks → the kinds of `lab.model.events` in it, from top to bottom. Single probes and transfers have figures of their own."""
 
 
 def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: pl.Series | None = None) -> pl.DataFrame:
     """Columns of BINS_SCHEMA, every bin from the first due request to the last done one; empty ones have rates of 0.
 
-    `right`: by request, what did not fail though it may be no good answer (`lab.outcomes.right`); None = good ones alone.
+    `right`: by request, what did not fail though it may be no good answer (`lab.records.outcomes.right`); None = good ones alone.
     """
     if requests.is_empty():
         return pl.DataFrame(schema=BINS_SCHEMA)
@@ -117,13 +117,13 @@ def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
 
 
 def probes(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Every single attempt that was told (`lab.happenings`) as columns of PROBES_SCHEMA."""
+    """Every single attempt that was told (`lab.records.incidents`) as columns of PROBES_SCHEMA."""
     told = happenings.probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
     return told.drop_nulls("took_s").select(*PROBES_SCHEMA)
 
 
 def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Every large body, also those that failed or were broken off (`lab.happenings`), as columns of TRANSFERS_SCHEMA. MeasuringError."""
+    """Every large body, also those that failed or were broken off (`lab.records.incidents`), as columns of TRANSFERS_SCHEMA. MeasuringError."""
     until_s = pl.col("at_s") - zero_s
     told = happenings.transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
     return told.select(*TRANSFERS_SCHEMA)

@@ -11,7 +11,7 @@ from lab.base.errors import UsageError
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import add_k6_out, add_measuring, known_target, rebuilt, target_of
+from lab.commands.arguments import add_k6_out, add_measuring, known_target, recorded, target_of
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
 from lab.model.sweeps import DEFAULT_SWEEP
 
@@ -64,11 +64,8 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     if options.resume:
         _refuse_without_pair(RunStore.open(options.resume).record)
     target = known_target(target_of(options), options.context)
-    arguments = rebuilt(
-        options, ("target", *own, "resume"), ("json", "plan"), [options.subject] if options.subject else []
-    )
-    inside = target.enter(["aa", *arguments])
-    return _measure(options, talk, target, arguments) if inside is None else inside
+    inside = target.enter(options.argv)
+    return _measure(options, talk, target) if inside is None else inside
 
 
 def _is_run(name: str) -> bool:
@@ -87,7 +84,7 @@ def _refuse_disturbed(sweep: str) -> None:
         raise UsageError("--sweep", fault, f"`just bench baseline --sweep {sweep}` shows what its A/A pair leaves open")
 
 
-def _measure(options: argparse.Namespace, talk: Console, target: Target, arguments: list[str]) -> int:
+def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:
     from lab.analysis.noise import BASELINE
     from lab.experiments import bench
 
@@ -109,7 +106,7 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target, argumen
             knee=options.knee,
             k6_out=options.k6_out,
         )
-        prepared, run = bench.prepare(request, target, ("lab", "aa", *arguments)), None
+        prepared, run = bench.prepare(request, target, recorded(options, "subject")), None
     print_plan(talk, prepared, done_samples(run))
     if options.plan:
         return 0

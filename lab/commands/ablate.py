@@ -17,7 +17,7 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import add_measuring, known_target, rebuilt
+from lab.commands.arguments import add_measuring, known_target, recorded
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
 from lab.records.ablation import AblationRecord, AblationRun
 
@@ -63,16 +63,14 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
     named = AblationStore.open(options.resume).record.target if options.resume else options.target
     target = known_target(named, options.context)
     subject = _subject(options) if options.subject else ()
-    flags = ("variant", "plan", "json")
-    arguments = rebuilt(options, ("target", "blocks", "seed", "resume"), flags, [options.subject] if subject else [])
-    inside = target.enter(["ablate", *arguments])
+    inside = target.enter(options.argv)
     if inside is not None:
         return inside
     if options.resume:
         settle()
         return _go_on(options, talk, target, AblationStore.open(options.resume))
     build = partial(_knobs_of, subject, _is_study(options))
-    return ablate_here(options, talk, target, options.subject, build, ("lab", "ablate", *arguments))
+    return ablate_here(options, talk, target, options.subject, build, recorded(options, "subject"))
 
 
 def _is_study(options: argparse.Namespace) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.base.errors import UsageError, did_you_mean
@@ -69,12 +68,26 @@ def _resolve(text: str) -> Resolve:
     return parse(text)
 
 
-def rebuilt(
-    options: argparse.Namespace, valued: Sequence[str], flags: Sequence[str], names: Sequence[str]
-) -> list[str]:
-    """The arguments again, for the process inside the target's own tree: options with a value, flags, then the names."""
-    found = [f"--{name.replace('_', '-')}={value}" for name in valued if (value := getattr(options, name)) is not None]
-    return [*found, *(f"--{name}" for name in flags if getattr(options, name)), "--", *names]
+def recorded(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
+    """The command line in one form however it was typed, for the record: options with a value, flags, then what is in `names`.
+
+    The cluster's context is no part of it: another machine has another name for it.
+    """
+    given = {
+        name: value
+        for name, value in vars(options).items()
+        if name not in ("argv", "verb", "context", names) and value is not None and value is not False
+    }
+    valued = [
+        f"--{name.replace('_', '-')}={each}"
+        for name, value in given.items()
+        if value is not True
+        for each in (value if isinstance(value, list) else [value])
+    ]
+    flags = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is True]
+    last = getattr(options, names) if names else None
+    named = last if isinstance(last, list) else [last] if last else []
+    return ("lab", options.argv[0], *valued, *flags, *(["--", *named] if named else []))
 
 
 def target_of(options: argparse.Namespace) -> str | None:

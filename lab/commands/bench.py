@@ -17,7 +17,7 @@ from lab.commands.arguments import (
     add_measuring,
     add_resolve,
     known_target,
-    rebuilt,
+    recorded,
     refuse_blocks_beside_resolve,
     target_of,
 )
@@ -65,14 +65,8 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
             "`just list` shows them; try `just bench baseline`",
         )
     target = known_target(target_of(options), options.context)
-    arguments = rebuilt(
-        options,
-        ("target", "sweep", "blocks", "seed", "resume", "k6_out", "resolve", "knee"),
-        ("json", "plan"),
-        options.variants,
-    )
-    inside = target.enter(["bench", *arguments])
-    return _bench_here(options, talk, target, arguments) if inside is None else inside
+    inside = target.enter(options.argv)
+    return _bench_here(options, talk, target) if inside is None else inside
 
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
@@ -89,13 +83,11 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     target = known_target(options.target, options.context)
     path = Path(options.configmap)
     configmaps.split(str(path), configmaps.read(path))  # complain before anything starts
-    arguments = rebuilt(options, ("target", "blocks", "seed", "configmap"), ("json", "plan"), ())
-    inside = target.enter(["bench", *arguments])
+    inside = target.enter(options.argv)
     if inside is not None:
         return inside
-    return ablate_here(
-        options, talk, target, str(path), partial(_keys_of, path, target.name), ("lab", "bench", *arguments)
-    )
+    build = partial(_keys_of, path, target.name)
+    return ablate_here(options, talk, target, str(path), build, recorded(options, "variants"))
 
 
 def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], list[str]]:
@@ -126,7 +118,7 @@ def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], lis
     return found, notes
 
 
-def _bench_here(options: argparse.Namespace, talk: Console, target: Target, arguments: list[str]) -> int:
+def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     from lab.experiments import bench
 
     settle()
@@ -142,7 +134,7 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target, argu
             resolve=options.resolve,
             knee=options.knee,
         )
-        prepared, run = bench.prepare(request, target, ("lab", "bench", *arguments)), None
+        prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
     print_plan(talk, prepared, done_samples(run))
     if options.plan:
         return 0

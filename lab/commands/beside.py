@@ -26,6 +26,5 @@ def _with(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("with", "no command given", "for example: just with baseline sh -c 'curl -i $LAB_URL/healthz'")
     variant = load_variant(options.variant)
     target = known_target(options.target, options.context)
-    arguments = ["with", f"--target={target.name}", options.variant, *options.command]
-    inside = target.enter(arguments)
+    inside = target.enter(options.argv)
     return run_beside(target, variant, options.command) if inside is None else inside

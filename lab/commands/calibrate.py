@@ -15,7 +15,7 @@ from lab.base.files import runs_folder
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import rebuilt
+from lab.commands.arguments import recorded
 from lab.commands.measuring import say, settle
 
 if TYPE_CHECKING:
@@ -59,14 +59,11 @@ def _calibrate(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
         return _print(options, CalibrationFolder.open(options.show))
     target = chosen("local", None)
-    many = [*(f"--generator={name}" for name in names), *(f"--scenario={name}" for name in scenarios)]
-    own = rebuilt(options, ("repeats", "duration", "seed"), ("plan", "json", "markdown"), [])
-    arguments = ["calibrate", *many, *own[:-1]]  # no names follow the last, `--`
-    inside = target.enter(arguments)
+    inside = target.enter(options.argv)
     if inside is not None:
         return inside
     settle()
-    return _measure(options, talk, target, names, scenarios, ("lab", *arguments))
+    return _measure(options, talk, target, names, scenarios, recorded(options))
 
 
 def _asked(options: argparse.Namespace) -> tuple[list[str], list[str]]:

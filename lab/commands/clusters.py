@@ -1,4 +1,4 @@
-"""`up`, `down`: a cluster to measure on, made or prepared, and removed again. One module of `lab/clusters` per kind of it."""
+"""`up`, `down`: a cluster to measure on, made or prepared, and removed again. One module of `lab/targets/provision` per kind of it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
-from lab.commands.arguments import add_target, known_target, rebuilt, target_of
+from lab.commands.arguments import add_target, known_target, recorded, target_of
 from lab.commands.measuring import resume_command, say, say_resume, settle
 
 if TYPE_CHECKING:
@@ -114,9 +114,8 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee baseline`")
     _check(options)
     target = known_target(target_of(options), options.context)
-    arguments = rebuilt(options, ("target", *LOAD, "resume"), ("close", "json", "plan"), options.variants)
-    inside = target.enter(["knee", *arguments])
-    return _knee_here(options, talk, target, arguments) if inside is None else inside
+    inside = target.enter(options.argv)
+    return _knee_here(options, talk, target) if inside is None else inside
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -134,14 +133,14 @@ def _check(options: argparse.Namespace) -> None:
         generator(options.generator)
 
 
-def _knee_here(options: argparse.Namespace, talk: Console, target: Target, arguments: Sequence[str]) -> int:
+def _knee_here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     from lab.experiments import knee as seeking
 
     settle()
     if options.resume:
         prepared, run = seeking.resume(options.resume, target)
     else:
-        prepared, run = seeking.prepare(_request(options), target, ("lab", "knee", *arguments)), None
+        prepared, run = seeking.prepare(_request(options), target, recorded(options, "variants")), None
     _print_plan(talk, prepared, run)
     if options.plan:
         return 0
@@ -171,8 +170,8 @@ def _request(options: argparse.Namespace) -> seeking.Request:
 
 
 def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
+    from lab.report.loads import load_text
     from lab.report.tables.knee import conditions_text
-    from lab.report.tables.steady import load_text
     from lab.stats.units import format_duration
 
     record, search = prepared.record, prepared.record.knee

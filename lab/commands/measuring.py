@@ -95,8 +95,7 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
 
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.analysis.forecast import UNKNOWN
-    from lab.report.tables.outcomes import disturbance_text
-    from lab.report.tables.steady import load_text
+    from lab.report.loads import disturbance_text, load_text
     from lab.stats.units import format_duration
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
@@ -148,18 +147,10 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     from lab.measure import roundtrip
     from lab.report.json import study as study_json
     from lab.report.json.run import printed
-    from lab.report.tables import (
-        gauges as gauge_tables,
-    )
-    from lab.report.tables import (
-        outcomes as outcome_tables,
-    )
-    from lab.report.tables import (
-        steady as tables,
-    )
-    from lab.report.tables import (
-        study as study_tables,
-    )
+    from lab.report.markdown import markdown
+    from lab.report.tables import gauges as gauge_tables
+    from lab.report.tables import study as study_tables
+    from lab.report.tables.run import page
     from lab.report.terminal import show
 
     samples = run.samples()
@@ -170,12 +161,12 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     complete = summary.complete and outcomes.complete
     with answer() as out:
         if plain and steady:  # before anything that may be wrong with a study's file
-            tables.print_table(out, summary)
+            show(out, page(summary))
             show(out, gauge_tables.page(summary))
         if plain and outcomes.rows:
             if steady:
                 out.print()
-            outcome_tables.print_tables(out, outcomes)
+            show(out, page(outcomes))
         study = load_study(run.record.study) if run.record.study in study_keys() else None
         shaped = study_tables.shaped(study, summary) if study and steady else ()
         network = run.roundtrip()
@@ -183,8 +174,8 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
             shown = study_json.printed(study, shaped) if study else None
             print(printed(summary, outcomes, shown, network).dumps())
         elif not plain:
-            pages = [tables.as_markdown(summary), _below(gauge_tables.page(summary))] if steady else []
-            pages += [outcome_tables.as_markdown(outcomes)] if outcomes.rows else []
+            pages = [markdown(page(summary)), _below(gauge_tables.page(summary))] if steady else []
+            pages += [markdown(page(outcomes))] if outcomes.rows else []
             pages += [f"\n- {roundtrip.sentence(network)}\n" if network else "", _below(study_tables.page(shaped))]
             print("".join(pages), end="")
         else:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.commands import Adder
-from lab.commands.arguments import add_target, known_target, rebuilt
+from lab.commands.arguments import add_target, known_target
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -41,7 +41,7 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
     target = known_target(options.target, options.context)
-    inside = target.enter(["sabotage", *rebuilt(options, ["target"], ["intact", "json"], options.variants)])
+    inside = target.enter(options.argv)
     if inside is not None:
         return inside
     target.check()

@@ -83,7 +83,7 @@ def schemas() -> dict[str, Any]:
         "events": {
             "title": "Columns of events.parquet",
             "description": "what happened to the system while a load was logged, in the order of time; at_s: seconds since the"
-            " epoch by the lab's clock; source: who said it; lab/events.py has the kinds",
+            " epoch by the lab's clock; source: who said it; lab/model/events.py has the kinds",
             "columns": {name: str(kind) for name, kind in EVENTS_SCHEMA.items()},
         },
     }
@@ -114,7 +114,7 @@ def _readback() -> dict[str, Any]:
 
 
 def _deployed() -> dict[str, Any]:
-    """As `lab.cluster.facts.pods_record` makes it."""
+    """As `lab.targets.cluster.facts.pods_record` makes it."""
     image = _object({"image": TEXT | {"description": "as asked for"}, "image_id": _or_null(TEXT)})
     pod = {
         "role": _or_null(TEXT),

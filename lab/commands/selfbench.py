@@ -28,7 +28,7 @@ INSIDE = ("pairs", "bring-up")
 
 def add(adder: Adder) -> None:
     verb = adder("selfbench", _selfbench, "the lab's own time against doing the same by hand")
-    verb.add_argument("parts", nargs="*", metavar="PART", help="samples, bring-up, analysis, start-up (default: all)")
+    verb.add_argument("parts", nargs="*", metavar="PART", help="samples, bring-up, analysis (default: all)")
     verb.add_argument("--duration", type=_seconds, default=10.0, help="of each load, seconds (default: 10)")
     verb.add_argument(
         "--pairs",
@@ -141,7 +141,7 @@ def _takes_s(part: str, options: argparse.Namespace) -> float:
         from lab.experiments.selfbench.reducing import REPEATED_MOST, ROW_S
 
         return sum(120 if rows <= REPEATED_MOST else rows * ROW_S for rows in _sizes(options.rows))
-    return 2.5 * options.pairs if part == "bring-up" else 60
+    return 2.5 * options.pairs
 
 
 def _part(part: str, options: argparse.Namespace, talk: Console) -> Report:
@@ -152,13 +152,9 @@ def _part(part: str, options: argparse.Namespace, talk: Console) -> Report:
         return _samples(options, say)
     if part == "bring-up":
         return _bring_up(options, say)
-    if part == "analysis":
-        from lab.experiments.selfbench.reducing import reducing
+    from lab.experiments.selfbench.reducing import reducing
 
-        return reducing(_sizes(options.rows), say, seed=options.seed)
-    from lab.experiments.selfbench.start_up import start_up
-
-    return start_up()
+    return reducing(_sizes(options.rows), say, seed=options.seed)
 
 
 def _samples(options: argparse.Namespace, say: Callable[[str], None]) -> Report:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.commands.arguments import add_measuring, add_resolve, known_target, rebuilt, refuse_blocks_beside_resolve
+from lab.commands.arguments import add_measuring, add_resolve, known_target, recorded, refuse_blocks_beside_resolve
 from lab.commands.measuring import measure, print_plan, print_result, resume_command, say, settle
 
 
@@ -32,10 +32,7 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
     refuse_blocks_beside_resolve(options)
     study = load_study(options.key)
     target = known_target(options.target, options.context)
-    arguments = rebuilt(
-        options, ("target", "blocks", "seed", "resolve"), ("quick", "plan", "json", "markdown"), [options.key]
-    )
-    inside = target.enter(["study", *arguments])
+    inside = target.enter(options.argv)
     if inside is not None:
         return inside
     settle()
@@ -46,7 +43,7 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
     request = bench.Request(
         tuple(file.variants), sweep, blocks, options.seed, label=label, study=study.key, resolve=options.resolve
     )
-    prepared = bench.prepare(request, target, ("lab", "study", *arguments))
+    prepared = bench.prepare(request, target, recorded(options, "key"))
     say(talk, "study", f"{study.key}: {file.title}")
     say(talk, "question", file.question)
     print_plan(talk, prepared, 0)

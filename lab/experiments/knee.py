@@ -2,7 +2,7 @@
 
 Every trial is a block of its own at a point `rate-<r>`, in run.json before it is measured, so that whatever ends the lab, `just knee
 --resume` replays the trials that are stored and goes on. A system is brought up for the ramp and the bisection together, for each
-confirmation anew. Everything it touches is handed in, as to `lab.run`.
+confirmation anew. Everything it touches is handed in, as to `lab.measure.loop`.
 """
 
 from __future__ import annotations

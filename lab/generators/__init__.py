@@ -69,7 +69,7 @@ class Generator(Protocol):
         ...
 
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        """Every request of a `logged` load, the columns of `lab.requests.REQUESTS_SCHEMA`. Raises OutputError."""
+        """Every request of a `logged` load, the columns of `lab.model.requests.REQUESTS_SCHEMA`. Raises OutputError."""
         ...
 
 

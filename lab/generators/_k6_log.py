@@ -8,13 +8,16 @@ Everything else is counted from the run's beginning in microseconds. Both meet h
 any line allows (`now` is cut off, never rounded up), the schedule's is the cut time, less than a millisecond later, as
 late as the promptest request allows. So all times are right relative to one another, and to the clock within 1 ms.
 
-A log is read twice, a piece at a time: for when it all began, which no line tells by itself, and for its rows.
-Refuses a log with a gap: a request that is missing might be the one that failed.
+When it all began no line tells by itself: only when all are read is that known, and a row's time with it. Each piece of a log
+goes through polars' streaming engine. Refuses a log with a gap: a request that is missing might be the one that failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import io
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,10 +28,26 @@ from lab.generators.pieces import Pieces, whole_lines
 from lab.model.load import OutputError
 from lab.model.requests import REQUESTS_SCHEMA
 
-WORDS = ("request", "number", "start_ms", "wall_ms", "sent_ms", "done_ms", "service_ms", "status", "kind", "answer")
+FIELDS = {
+    "request": pl.String(),
+    "number": pl.Int64(),
+    "start_ms": pl.Int64(),
+    "wall_ms": pl.Int64(),
+    "sent_ms": pl.Float64(),
+    "done_ms": pl.Float64(),
+    "service_ms": pl.Float64(),
+    "status": pl.Int32(),
+    "kind": pl.String(),
+    "answer": pl.String(),
+}
+AT_ONCE = 2
+"""Pieces that are read while another's numbers are added up: polars reads one on a single thread."""
 _LINE = (
-    r"^request [0-9]{1,18} [0-9]+ [0-9]+ [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]{1,3} (?:-|[a-z]+) .*$"
+    r"^request [0-9]{1,18} [0-9]+ [0-9]+ [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]{1,3} (?:-|[a-z]+) "
 )
+BEGINNING = ("number", "start_ms", "wall_ms", "sent_ms")
+_NO_SEPARATOR = "\x01"
+"""Of a line read whole: what follows one is left out, and no request has one before its answer."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -48,50 +67,84 @@ def requests_of(log: Pieces, made: int | None, rate_rps: float, dropped: bool = 
     `dropped`: some were not sent. k6 numbers those that it sent: when these were due cannot be told then, and `due_s` is when
     they were sent. OutputError unless each request from 0 on is there once.
     """
-    begun = beginning(log(), made, rate_rps)
-    parts = [_rows(lines, begun, rate_rps) for lines in lines_of(log())]
+    begun = beginning(rows_of(log(), *BEGINNING), made, rate_rps)
+    parts = [_rows(lines, begun, rate_rps) for lines in _lines_of(log())]
     found = pl.concat([pl.DataFrame(schema=REQUESTS_SCHEMA), *parts]).sort("number")
     return found.with_columns(due_s=pl.col("sent_s")) if dropped else found
 
 
-def lines_of(log: Iterable[bytes]) -> Iterator[pl.DataFrame]:
-    """The log's lines piece by piece, as columns of text (WORDS); k6's other lines are left out. OutputError for one that is cut."""
-    for piece in whole_lines(log):
-        lines = pl.Series("line", [piece.decode("utf-8", "replace")]).str.split("\n").explode()
-        told = lines.filter(lines.str.starts_with("request "))
-        wrong = told.filter(~told.str.contains(_LINE))
+def rows_of(log: Iterable[bytes], *fields: str) -> Iterator[pl.DataFrame]:
+    """These of FIELDS (no answer: it has spaces) of the log's requests, piece by piece; k6's other lines are left out.
+
+    OutputError for a line that is cut.
+    """
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        ahead: deque[Future[pl.DataFrame]] = deque()
+        for piece in whole_lines(log):
+            ahead.append(pool.submit(_rows_in, piece, fields))
+            if len(ahead) > AT_ONCE:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def _rows_in(piece: bytes, fields: Sequence[str]) -> pl.DataFrame:
+    text = piece if piece.isascii() else piece.decode("utf-8", "replace").encode()
+    lines, words = _scan(text, _NO_SEPARATOR, {"line": pl.String()}), _scan(text, " ", FIELDS)
+    fits = pl.col("line").str.contains(_LINE)
+    count, fitting = lines.select(pl.len(), fits.sum().alias("fitting")).collect(engine="streaming").row(0)
+    if fitting < count:
+        wrong = lines.filter(~fits, pl.col("line").str.starts_with("request ")).collect(engine="streaming")["line"]
         if wrong.len():
             raise OutputError(f"expected a line of the log of requests, got {wrong[0][:120]!r}")
-        if told.len():
-            words = told.str.splitn(" ", len(WORDS)).struct.unnest()
-            words.columns = list(WORDS)
-            yield words
+        words = words.filter(pl.col("request") == "request", pl.col("number").is_not_null())
+    rows = words.select(fields).collect(engine="streaming")
+    if rows.height != fitting or any(column.null_count() for column in rows):
+        raise OutputError(f"expected lines of the log of requests whose numbers fit, in {piece[:120]!r} …")
+    return rows
 
 
-def beginning(log: Iterable[bytes], made: int | None, rate_rps: float) -> Beginning:
-    """What has to be known of all lines; OutputError unless every number is there once."""
+def _scan(text: bytes, separator: str, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    """A row for every line; null for a field that is none of its type, or is not there."""
+    return pl.scan_csv(
+        io.BytesIO(text),
+        separator=separator,
+        has_header=False,
+        schema=schema,
+        quote_char=None,
+        truncate_ragged_lines=True,
+        ignore_errors=True,
+        raise_if_empty=False,
+    )
+
+
+def _lines_of(log: Iterable[bytes]) -> Iterator[pl.DataFrame]:
+    """The log's requests piece by piece, as text with the answer whole, once `rows_of` has found no fault in them."""
+    for piece in whole_lines(log):
+        lines = pl.Series("line", [piece.decode("utf-8", "replace")]).str.split("\n").explode()
+        words = lines.filter(lines.str.starts_with("request ")).str.splitn(" ", len(FIELDS)).struct.unnest()
+        words.columns = list(FIELDS)
+        yield words
+
+
+def beginning(rows: Iterable[pl.DataFrame], made: int | None, rate_rps: float) -> Beginning:
+    """What has to be known of all lines, of which it takes BEGINNING; OutputError unless every number is there once."""
     expected, early = 0, np.zeros(0, dtype=np.int64)
     began_ms, soonest_ms, start_ms = -np.inf, np.inf, 0.0
-    for lines in lines_of(log):
-        number, sent_ms = numbers(lines), milliseconds(lines, "sent_ms")
-        expected, early = _numbered(expected, np.concatenate([early, number]))
-        began_ms = max(began_ms, float((milliseconds(lines, "wall_ms") - sent_ms).max()))
+    for part in rows:
+        if part.is_empty():
+            continue
+        number, sent_ms = part["number"].to_numpy(), part["sent_ms"].to_numpy()
+        expected, early = _numbered(expected, np.concatenate([early, number]) if early.size else number)
+        began_ms = max(began_ms, float((part["wall_ms"].to_numpy() - sent_ms).max()))
         soonest_ms = min(soonest_ms, float((sent_ms - due_ms(number, rate_rps)).min()))
-        start_ms = float(lines["start_ms"][int(np.argmin(number))]) if 0 in number else start_ms
+        start_ms = float(part["start_ms"][int(np.argmin(number))]) if number.min() == 0 else start_ms
     if early.size or (made is not None and expected != made):
         wanted = "all" if made is None else made
         fault = f"number {expected} is missing" if early.size else f"got {expected}"
         raise OutputError(f"expected {wanted} requests in the log, numbered from 0: {fault}")
     schedule_ms = start_ms - began_ms
     return Beginning(began_ms, schedule_ms + float(np.clip(soonest_ms - schedule_ms, 0, 1)))
-
-
-def numbers(lines: pl.DataFrame) -> Ints:
-    return lines["number"].cast(pl.Int64).to_numpy()
-
-
-def milliseconds(lines: pl.DataFrame, name: str) -> Floats:
-    return lines[name].cast(pl.Float64).to_numpy()
 
 
 def due_ms(number: Ints, rate_rps: float) -> Floats:
@@ -101,7 +154,7 @@ def due_ms(number: Ints, rate_rps: float) -> Floats:
 
 def _numbered(expected: int, found: Ints) -> tuple[int, Ints]:
     """(the number that comes next, those that came before their turn). OutputError for one that was there before."""
-    ordered = np.sort(found)
+    ordered = np.sort(found, kind="stable")  # which is quickest where all but some are in order
     if ordered.size and (ordered[0] < expected or bool((np.diff(ordered) == 0).any())):
         raise OutputError("expected every request once in the log, one is there twice")
     fits = ordered == expected + np.arange(ordered.size)
@@ -110,15 +163,19 @@ def _numbered(expected: int, found: Ints) -> tuple[int, Ints]:
 
 
 def _rows(lines: pl.DataFrame, begun: Beginning, rate_rps: float) -> pl.DataFrame:
-    number = numbers(lines)
+    number = lines["number"].cast(pl.Int64).to_numpy()
     columns = {
         "number": number,
         "due_s": (begun.began_ms + begun.schedule_ms + due_ms(number, rate_rps)) * 1e-3,
-        "sent_s": (begun.began_ms + milliseconds(lines, "sent_ms")) * 1e-3,
-        "done_s": (begun.began_ms + milliseconds(lines, "done_ms")) * 1e-3,
+        "sent_s": (begun.began_ms + _milliseconds(lines, "sent_ms")) * 1e-3,
+        "done_s": (begun.began_ms + _milliseconds(lines, "done_ms")) * 1e-3,
         "status": lines["status"].cast(pl.Int32),
         "error": lines["kind"].replace("-", ""),
         "answer": lines["answer"],
-        "service_s": milliseconds(lines, "service_ms") * 1e-3,
+        "service_s": _milliseconds(lines, "service_ms") * 1e-3,
     }
     return pl.DataFrame(columns, schema=REQUESTS_SCHEMA)
+
+
+def _milliseconds(lines: pl.DataFrame, name: str) -> Floats:
+    return lines[name].cast(pl.Float64).to_numpy()

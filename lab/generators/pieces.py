@@ -10,8 +10,10 @@ from lab.model.load import OutputError
 
 Stream = Literal["stdout", "stderr"]
 
-PIECE_BYTES = 2 * 2**20
-"""Some thirty times as much is held while it is parsed; larger pieces are no faster."""
+PIECE_BYTES = 4 * 2**20
+"""Some twenty times as much is held while a few are parsed; larger pieces are no faster."""
+LEAST_BYTES = 2**16
+"""Less than this is not worth a reader's start."""
 LONGEST_LINE = 2**20
 """Bytes: an answer's header may be long, and what has no line's end is no log."""
 
@@ -32,16 +34,19 @@ def of_bytes(content: bytes, size_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
 
 
 def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in pieces that end with a line's end. OutputError where the last line has none."""
+    """The same in pieces that end with a line's end, none but the last below LEAST_BYTES. OutputError where the last line has none."""
     rest = b""
     for piece in pieces:
-        head, newline, tail = piece.rpartition(b"\n")
-        if newline:
-            yield rest + head + newline
-            rest = tail
+        end = piece.rfind(b"\n") + 1
+        if end and len(rest) + end >= LEAST_BYTES:
+            yield b"".join([rest, memoryview(piece)[:end]])
+            rest = piece[end:]
         else:
-            rest += tail
-        if len(rest) > LONGEST_LINE:
+            rest += piece
+        if len(rest) > LEAST_BYTES + LONGEST_LINE:
             raise OutputError(f"expected lines, got {len(rest)} bytes without an end, the first of them {rest[:60]!r}")
+    cut = rest[rest.rfind(b"\n") + 1 :]
+    if cut:
+        raise OutputError(f"expected whole lines, the last one is cut: {cut[:120]!r}")
     if rest:
-        raise OutputError(f"expected whole lines, the last one is cut: {rest[:120]!r}")
+        yield rest

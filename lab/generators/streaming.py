@@ -1,27 +1,31 @@
 """Request rows of any length → the lab's histogram and counts per 100 ms, in memory that does not grow with the rows.
 
-    request 7 1763764412345 1763764412415 70.512 71.224 0.634 200 - backend-5c 9003 17     (k6's log; read twice)
-    0.010749292,0.000006527,0.000050832,0.000176214,0.000183152,1024,200                   (oha's CSV; read once)
+    request 7 1763764412345 1763764412415 70.512 71.224 0.634 200 - backend-5c 9003 17     (k6's log)
+    0.010749292,0.000006527,0.000050832,0.000176214,0.000183152,1024,200                   (oha's CSV)
 
-The same numbers as the readers of all rows (`generators/_k6_log.py`, `generators/oha.py`) give, however the file is cut:
-what is needed of all rows (when a run began) is found in a first reading, and every row is then counted by itself.
-Refuses what they refuse: a log with a gap, a line that is none. Held at once: a piece and what is made of it; the counts; of
-a log, the numbers that came before their turn.
+The same numbers as the readers of all rows (`generators/_k6_log.py`, `generators/oha.py`) give, however the file is cut.
+Latencies of a log wait in a file in TMPDIR, 16 bytes each, until all of it is read, which tells when the run began.
+Refuses what they refuse: a log with a gap, a line that is none. Held at once: some pieces and what is made of them; the counts;
+of a log, the numbers that came before their turn.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial, reduce
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
+from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from lab.base.files import writing
 from lab.generators import Generator, k6
-from lab.generators._k6_log import Beginning, beginning, due_ms, lines_of, milliseconds, numbers, requests_of
+from lab.generators._k6_log import BEGINNING, Beginning, beginning, due_ms, requests_of, rows_of
 from lab.generators.oha import BYTES, DURATION, HEADER, START, STATUS, Oha, by_summary, ended_s, result_of
 from lab.generators.pieces import Pieces, Stream, whole_lines
 from lab.model.load import Load, OutputError, Result
@@ -72,6 +76,10 @@ class Reduced:
         )
 
 
+def _nothing() -> Reduced:
+    return Reduced(0, 0, 0, Histogram.empty(), np.zeros(0, dtype=np.int64), 0.0, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """What a generator printed, as it is stored: its numbers, with request rows read in pieces. OutputError as `Generator.parse` raises it."""
@@ -95,7 +103,7 @@ class Output:
         return reduce_oha_rows(self.pieces("stdout"), self.load) if self._has_csv else reduce_k6_log(*self._log())
 
     def requests(self) -> pl.DataFrame:
-        """Every request of a logged load: the columns of `lab.requests.REQUESTS_SCHEMA`."""
+        """Every request of a logged load: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
         return requests_of(*self._log())
 
     @property
@@ -135,9 +143,51 @@ def reduce_k6_log(log: Pieces, made: int | None, rate_rps: float, dropped: bool 
     `made`: how many requests k6 said it made, None = as many as there are. `dropped`: some were, so that when the others were
     due cannot be told, and all is counted from when they were sent. OutputError unless each request from 0 on is there once.
     """
-    begun = beginning(log(), made, rate_rps)
-    nothing = Reduced(0, 0, 0, Histogram.empty(), np.zeros(0, dtype=np.int64), 0.0, None)
-    return reduce(Reduced.merge, (_k6_part(lines, begun, rate_rps, dropped) for lines in lines_of(log())), nothing)
+    with writing(Path(tempfile.gettempdir()), "TMPDIR"), tempfile.TemporaryFile() as spool:
+        counted = _Counted(spool, rate_rps, dropped)
+        begun = beginning(map(counted.add, rows_of(log(), *BEGINNING, "done_ms", "status", "kind")), made, rate_rps)
+        return counted.reduced(begun)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What one reading of k6's log tells; latencies, which wait for when it all began, lie in `spool` until then."""
+
+    spool: IO[bytes]
+    rate_rps: float
+    dropped: bool
+    found: Reduced = field(default_factory=_nothing)
+    last_ms: float = -np.inf
+    spooled: list[int] = field(default_factory=list[int])
+
+    def add(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows again, counted."""
+        sent_ms, done_ms = rows["sent_ms"].to_numpy(), rows["done_ms"].to_numpy()
+        since_ms = sent_ms if self.dropped else due_ms(rows["number"].to_numpy(), self.rate_rps)
+        answered = (rows["kind"] == "-").to_numpy()
+        status = rows["status"].to_numpy()[answered]
+        wrong = int(np.count_nonzero((status < 200) | (status > 299)))
+        begun = _steps(since_ms / (STEP_S * 1000))
+        counted = Reduced(rows.height, status.size, wrong, Histogram.empty(), begun, 0.0, None)
+        self.found = self.found.merge(counted)
+        self.last_ms = max(self.last_ms, float(done_ms.max(initial=-np.inf)))
+        np.stack([since_ms[answered], done_ms[answered]]).tofile(self.spool)
+        self.spooled.append(status.size)
+        return rows
+
+    def reduced(self, begun: Beginning) -> Reduced:
+        """With the latencies, each counted from when it was due."""
+        scheduled_ms = begun.began_ms + begun.schedule_ms
+        zero_ms = begun.began_ms if self.dropped else scheduled_ms
+        latency = Histogram.empty()
+        self.spool.seek(0)
+        for count in self.spooled:
+            since_ms, done_ms = np.fromfile(self.spool, dtype=np.float64, count=2 * count).reshape(2, count)
+            latency = latency.merge(
+                Histogram.of_values((begun.began_ms + done_ms) * 1e-3 - (zero_ms + since_ms) * 1e-3)
+            )
+        ended_s = (begun.began_ms + self.last_ms) * 1e-3 - scheduled_ms * 1e-3 if self.found.requests else 0.0
+        return replace(self.found, latency=latency, ended_s=max(0.0, ended_s))
 
 
 def _oha_part(piece: bytes, first: int, load: Load) -> Reduced:
@@ -156,24 +206,6 @@ def _oha_part(piece: bytes, first: int, load: Load) -> Reduced:
         begun=_steps(rows[:, START] / STEP_S),
         ended_s=ended_s(rows, first, load),
         size_bytes=int(rows[:, BYTES].sum()),
-    )
-
-
-def _k6_part(lines: pl.DataFrame, begun: Beginning, rate_rps: float, dropped: bool) -> Reduced:
-    number, sent_ms = numbers(lines), milliseconds(lines, "sent_ms")
-    since_ms = due_ms(number, rate_rps)
-    done_s = (begun.began_ms + milliseconds(lines, "done_ms")) * 1e-3
-    due_s = (begun.began_ms + sent_ms if dropped else begun.began_ms + begun.schedule_ms + since_ms) * 1e-3
-    answered = (lines["kind"] == "-").to_numpy()
-    status = lines["status"].cast(pl.Int32).to_numpy()[answered]
-    return Reduced(
-        requests=lines.height,
-        answered=int(answered.sum()),
-        not_2xx=int(np.count_nonzero((status < 200) | (status > 299))),
-        latency=Histogram.of_values((done_s - due_s)[answered]),
-        begun=_steps((sent_ms if dropped else since_ms) / (STEP_S * 1000)),
-        ended_s=float(done_s.max()) - (begun.began_ms + begun.schedule_ms) * 1e-3,
-        size_bytes=None,
     )
 
 

@@ -1,7 +1,7 @@
 """One measurement under a disturbance: a load whose every request is logged, what is done meanwhile, and what came of it.
 
 A control run is the same measurement with nothing done. Errors and restarts are the outcome here, so that other faults count
-against a sample than under a steady load (`lab.validity.disturbed_faults`).
+against a sample than under a steady load (`lab.measure.validity.disturbed_faults`).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Measurement:
     histograms: Mapping[str, Histogram]
     usage: pl.DataFrame
     events: pl.DataFrame | None = None
-    """Of a disturbed sample: the columns of `lab.frames.EVENTS_SCHEMA`."""
+    """Of a disturbed sample: the columns of `lab.model.events.EVENTS_SCHEMA`."""
     left: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """File name → content of what the generator itself wrote (`Chosen.keep`)."""
 

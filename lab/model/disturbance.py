@@ -119,7 +119,7 @@ class Stage:
         self.log.add("lab", kind, object, detail, role)
 
     def change(self, number: int, way: str, objects: Manifests, role: str = "") -> None:
-        """Apply `objects` as change `number`, which answers show by `way` (`lab.events`); its time is from before the system has it."""
+        """Apply `objects` as change `number`, which answers show by `way` (`lab.model.events`); its time is from before the system has it."""
         at_s, began = time.time(), time.monotonic()
         self.system.apply(objects)
         took_s = time.monotonic() - began

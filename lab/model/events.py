@@ -1,6 +1,6 @@
 """What happened to a system while it was measured: who said it, of what, when. One clock: the lab's wall clock.
 
-Refuses to interpret: which event means an outage or a reload is `lab.outcomes`' affair. The kinds are the same on every
+Refuses to interpret: which event means an outage or a reload is `lab.records.outcomes`' affair. The kinds are the same on every
 target, so that one reader serves them all:
 
     Begin, End          the disturbance itself, as the lab did it (source `lab`): just before it does anything; once it is undone

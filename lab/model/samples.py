@@ -147,7 +147,7 @@ class Sample(BaseModel):
     )
     outcome: dict[str, float | None] = Field(
         default_factory=dict,
-        description="of a logged load: what came of the disturbance (lab/outcomes.py has the metrics); null = not to be told",
+        description="of a logged load: what came of the disturbance (lab/records/outcomes.py has the metrics); null = not to be told",
     )
     raw_sha256: str = Field(
         default="", description="of raw.zst (raw.xz, raw.log.xz) as it lies there; empty in older samples"

@@ -81,7 +81,7 @@ class Disturbable(Protocol):
         ...
 
     def recorder(self) -> Recorder:
-        """Pods, endpoints, probes, restarts and reloads from now on (`lab.events` has the kinds)."""
+        """Pods, endpoints, probes, restarts and reloads from now on (`lab.model.events` has the kinds)."""
         ...
 
     def clock(self) -> ClockOffset:

@@ -1,4 +1,4 @@
-"""What happened inside a system while it was disturbed: events and usage → numbers. Pure; `lab.events` has the words.
+"""What happened inside a system while it was disturbed: events and usage → numbers. Pure; `lab.model.events` has the words.
 
 reloads           how often the proxy served a new configuration, from the load's beginning on; of several proxies the one that did
                   most often: a change reaches each of them
@@ -174,13 +174,13 @@ def _held(events: pl.DataFrame, begin_s: float) -> Outcome:
 
 
 def transfers(events: pl.DataFrame) -> pl.DataFrame:
-    """Every large body that was over or broken off: columns of TRANSFERS_SCHEMA. MeasuringError for words that `lab.events` has not."""
+    """Every large body that was over or broken off: columns of TRANSFERS_SCHEMA. MeasuringError for words that `lab.model.events` has not."""
     rows: list[tuple[float, str, str, int, float, float | None, int]] = []
     for at_s, name, detail in (
         events.filter(pl.col("kind") == "Transfer").select("at_s", "object", "detail").iter_rows()
     ):
         if (told := _TRANSFER.fullmatch(detail)) is None:
-            raise MeasuringError(f"event Transfer {name}", f"says {detail[:120]!r}", "lab/events.py has its form")
+            raise MeasuringError(f"event Transfer {name}", f"says {detail[:120]!r}", "lab/model/events.py has its form")
         first_s = None if told["first_s"] is None else float(told["first_s"])
         rows.append((at_s, name, told["way"], int(told["size"]), float(told["took_s"]), first_s, int(told["status"])))
     return pl.DataFrame(rows, schema=TRANSFERS_SCHEMA, orient="row")

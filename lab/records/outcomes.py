@@ -1,6 +1,6 @@
 """What came of a disturbance: a log of requests, events and usage → numbers. The one place that says what each number means.
 
-Refuses to compare and to claim (`lab.outcome_summary`), and to guess: what the logs cannot tell is None, what a kind of
+Refuses to compare and to claim (`lab.analysis.outcome_summary`), and to guess: what the logs cannot tell is None, what a kind of
 disturbance does not have is left out. All times are seconds by the lab's clock; nothing here reads one.
 """
 

@@ -1,4 +1,4 @@
-"""A run's folder copied for a repository: `python -m lab.packing data/runs/<run> data/reference/<name>`.
+"""A run's folder copied for a repository: `python -m lab.records.packing data/runs/<run> data/reference/<name>`.
 
 The same run to every reader, a fifth smaller: verbatim output by xz where that is smaller than zstd at its best, a log of requests
 as differences (and its digest in sample.json with it), that file without indents, tables by zstd at its best, manifests by xz.

@@ -1,6 +1,6 @@
 """When a change reached the answers: numbered changes and a log of requests → delays, and answers of an old state.
 
-A change's event says how answers show it (`lab.events`): by the port that answered (`endpoints`), by the prefix that the
+A change's event says how answers show it (`lab.model.events`): by the port that answered (`endpoints`), by the prefix that the
 proxy put in (`routes`), or by there being an answer (`status`). Changes are numbered upwards, so an answer shows the
 newest of its way that had reached who answered; newer ones include it. Refuses to count a change that answers cannot show.
 

@@ -344,11 +344,11 @@ class RunStore:
         return packed if packed.is_file() and not plain.is_file() else plain
 
     def usage(self, sample: Sample) -> pl.DataFrame:
-        """What the processes of a sample used, second by second: the columns of `lab.frames.USAGE_SCHEMA`."""
+        """What the processes of a sample used, second by second: the columns of `lab.model.usage.USAGE_SCHEMA`."""
         return self._table(self.folder / "samples" / sample.id / USAGE, frames.read_usage)
 
     def events(self, sample: Sample) -> pl.DataFrame:
-        """What happened to the system meanwhile: the columns of `lab.frames.EVENTS_SCHEMA`. Of a steady load, no rows."""
+        """What happened to the system meanwhile: the columns of `lab.model.events.EVENTS_SCHEMA`. Of a steady load, no rows."""
         path = self.folder / "samples" / sample.id / EVENTS
         if sample.point.disturbance is None or not (sample.outcome or path.is_file()):
             return pl.DataFrame(schema=EVENTS_SCHEMA)
@@ -362,7 +362,7 @@ class RunStore:
             raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
 
     def requests(self, sample: Sample) -> pl.DataFrame:
-        """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.requests.REQUESTS_SCHEMA`."""
+        """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
         try:
             found = self._of_raw(sample, lambda path: _output(sample, path).requests())
         except OutputError as error:

@@ -85,7 +85,6 @@ TOOLS = (
     Tool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
     Tool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
     Tool("sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"),
-    Tool("kubeconform", ["-v"], (0, 6), OPTIONAL, "just validate"),
 )
 
 # What else the local target runs: any version will do.

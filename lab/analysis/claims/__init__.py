@@ -1,7 +1,7 @@
 """Claims: the sentences of the studies that can be true or false (data/published/claims.csv), and by which rule each is judged.
 
 Two judgements stand side by side: whether our runs bear a claim out (the files of this folder), and whether the publication's
-own data do (`published/`, see `lab.claims.publications`). KINDS says how a claim of each kind is judged by both.
+own data do (`published/`, see `lab.analysis.claims.publications`). KINDS says how a claim of each kind is judged by both.
 
 One place per claim: a table of a TOML file of this folder, named by the claim's id. Each says one of three things:
 
@@ -22,7 +22,7 @@ One place per claim: a table of a TOML file of this folder, named by the claim's
     [OK-21]                                  nothing is to be measured:
     background = "a guide value for planning, …"
 
-lab/claims/checks has rules of the same form for what no study claims and is known beforehand: its tables have a `text` and
+lab/analysis/claims/checks has rules of the same form for what no study claims and is known beforehand: its tables have a `text` and
 `rules`, its files are named by the study whose notebook shows them.
 
 A claim may have several rules, `[[ID]]` each: the first that there is a run for counts, damaged or not; one too short for an interval
@@ -208,7 +208,7 @@ class Rule(BaseModel):
 
 
 class Check(BaseModel):
-    """One table of lab/claims/checks: something that is known beforehand, and the rules by which runs are held against it."""
+    """One table of lab/analysis/claims/checks: something that is known beforehand, and the rules by which runs are held against it."""
 
     model_config = _STRICT
 
@@ -226,7 +226,7 @@ def rules() -> dict[str, list[Rule]]:
     """Claim id → its rules, from every TOML file of this folder. UsageError with file, claim and remedy."""
     known, found = {claim.id: claim for claim in claims()}, dict[str, list[Rule]]()
     for path in sorted(FOLDER.glob("*.toml")):
-        place = f"lab/claims/{path.name}"
+        place = f"lab/analysis/claims/{path.name}"
         for name, table in tables(place, path).items():
             if name not in known:
                 raise UsageError(f"{place}: {name}", "no such claim", did_you_mean(name, known))
@@ -238,11 +238,11 @@ def rules() -> dict[str, list[Rule]]:
 
 
 def checks() -> list[tuple[Claim, list[Rule]]]:
-    """Every check of lab/claims/checks as a claim of this project's own, with its rules. UsageError as `rules`."""
+    """Every check of lab/analysis/claims/checks as a claim of this project's own, with its rules. UsageError as `rules`."""
     known, found = {claim.id: claim for claim in claims()}, list[tuple[Claim, list[Rule]]]()
     for path in sorted(CHECKS.glob("*.toml")):
-        for name, table in tables(f"lab/claims/checks/{path.name}", path).items():
-            place = f"lab/claims/checks/{path.name}: {name}"
+        for name, table in tables(f"lab/analysis/claims/checks/{path.name}", path).items():
+            place = f"lab/analysis/claims/checks/{path.name}: {name}"
             try:
                 check = Check.model_validate(table)
             except ValidationError as error:
@@ -257,7 +257,7 @@ def tables(place: str, path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(place, f"not TOML: {error}", "see lab/claims/nds.toml for the form") from None
+        raise UsageError(place, f"not TOML: {error}", "see lab/analysis/claims/nds.toml for the form") from None
 
 
 def _rule(place: str, table: object, known: Mapping[str, Claim]) -> Rule:

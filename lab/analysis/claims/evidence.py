@@ -1,7 +1,7 @@
 """The committed runs as evidence: found by what they measured, never by their folder's name; a missing or damaged one is told.
 
 What may be asked of a run: a metric by block, the log of one sample on one zero, what was in force. Refuses to judge
-(`lab.claims`) and to draw (`lab.figures`), to hand out a block whose control run failed, manifests that are not those that
+(`lab.analysis.claims`) and to draw (`lab.report.figures`), to hand out a block whose control run failed, manifests that are not those that
 were applied, and numbers whose verbatim output has been changed.
 """
 
@@ -62,7 +62,7 @@ def damage(name: str, error: LabError, record: RunRecord | None = None) -> Damag
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One sample on one zero, the beginning of its load: what `lab.timelines` and `lab.figures` need of it."""
+    """One sample on one zero, the beginning of its load: what `lab.analysis.timelines` and `lab.report.figures` need of it."""
 
     sample: Sample
     zero_s: float
@@ -179,7 +179,7 @@ class Evidence:
 
 
 def zero_s(requests: pl.DataFrame) -> float:
-    """When the load began (epoch): its first request was due, as `lab.outcomes` has it. 0 where none was made."""
+    """When the load began (epoch): its first request was due, as `lab.records.outcomes` has it. 0 where none was made."""
     first = requests["due_s"].min()
     return first if isinstance(first, float) else 0.0
 

@@ -64,7 +64,7 @@ class Verdict:
 
 def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damaged: Sequence[Damaged] = ()) -> Verdict:
     """By the first of the claim's rules that there is a run for with blocks enough for an interval, else a run at all: one that was
-    made for its shape alone hides no other. `runs` as `lab.evidence.references` orders them.
+    made for its shape alone hides no other. `runs` as `lab.analysis.claims.evidence.references` orders them.
     """
     blank = Verdict(claim, "not judged yet", "", NO_RULE, "", ())
     if not rules:

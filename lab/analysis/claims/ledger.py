@@ -1,6 +1,6 @@
 """The ledger: every published claim with two judgements side by side, as a table, Markdown or JSON.
 
-What the publication's own data say of it (`lab.claims.publications`), and what our runs do, with the effect and the run that it
+What the publication's own data say of it (`lab.analysis.claims.publications`), and what our runs do, with the effect and the run that it
 rests on. KINDS says how a claim of each kind is judged by both. Refuses to leave a claim out: what has no rule yet is counted.
 """
 
@@ -45,7 +45,7 @@ def ledger(study: str | None = None) -> list[Verdict]:
 
 
 def checks(study: str | None = None) -> list[Verdict]:
-    """What is known beforehand (lab/claims/checks), judged on data/reference; `reproduced` says that it came out so."""
+    """What is known beforehand (lab/analysis/claims/checks), judged on data/reference; `reproduced` says that it came out so."""
     runs, damaged = evidence.references()
     return [judged(claim, known, runs, damaged) for claim, known in claimed.checks() if study in (None, claim.study)]
 

@@ -10,7 +10,7 @@ One table per claim in `published/<study>.toml`, named by the claim's id. Each s
     where = {suite = "original"}                       rows that have these values (of a list: one of them)
     each = "connections"                               a number for every value of this column; all must hold
     column = "latency_ms"
-    take = "mean_over_percentiles"                     lab.claims.quantities has the ways to take a number of rows
+    take = "mean_over_percentiles"                     lab.analysis.claims.quantities has the ways to take a number of rows
     within = [200, 300]                                or above, or below; or claimed = true: the number is the claim's
     [DO-19.unsettled]                                  where also these tests hold (or there are none), nothing is settled
     because = "…"
@@ -157,7 +157,7 @@ def own_rules() -> dict[str, OwnRule]:
     """Claim id → its rule, from every file of `published/`. UsageError with file, claim and remedy."""
     known, found = {claim.id: claim for claim in claims()}, dict[str, OwnRule]()
     for path in sorted(FOLDER.glob("*.toml")):
-        file = f"lab/claims/published/{path.name}"
+        file = f"lab/analysis/claims/published/{path.name}"
         for name, table in tables(file, path).items():
             place = f"{file}: {name}"
             if name not in known:
@@ -182,7 +182,7 @@ def own(claim: Claim, rule: OwnRule) -> Own:
     """One claim's. UsageError where a table has not what the rule asks for."""
     if rule.no_data:
         return Own("no data", rule.no_data, "")
-    place = f"lab/claims/published/{claim.study}.toml: {claim.id}"
+    place = f"lab/analysis/claims/published/{claim.study}.toml: {claim.id}"
     tested = [held(place, claim, test) for test in rule.tests]
     said = "; ".join(each.text for each in tested)
     unsettled = rule.unsettled

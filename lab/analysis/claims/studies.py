@@ -61,7 +61,7 @@ class Change(BaseModel):
     quick: str = Field(description="the same, shortened")
 
     def command(self, quick: bool, place: str) -> str:
-        """`place`: as `lab.rerun.place` has it."""
+        """`place`: as `lab.analysis.rerun.place` has it."""
         return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}{place}"
 
 
@@ -116,7 +116,7 @@ class Shape(BaseModel):
 
 
 class StudyFile(BaseModel):
-    """A file of `lab/studies/`."""
+    """A file of `lab/analysis/claims/studies/`."""
 
     model_config = _STRICT
 
@@ -154,7 +154,7 @@ def study_keys() -> list[str]:
 def load_study(key: str) -> Study:
     """One study, checked against the folders and CSV files it names. UsageError with file, key and remedy."""
     study = read_study(key)
-    place, file = f"lab/studies/{key}.toml", study.file
+    place, file = f"lab/analysis/claims/studies/{key}.toml", study.file
     named = [*file.variants, *(name for table in file.tables for name in table.variants)]
     _known(place, "variants", [name.partition("+")[0] for name in named], variant_names())
     _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
@@ -169,13 +169,13 @@ def load_study(key: str) -> Study:
 def read_study(key: str) -> Study:
     """One study's file by itself. UsageError with file, key and remedy."""
     path = FOLDER / f"{key}.toml"
-    place = f"lab/studies/{key}.toml"
+    place = f"lab/analysis/claims/studies/{key}.toml"
     try:
         file = StudyFile.model_validate(tomllib.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, study_keys())) from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(place, f"not TOML: {error}", "see lab/studies/okd.toml for the form") from None
+        raise UsageError(place, f"not TOML: {error}", "see lab/analysis/claims/studies/okd.toml for the form") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
     except ValidationError as error:

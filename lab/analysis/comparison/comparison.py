@@ -1,7 +1,7 @@
 """Two arms side by side, in one run or across two: every metric's two levels, the effect between them, and what may be said of it.
 
 Refuses to pool: two runs stay two sides, and sides whose loads, targets or generators differ are not compared. Paired by block
-inside a run; across runs there are no pairs (`lab.unpaired`), and what moved between the runs is part of the effect.
+inside a run; across runs there are no pairs (`lab.stats.unpaired`), and what moved between the runs is part of the effect.
 """
 
 from __future__ import annotations

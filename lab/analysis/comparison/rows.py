@@ -39,7 +39,7 @@ class Compared:
 
     `estimate` and `floor` are log-ratios where `relative`, else differences in the metric's own unit. `floor`: the larger of
     the sides' A/A floors. `baseline_move`: across runs, the same estimate of the baseline that both runs have with the same
-    manifests. `bound`: one side's number is a bound (`lab.judging`), so that what is not resolved bounds nothing. `counted`, `begun`:
+    manifests. `bound`: one side's number is a bound (`lab.analysis.judging`), so that what is not resolved bounds nothing. `counted`, `begun`:
     (base, other) blocks that are valid, whatever the metric, and that were begun.
     """
 

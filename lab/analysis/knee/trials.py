@@ -63,7 +63,7 @@ def tried(slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRe
 def limiter_of(sample: Sample, backend_cpus: Iterable[str]) -> Limiter:
     """Who was full when this rate failed. `backend_cpus`: those it has for itself.
 
-    The proxy, as at a closed loop (lab/limits.py): its CPUs 95 % busy, the generator's less. Else the generator, if its own were
+    The proxy, as at a closed loop (lab/model/bottleneck.py): its CPUs 95 % busy, the generator's less. Else the generator, if its own were
     80 % busy, or it did not end well. Else the backend; else only the p99 was too high, or nobody knows.
     """
     generator, proxy = sample.generator_core, sample.proxy_core

@@ -1,6 +1,6 @@
 """An HTTP server whose answers are known: it does one thing on purpose, and keeps its own exact record of every request.
 
-    python -m lab.known_server --record=FILE --delay=0.01 --pause=1 --pause-at=5 (`Behaviour.arguments`)
+    python -m lab.experiments.calibration.known_server --record=FILE --delay=0.01 --pause=1 --pause-at=5 (`Behaviour.arguments`)
 
 Standard library only, since it is started in the backend's place. It writes `FILE.ready` (its port) when it listens, and `FILE` on
 SIGTERM: a line of JSON, then an int64 row for every request (see `COLUMNS`).

@@ -1,6 +1,6 @@
 """The known server's own record, read back: how long each answer really took. Refuses a record that is not whole.
 
-A line of JSON, then an int64 row for every answered request, the columns of `lab.known_server.COLUMNS`.
+A line of JSON, then an int64 row for every answered request, the columns of `lab.experiments.calibration.known_server.COLUMNS`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Request rows to histograms: the lab's two ways, polars and DuckDB by hand, each in a process of its own, on the same file.
+"""Request rows to histograms: the lab's way and plain polars by hand, each in a process of its own, on the same file.
 
-    k6's log, 1,000,000 rows: streamed 6.1 s, polars 4.0 s → rows per second, peak memory, and that both say the same
+    k6's log, 1,000,000 rows: streamed 0.3 s, polars 0.2 s → rows per second, peak memory, and that both say the same
 
 What differs is a fault and no row: a reducer that is quick and wrong is no reducer. Equal means: as many requests, answers,
-wrong statuses and requests in every 100 ms; the lab's two ways in every bucket; those by hand in quantiles to three digits.
+wrong statuses and requests in every 100 ms; quantiles to three digits.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -16,9 +15,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lab.analysis.selfbench import Report, Row, Unit, alone, compared
 from lab.base.files import StoreError, check_writable, writing
@@ -28,16 +26,13 @@ from lab.stats.histogram import UNIT_S, bucket_of
 from lab.targets.common.process import scratch
 
 ROWS = (100_000, 1_000_000, 10_000_000)
-WHOLE_MOST = 1_000_000
-"""With all of them in memory a row takes up to 2 kB: more rows than this are streamed only."""
 REPEATS = 6
 REPEATED_MOST = 1_000_000
 """More rows than this are reduced once: minutes each, and no interval."""
 ROW_S = 30e-6
 """That all ways together take of a row, about, on two shared cores."""
 NAMES = {"k6": "k6's log", "oha": "oha's rows"}
-NO_DUCKDB = "duckdb: not in this Python, so nothing is said of it: run this by scripts/shell, which brings it"
-_BY_HAND = Path(__file__).parent / "by_hand"
+_BY_HAND = Path(__file__).parent / "by_hand" / "polars_rows.py"
 _ROOT = Path(__file__).parents[3]
 
 Say = Callable[[str], None]
@@ -52,7 +47,11 @@ class Reduction:
     peak_bytes: int | None
 
 
-Runner = Callable[[str, RowFile], Reduction]
+Way = Literal["streamed", "polars"]
+WAYS: tuple[Way, ...] = ("streamed", "polars")
+"""The lab's, and plain polars with every row in memory (`by_hand/`)."""
+
+Runner = Callable[[Way, RowFile], Reduction]
 """(way, file) → what came of it; MeasuringError or ValueError when nothing did. A test hands in its own."""
 
 
@@ -66,8 +65,7 @@ def reducing(
     sizes: Sequence[int] = ROWS, say: Say = lambda _: None, run: Runner | None = None, seed: int = 1
 ) -> Report:
     """Every format at every size (rows, >= 100). A file that there is no room for (any more) is a fault, the others have their rows."""
-    by_hand = ["polars", *(["duckdb"] if importlib.util.find_spec("duckdb") else [])]
-    found = Report(notes=() if "duckdb" in by_hand else (NO_DUCKDB,))
+    found = Report()
     with scratch() as folder:
         for rows in sizes:
             for kind in FORMATS:
@@ -79,23 +77,22 @@ def reducing(
                     found = found.plus(Report(faults=(f"{_title(RowFile(kind, path, rows))}: {error}",)))
                 else:
                     say(f"{NAMES[kind]}: {rows:,} rows")
-                    found = found.plus(one_file(made, by_hand, run or reduced, random.Random(seed)))
+                    found = found.plus(one_file(made, run or reduced, random.Random(seed)))
                 with suppress(FileNotFoundError):
                     path.unlink()
     return found
 
 
-def one_file(made: RowFile, by_hand: Sequence[str], run: Runner, order: random.Random) -> Report:
-    """Rows of a file that every way reduces REPEATS times (once where it is large), in shuffled order.
+def one_file(made: RowFile, run: Runner, order: random.Random) -> Report:
+    """Speed and memory, lab against by hand: REPEATS pairs (one where the file is large), each in an order drawn by lot.
 
     A way that fails (plain polars, where memory ends) is a fault and takes no other's rows with it.
     """
-    ways = ["streamed", *(["whole"] if made.rows <= WHOLE_MOST else []), *by_hand]
     times = REPEATS if made.rows <= REPEATED_MOST else 1
-    results: dict[str, list[Reduction]] = {way: [] for way in ways}
-    failed: dict[str, str] = {}
+    results: dict[Way, list[Reduction]] = {way: [] for way in WAYS}
+    failed: dict[Way, str] = {}
     for _ in range(times):
-        for way in order.sample(ways, len(ways)):
+        for way in order.sample(WAYS, len(WAYS)):
             if way in failed:
                 continue
             try:
@@ -105,16 +102,15 @@ def one_file(made: RowFile, by_hand: Sequence[str], run: Runner, order: random.R
     ran = {way: found for way, found in results.items() if way not in failed}
     first = next(iter(ran.values()), [])
     unequal = [fault for found in ran.values() for one in found if (fault := difference(first[0], one))]
-    rows = () if unequal else tuple(_rows(made, ran, [way for way in by_hand if way in ran]))
+    rows = () if unequal or "streamed" not in ran else tuple(_rows(made, ran["streamed"], ran.get("polars", [])))
     faults = tuple(f"{_title(made)}: {fault}" for fault in dict.fromkeys([*failed.values(), *unequal]))
     return Report(rows=rows, faults=faults)
 
 
-def reduced(way: str, made: RowFile) -> Reduction:
+def reduced(way: Way, made: RowFile) -> Reduction:
     """In a process of its own. ValueError for one that failed or printed something else."""
-    rest = [made.kind, str(made.path), str(made.rate_rps)]
-    script = str(_BY_HAND / f"{way}_rows.py")
-    argv = [script, *rest] if way in ("polars", "duckdb") else ["lab.experiments.selfbench.worker", way, *rest]
+    script = _BY_HAND if way == "polars" else "lab.experiments.selfbench.worker"
+    argv = [str(script), made.kind, str(made.path), str(made.rate_rps)]
     paths = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": paths}
     done: Timed = timed([sys.executable, "-c", SHIM, *argv], env, patience_s(made.rows * ROW_S))
@@ -144,23 +140,18 @@ def same_to_three_digits(one_s: float, other_s: float) -> bool:
     return abs(one - other) <= 1
 
 
-def _rows(made: RowFile, ran: Mapping[str, Sequence[Reduction]], by_hand: Sequence[str]) -> Iterator[Row]:
-    """Speed, then memory, of each way of the lab against each by hand; alone where none of these is left."""
-    pairs = list(product([way for way in ran if way not in by_hand], by_hand or [""]))
-    speeds = {way: [made.rows / one.seconds for one in found] for way, found in ran.items()}
-    peaks = {way: [float(one.peak_bytes) for one in found if one.peak_bytes] for way, found in ran.items()}
-    for way, hand in pairs:
-        yield _row(f"{_title(made)}: {way}", hand, "rows/s", speeds[way], speeds.get(hand, []))
-    for way, hand in pairs:
-        if peaks[way]:
-            yield _row(f"{_title(made)}: {way}", hand, "bytes", peaks[way], peaks.get(hand, []))
+def _rows(made: RowFile, lab: Sequence[Reduction], by_hand: Sequence[Reduction]) -> Iterator[Row]:
+    """Speed, then memory where the kernel tells it."""
+    yield _row(made, "", "rows/s", *([made.rows / one.seconds for one in found] for found in (lab, by_hand)))
+    peaks = [[float(one.peak_bytes) for one in found if one.peak_bytes] for found in (lab, by_hand)]
+    if peaks[0]:
+        yield _row(made, ": peak memory", "bytes", *peaks)
 
 
-def _row(what: str, hand: str, unit: Unit, lab: Sequence[float], by_hand: Sequence[float]) -> Row:
-    what += f", against {hand}" * bool(hand) + ": peak memory" * (unit == "bytes")
+def _row(made: RowFile, what: str, unit: Unit, lab: Sequence[float], by_hand: Sequence[float]) -> Row:
     if len(lab) != len(by_hand):
-        return alone("analysis", what, unit, lab)
-    return compared("analysis", what, unit, lab, by_hand)
+        return alone("analysis", f"{_title(made)}: streamed{what}", unit, lab)
+    return compared("analysis", f"{_title(made)}: streamed, against polars{what}", unit, lab, by_hand)
 
 
 def _title(made: RowFile) -> str:

@@ -223,7 +223,7 @@ def _checked(document: object, place: str) -> dict[str, Any]:
     try:
         patch = _PATCH.validate_python(document)
     except ValidationError as error:
-        remedy = "lab/openshift.py has the fields and their bounds: a new one comes there with its own"
+        remedy = "lab/model/variants/openshift.py has the fields and their bounds: a new one comes there with its own"
         raise UsageError(place, "; ".join(map(_told, error.errors())), remedy) from None
     return patch.model_dump(mode="json", by_alias=True, exclude_unset=True)
 

@@ -145,7 +145,7 @@ def page(connections: int, ours: Mapping[int, Output]) -> list[Part]:
 
 
 def buckets(known: Output | None, ours: Mapping[int, Output]) -> dict[str, list[Bucket]]:
-    """For `lab.figures.buckets`: the published histogram and ours."""
+    """For `lab.report.figures.buckets`: the published histogram and ours."""
     found: dict[str, list[Bucket]] = {}
     if known:
         told = [Told("published", "published", share) for share in known.shares]

@@ -1,7 +1,7 @@
 """Exhibits: a figure of a committed run, or the gap where there is none. What notebooks are made of.
 
-Each takes a run (`lab.evidence.Shelf.of`) and says which of its arms and points to show. A damaged log is a gap, too: a figure
-never stops a notebook. Refuses to judge (`lab.claims`).
+Each takes a run (`lab.analysis.claims.evidence.Shelf.of`) and says which of its arms and points to show. A damaged log is a gap, too: a figure
+never stops a notebook. Refuses to judge (`lab.analysis.claims`).
 """
 
 from __future__ import annotations

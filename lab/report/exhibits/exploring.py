@@ -1,7 +1,7 @@
 """A run looked at: which one, what is in it, and its variants side by side. What the explorer (notebooks/explore.ipynb) is made of.
 
-Takes any run, yours or a committed one; what cannot be had is said in Markdown and stops nothing. Refuses to draw (`lab.exhibits`)
-and to pool runs (`lab.comparison`).
+Takes any run, yours or a committed one; what cannot be had is said in Markdown and stops nothing. Refuses to draw (`lab.report.exhibits.exhibits`)
+and to pool runs (`lab.analysis.comparison.comparison`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.sweeps import Point
 from lab.records.store import run_names
 from lab.report.exhibits.exhibits import Run
+from lab.report.loads import disturbance_text, load_text
 from lab.report.markdown import markdown
 from lab.report.tables import comparison as comparison_tables
-from lab.report.tables.outcomes import disturbance_text
-from lab.report.tables.steady import load_text
 from lab.stats.paired import MIN_BLOCKS
 
 EXPLORE = "LAB_EXPLORE"

@@ -93,7 +93,7 @@ def page(run: Evidence | None, variants: Sequence[str], point: str) -> list[Part
 
 
 def seconds(run: Evidence | None, variant: str) -> dict[str, dict[str, Watched]]:
-    """For `lab.figures.watched`: the published seconds, and those of one block of this variant, its loads one after another."""
+    """For `lab.report.figures.watched`: the published seconds, and those of one block of this variant, its loads one after another."""
     found = {"published": {name: _watched(cpu, memory) for name, cpu, memory in _published()}}
     for arm in run.arms(variant)[:1] if run else ():
         assert run is not None

@@ -1,7 +1,7 @@
 """A study's published numbers with a run's beside them: workers and their law, gains against what was claimed, placement, tables.
 
 Refuses to compare levels of different machines (what is drawn in one plot has its own law, or is relative to its own baseline)
-and to judge (`lab.claims`). Where a run lacks something, what stands there says why.
+and to judge (`lab.analysis.claims`). Where a run lacks something, what stands there says why.
 """
 
 from __future__ import annotations

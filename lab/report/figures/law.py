@@ -1,4 +1,4 @@
-"""Throughput over the number of workers, with the Universal Scalability Law (`lab.scalability`) of each line that has one.
+"""Throughput over the number of workers, with the Universal Scalability Law (`lab.stats.usl`) of each line that has one.
 
 Points with their intervals, the fitted curve, the band in which 95 % of the refitted ones lie, and a star at its peak. Refuses to
 draw a curve where nothing was fitted: the reason stands in the figure.

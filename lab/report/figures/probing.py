@@ -17,7 +17,7 @@ LEAST_S = 1e-4
 def probing(
     probes: pl.DataFrame, marks: pl.DataFrame, title: str, timeouts_s: Mapping[str, float] | None = None
 ) -> go.Figure:
-    """`probes`, `marks` of one sample (`lab.timelines`); `timeouts_s`: probe → its timeout, a line each where they differ; None: unknown."""
+    """`probes`, `marks` of one sample (`lab.analysis.timelines`); `timeouts_s`: probe → its timeout, a line each where they differ; None: unknown."""
     if probes.is_empty():
         return gap(title, "no single probe was recorded (clusters count them, they do not time them)")
     figure = go.Figure()

@@ -12,7 +12,7 @@ from lab.report.figures.style import INK, axis_title, colours, dressed, gap, sca
 
 
 def processes(seen: Mapping[str, pl.DataFrame], title: str, reloads: pl.DataFrame | None = None) -> go.Figure:
-    """Arm → `lab.happenings.looks` of one sample; `reloads`: marks whose times are lines, where it is one arm's figure."""
+    """Arm → `lab.records.incidents.looks` of one sample; `reloads`: marks whose times are lines, where it is one arm's figure."""
     present = {name: frame for name, frame in seen.items() if not frame.is_empty()}
     if not present:
         return gap(title, "nothing of this was recorded")

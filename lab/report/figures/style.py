@@ -22,7 +22,7 @@ FAILURES = {
     "timeout": "#a1862b",
     "other": "#7b7b7b",
 }
-"""By the kinds of `lab.timelines.FAILED`."""
+"""By the kinds of `lab.analysis.timelines.FAILED`."""
 MARKS = {
     "disturbance": "#c2477f",
     "pods": "#2b83ba",

@@ -19,7 +19,7 @@ NEAR_S, MOST = 0.25, 12
 
 
 def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataFrame | None = None) -> go.Figure:
-    """`bins`, `marks` of one sample (`lab.timelines`); `band`: the least and most good answers of any block (`across`).
+    """`bins`, `marks` of one sample (`lab.analysis.timelines`); `band`: the least and most good answers of any block (`across`).
 
     Good answers count when they arrive, failures and latencies when their requests fell due.
     """

@@ -9,7 +9,7 @@ from lab.report.figures.style import BAD, COLOURS, INK, axis_title, dressed, gap
 
 
 def transfers(moved: pl.DataFrame, title: str) -> go.Figure:
-    """`moved`: `lab.timelines.transfers` of one sample. A bar per body."""
+    """`moved`: `lab.analysis.timelines.transfers` of one sample. A bar per body."""
     if moved.is_empty():
         return gap(title, "nothing of this was recorded")
     lines = (

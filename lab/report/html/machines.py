@@ -31,7 +31,7 @@ class Machine:
 
 
 def machines(runs: Sequence[Evidence], pages: Sequence[Page], verdicts: Sequence[Verdict]) -> list[Machine]:
-    """In the order of `lab.evidence.references`."""
+    """In the order of `lab.analysis.claims.evidence.references`."""
     return [_machine(run, pages, verdicts) for run in runs]
 
 

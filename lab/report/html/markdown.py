@@ -13,7 +13,7 @@ from collections.abc import Collection
 from markdown_it import MarkdownIt
 
 GAP = re.compile(r"^\*(?=no run: |nothing to )(.*)\*$", re.MULTILINE)
-"""What stands in the place of a table, or of some of its rows, where there is nothing (`lab.exhibits.table`, `lab.exploring`)."""
+"""What stands in the place of a table, or of some of its rows, where there is nothing (`lab.report.exhibits.exhibits.table`, `lab.report.exhibits.exploring`)."""
 TABLE = '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 

@@ -55,7 +55,7 @@ def parts(outputs: Sequence[Mapping[str, Any]], runs: Collection[str] = ()) -> I
 
 
 def _figure(told: Mapping[str, Any]) -> Part:
-    """One without a trace is a gap (`lab.figures.style.gap`), and says why."""
+    """One without a trace is a gap (`lab.report.figures.style.gap`), and says why."""
     layout: dict[str, Any] = dict(told["layout"])
     head, _, below = str((layout.pop("title", None) or {}).get("text", "")).partition("<br>")
     meta: Mapping[str, Any] = layout.pop("meta", None) or {}

@@ -13,7 +13,7 @@ from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.comparison.verdicts import AdviceKind, advices
 from lab.model.run import RunRecord
 from lab.report.json.printed import Bound, Count, Invalid, Printed, Share
-from lab.report.tables.steady import load_text
+from lab.report.loads import load_text
 from lab.stats import paired as stats
 
 

@@ -25,8 +25,7 @@ from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, advice, columns, row
-from lab.report.tables.outcomes import disturbance_text
-from lab.report.tables.steady import load_text
+from lab.report.loads import disturbance_text, load_text
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 

@@ -1,6 +1,6 @@
 """A sample's usage as text: its averages, and second by second, in the columns that `pidstat -u -r -h` prints.
 
-Takes what `lab.pidstat` computes; computes nothing. A share that is not known is `–`, as it is nowhere else zero.
+Takes what `lab.analysis.pidstat` computes; computes nothing. A share that is not known is `–`, as it is nowhere else zero.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The client's place on a cluster: one pod that load comes from, kept between runs.
 
 manifests/clusters/client describes it. Its main process is a SOCKS server that only the lab reaches
-(`lab.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.cluster.tether`).
+(`lab.targets.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.tether`).
 
 Refuses to go on in another pod than it began in: LostError, since what was measured there is not what will be.
 """
@@ -89,7 +89,7 @@ class ClientPod:
     def popen(
         self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]
     ) -> subprocess.Popen[bytes]:
-        """Start a generator in the pod, in a fresh folder with these files; see `lab.cluster.tether`."""
+        """Start a generator in the pod, in a fresh folder with these files; see `lab.targets.cluster.tether`."""
         self.check()
         return self.shell.popen(argv, files, stdout, stderr)
 

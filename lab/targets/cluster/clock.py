@@ -17,7 +17,7 @@ TRIES = 12
 
 
 class Asked(Protocol):
-    """A shell in the container: `lab.cluster.shell.Shell`."""
+    """A shell in the container: `lab.targets.cluster.shell.Shell`."""
 
     @property
     def place(self) -> str: ...

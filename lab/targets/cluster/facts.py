@@ -42,7 +42,7 @@ PROXY_SETTINGS = (("kube-proxy", "config.conf"), ("kube-proxy-config", "config")
 
 
 class Asked(Protocol):
-    """What is needed of `lab.cluster.api.Api`."""
+    """What is needed of `lab.targets.cluster.api.Api`."""
 
     def version(self) -> str: ...
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = ...) -> dict[str, Any] | None: ...

@@ -20,7 +20,7 @@ _SIZE = "cat /etc/nginx/nginx.conf /var/lib/haproxy/conf/*.config /var/lib/hapro
 
 
 class Asked(Protocol):
-    """What is needed of `lab.cluster.api.Api`."""
+    """What is needed of `lab.targets.cluster.api.Api`."""
 
     def log(
         self, namespace: str, pod: str, container: str, lines: int, previous: bool = ..., times: bool = ...
@@ -28,7 +28,7 @@ class Asked(Protocol):
 
 
 class Shell(Protocol):
-    """A shell in the proxy's container: `lab.cluster.shell.Shell`."""
+    """A shell in the proxy's container: `lab.targets.cluster.shell.Shell`."""
 
     def script(self, text: str, timeout_s: float = ...) -> CompletedProcess[str]: ...
 

@@ -1,4 +1,4 @@
-"""What the API server tells of pods and endpoints → the events of `lab.events`. Asks nobody.
+"""What the API server tells of pods and endpoints → the events of `lab.model.events`. Asks nobody.
 
     pod proxy-5f: deletionTimestamp appears      →   Deleted, "grace 300 s"
     its container's ID changes, restartCount 1   →   Started, "restart 1; by the node's clock 2026-11-21T21:53:10Z"

@@ -1,7 +1,7 @@
 """Who else works on this machine, where the cluster's nodes are containers on it (kind): the host's own /proc tells.
 
 Beside the lab (this process and its descendants), the nodes' containers, the container engine and kernel threads,
-every process is somebody else's; what runs inside the nodes, the kubelets tell of (`lab.cluster.kubelet`).
+every process is somebody else's; what runs inside the nodes, the kubelets tell of (`lab.targets.cluster.kubelet`).
 Refuses to say anything where no process of the nodes can be seen: an engine in a virtual machine or on another host.
 """
 

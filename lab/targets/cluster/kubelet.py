@@ -37,7 +37,7 @@ Pod = tuple[str, str]
 
 
 class Asked(Protocol):
-    """What is needed of `lab.cluster.api.Api`."""
+    """What is needed of `lab.targets.cluster.api.Api`."""
 
     def raw(self, path: str) -> Any: ...
     def list(

@@ -1,6 +1,6 @@
 """The generators' image, which no registry has: what goes into it, the tag made from that, and building it.
 
-In a nix shell the flake builds it (`.#loadgen`); elsewhere Docker, from `lab/clusters/images/Dockerfile` and the k6 that
+In a nix shell the flake builds it (`.#loadgen`); elsewhere Docker, from `lab/targets/provision/images/Dockerfile` and the k6 that
 scripts/shell has built. Other contents, another tag: an old image is never taken for a new one.
 """
 
@@ -17,7 +17,7 @@ from lab.base.errors import UsageError
 from lab.targets.cluster import programs
 
 ROOT = Path(__file__).parents[3]
-DOCKERFILE = ROOT / "lab" / "clusters" / "images" / "Dockerfile"
+DOCKERFILE = ROOT / "lab" / "targets" / "provision" / "images" / "Dockerfile"
 FLAKE = (ROOT / "flake.lock", ROOT / "flake.nix")
 OWN_PROGRAMS = ("k6", "oha", "wrk2")
 """What Debian has not. Only k6 must be there."""

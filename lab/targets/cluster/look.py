@@ -82,7 +82,7 @@ date +%s.%N
 
 
 class Asked(Protocol):
-    """A shell in the container: `lab.cluster.shell.Shell`."""
+    """A shell in the container: `lab.targets.cluster.shell.Shell`."""
 
     @property
     def pid(self) -> int: ...

@@ -30,13 +30,13 @@ _OTHER = {"proxy": "backend", "backend": "proxy"}
 
 
 class Resolving(Protocol):
-    """As lab.cluster.images.Images does it."""
+    """As lab.targets.cluster.images.Images does it."""
 
     def resolve(self, reference: str) -> str: ...
 
 
 class Kinds(Protocol):
-    """As lab.cluster.api.Api does it."""
+    """As lab.targets.cluster.api.Api does it."""
 
     @property
     def place(self) -> str: ...

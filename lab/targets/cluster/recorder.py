@@ -1,6 +1,6 @@
 """What happens to a variant's pods while it is measured, from the API server, the kubelets and the proxies' own logs.
 
-See `lab.targets.base.Recorder`. Watches: pods, EndpointSlices and Events of the variant's namespace; a log per container of
+See `lab.model.system.Recorder`. Watches: pods, EndpointSlices and Events of the variant's namespace; a log per container of
 the proxy's; the kubelets' counts of probes every second. Refuses to give half of it: where any of these may have missed
 something, `events` raises. What a watch tells is later than it was, by the API server's own delay and never earlier: `notes`
 says so, and how much it was of what the lab itself wrote.

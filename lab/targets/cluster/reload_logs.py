@@ -34,7 +34,7 @@ POLL_S = 0.02
 
 
 class Asked(Protocol):
-    """What is needed of `lab.cluster.api.Api`."""
+    """What is needed of `lab.targets.cluster.api.Api`."""
 
     def follow(self, namespace: str, pod: str, container: str, since: str) -> Stream: ...
     def log(

@@ -22,7 +22,7 @@ ROUTES_POLL_S = 0.5
 PATIENCE_S = 10.0
 CRASHES = 3
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
-SYSCTLS = "the kubelet must allow it: allowedUnsafeSysctls (lab/clusters/kind.yaml has it)"
+SYSCTLS = "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)"
 FATAL: Mapping[str, str] = {
     "ErrImagePull": IMAGES,
     "ImagePullBackOff": IMAGES,

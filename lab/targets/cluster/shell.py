@@ -88,7 +88,7 @@ class Shell:
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """A process beside this shell, over a connection of its own; see `lab.cluster.tether`."""
+        """A process beside this shell, over a connection of its own; see `lab.targets.cluster.tether`."""
         return tether.popen(self._kubectl_exec(), argv, files, stdout, stderr)
 
     def close(self) -> None:

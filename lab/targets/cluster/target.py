@@ -59,7 +59,7 @@ WANTED = (
 )
 """What the lab needs on a cluster before it has looked at a variant: (verb, group, resource, namespace).
 
-A websocket is opened by GET: a port-forward by one needs `get` [lab.cluster.tunnel], from Kubernetes 1.35 `create`, too.
+A websocket is opened by GET: a port-forward by one needs `get` [lab.targets.cluster.tunnel], from Kubernetes 1.35 `create`, too.
 """
 LOOKING = (("get", "", "pods"), ("create", "", "pods/exec"), ("get", "", "pods/log"))
 """In the namespaces of a variant's workloads: (verb, group, resource)."""

@@ -55,14 +55,14 @@ RIGHTS = (
     ("deletecollection", "", "pods", CLIENT_NAMESPACE),
     ("get", "", "pods/log", CLIENT_NAMESPACE),
 )
-"""(verb, group, resource, namespace), beside what every run needs there (`lab.cluster.target.WANTED`)."""
+"""(verb, group, resource, namespace), beside what every run needs there (`lab.targets.cluster.target.WANTED`)."""
 REMEDY = (
     "install k6-operator there (lab/targets/cluster/README.md, Many generators), or leave `generators` out of the point"
 )
 
 
 class Server(Protocol):
-    """What of lab.cluster.api.Api is used here."""
+    """What of lab.targets.cluster.api.Api is used here."""
 
     @property
     def place(self) -> str: ...

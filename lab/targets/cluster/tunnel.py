@@ -70,7 +70,7 @@ def _open(api: Api, path: str, port: int, timeout_s: float) -> Any:
     """The websocket, by the credentials and through the proxy of the API's own client; the library's way has no timeout."""
     import certifi
     import websocket
-    from kubernetes.stream import ws_client  # takes a second: see lab.cluster.connection
+    from kubernetes.stream import ws_client  # takes a second: see lab.targets.cluster.connection
 
     client = api.core.api_client
     known = client.configuration

@@ -29,7 +29,7 @@ Told = Callable[[float, str, Object], None]
 
 
 class Asked(Protocol):
-    """What is needed of `lab.cluster.api.Api`."""
+    """What is needed of `lab.targets.cluster.api.Api`."""
 
     def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]: ...
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream: ...

@@ -28,7 +28,7 @@ Object = Mapping[str, Any]
 
 
 class Reader(Protocol):
-    """What of `lab.cluster.api.Api` is used."""
+    """What of `lab.targets.cluster.api.Api` is used."""
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None: ...
     def list(

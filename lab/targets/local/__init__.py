@@ -12,7 +12,7 @@ openshift    a Route; secrets: a Secret, its certificate made    haproxy_conf Ro
 hosts        a point → its hosts and their TLS; /etc/hosts
 pod_objects  running pods as Kubernetes shows them
 hostwide     the machine's own settings, which nothing here changes  shaping      the client's link: its rate, its bytes
-control      pods that come and go: who is an endpoint, what starts  recorder     what happened, in the words of lab.events
+control      pods that come and go: who is an endpoint, what starts  recorder     what happened, in the words of lab.model.events
 replicas     a Deployment's rules; budgets: PodDisruptionBudgets     refusals     disturbances that cannot be done here
 """
 

@@ -54,7 +54,7 @@ class Group:
         return "".join(f"echo 0 >{shlex.quote(str(folder / 'cgroup.procs'))}\n" for folder in folders)
 
     def counts(self) -> dict[str, int]:
-        """`lab.cgroup.counted` of its controllers; {} once it is gone."""
+        """`lab.targets.common.cgroup.counted` of its controllers; {} once it is gone."""
         found: dict[str, int] = {}
         for controller, (version, folder) in self.folders.items():
             if folder.is_dir():

@@ -1,4 +1,4 @@
-"""The hosts of what the local target has read (`lab.hosts` chooses among them), and that the client's place resolves them."""
+"""The hosts of what the local target has read (`lab.model.variants.hosts` chooses among them), and that the client's place resolves them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOSTS = Path("/etc/hosts")
 
 
 def routed(objects: Objects) -> Mapping[str, Tls]:
-    """`lab.hosts.routed` of what was read, whose fields were all honoured."""
+    """`lab.model.variants.hosts.routed` of what was read, whose fields were all honoured."""
     found: dict[str, Tls] = {route.host: "none" for route in objects.routes}
     found |= {route.host: route.tls for route in objects.host_routes}
     return found or {hosts.DEFAULT_HOST: "none"}

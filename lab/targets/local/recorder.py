@@ -1,4 +1,4 @@
-"""What happened to a local system between two moments, in the words of `lab.events`: its control's log and its kubelet's.
+"""What happened to a local system between two moments, in the words of `lab.model.events`: its control's log and its kubelet's.
 
 The kubelet knows containers, `control` knows pods: what a container's readiness meant for its pod is said by `control`
 alone. Everything is in one process, so all times are by the lab's own clock as they are.
@@ -14,7 +14,7 @@ from lab.model.system import Recorder
 from lab.targets.local import runner
 
 _KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
-"""Kinds of the kubelet's that are the same in `lab.events`."""
+"""Kinds of the kubelet's that are the same in `lab.model.events`."""
 
 _ENDS = {"Stopped": "within its grace period", "Killed": "SIGKILL: its grace period was over"}
 """How a container ended that was told to."""

@@ -1,4 +1,4 @@
-"""`just up doks`, `just down doks`: see lab.clouds."""
+"""`just up doks`, `just down doks`: see lab.targets.provision.clouds."""
 
 from __future__ import annotations
 

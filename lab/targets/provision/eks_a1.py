@@ -1,4 +1,4 @@
-"""`just up eks-a1`, `just down eks-a1`: see lab.clouds."""
+"""`just up eks-a1`, `just down eks-a1`: see lab.targets.provision.clouds."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lab.targets.cluster.api import Api
     from lab.targets.cluster.images import Images
 
-ABOUT = "a cluster of containers on this machine (Docker and kind), from lab/clusters/kind.yaml"
+ABOUT = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
 READY_S = 120.0
 AGAIN = "`just down kind` removes it; then `just up kind`"
 

@@ -163,6 +163,7 @@ def test_a_generators_limit_leaves_cpu_per_request() -> None:
     assert one(found, "rate").why.startswith("generator-limited") and one(found, "cpu_per_request").why == ""
 
 
+@pytest.mark.slow
 def test_null_arms_are_judged_by_every_metric_and_seldom_claimed() -> None:
     """In 20 runs of two null arms each: well below the 5 % that are allowed, and every comparison is counted once."""
     found = [noise for seed in range(20) for noise in noises(summary_of(planned(), seed=seed))]

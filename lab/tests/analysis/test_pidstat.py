@@ -203,6 +203,7 @@ def lab_usage(*argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_verb_shows_averages_and_for_one_arm_and_point_every_second() -> None:
     """`usage RUN` is one block of each pair; asked for one pair it is every block, second by second."""
     brief = lab_usage(str(REFERENCE))

@@ -159,7 +159,7 @@ nothing_changed() {
 }
 
 @test "a version that is not offered any more is refused with those that are" {
-  sed -i 's/^kubernetes: .*/kubernetes: "1.29"/' lab/clusters/doks.yaml
+  sed -i 's/^kubernetes: .*/kubernetes: "1.29"/' lab/targets/provision/doks.yaml
   lab up doks --yes
   assert_equal "$status" 2
   says "does not offer 1.29"
@@ -168,12 +168,12 @@ nothing_changed() {
 }
 
 @test "a wrong key and a machine without a price are refused" {
-  sed -i 's/^region:/regoin:/' lab/clusters/doks.yaml
+  sed -i 's/^region:/regoin:/' lab/targets/provision/doks.yaml
   lab up doks --yes
   assert_equal "$status" 2
-  says "lab/clusters/doks.yaml: "
+  says "lab/targets/provision/doks.yaml: "
   says "did you mean 'region'?"
-  sed -i 's/a1.4xlarge/a1.huge/' lab/clusters/eks-a1.yaml
+  sed -i 's/a1.4xlarge/a1.huge/' lab/targets/provision/eks-a1.yaml
   lab up eks-a1 --yes
   assert_equal "$status" 2
   says "no price for a1.huge"
@@ -221,7 +221,7 @@ nothing_changed() {
 @test "the file that eksctl gets is a ClusterConfig with a place for each role" {
   run python - <<'PYTHON'
 import yaml
-config = yaml.safe_load(open("lab/clusters/eks-a1.yaml"))
+config = yaml.safe_load(open("lab/targets/provision/eks-a1.yaml"))
 print(config["apiVersion"], config["kind"], *(group["labels"]["lab/role"] for group in config["nodeGroups"]))
 PYTHON
   assert_output "eksctl.io/v1alpha5 ClusterConfig proxy backend generator"

@@ -20,7 +20,7 @@ outputs() { # EXPRESSION over `out`
         optionals = condition: list: if condition then list else [ ];
       };
       pkgsFor = system: named [
-        \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubeconform\" \"kubectl\" \"kustomize\" \"nginx\"
+        \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubectl\" \"kustomize\" \"nginx\"
         \"nixfmt-tree\" \"oha\" \"pyright\" \"ruff\" \"shellcheck\" \"shfmt\" \"uv\" \"wrk\" \"wrk2\"
         \"e2fsprogs\" \"iproute2\" \"nftables\" \"procps\" \"socat\" \"sockperf\" \"util-linux\"
         \"bashInteractive\" \"cacert\" \"coreutils\" \"curl\" \"gawk\" \"gnugrep\" \"gnused\" \"gnutar\" \"iana-etc\"
@@ -30,9 +30,9 @@ outputs() { # EXPRESSION over `out`
         stdenv.hostPlatform = { inherit system; isLinux = builtins.match \".*-linux\" system != null; };
         bats.withLibraries = f: [ \"bats\" ] ++ f (named [ \"bats-assert\" \"bats-support\" ]);
         python3.withPackages = f: f (named [
-          \"crossplane\" \"cryptography\" \"duckdb\" \"hypothesis\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\" \"nbclient\" \"numpy\" \"plotly\"
-          \"polars\" \"psutil\" \"pydantic\" \"pyroute2\" \"pytest\" \"pytest-xdist\" \"pyyaml\" \"rich\" \"scipy\"
-          \"types-pyyaml\" \"zstandard\"
+          \"certifi\" \"crossplane\" \"cryptography\" \"hypothesis\" \"jinja2\" \"jsonschema\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\"
+          \"markdown-it-py\" \"nbclient\" \"nbformat\" \"numpy\" \"plotly\" \"polars\" \"prometheus-client\" \"psutil\" \"pydantic\" \"pytest\" \"pytest-xdist\" \"pyyaml\" \"rich\"
+          \"scipy\" \"types-pyyaml\" \"urllib3\" \"websocket-client\" \"zstandard\"
         ]);
         mkShellNoCC = shell: shell;
         runCommand = name: attributes: script: { inherit name script; };

@@ -69,7 +69,7 @@ def test_every_reason_is_in_the_schema_with_its_meaning() -> None:
     ],
 )
 def test_a_meaning_names_the_limit_that_is_applied(reason: Reason, limit: float) -> None:
-    """The numbers in the words are those of lab/validity.py."""
+    """The numbers in the words are those of lab/measure/validity.py."""
     assert f"{limit * 100:g} %" in reason.meaning
 
 

@@ -179,6 +179,7 @@ def test_an_upload_is_answered_once_it_has_been_read(running: Loopback) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.slow
 def test_connections_are_held_until_the_end_and_nothing_cuts_them(stage: Stage) -> None:
     """Known answer: as many as were asked for, opened before the block begins."""
     with held(stage, 12, 6):

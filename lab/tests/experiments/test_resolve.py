@@ -155,6 +155,7 @@ def test_the_plan_says_why_so_many(sweep: str) -> None:
     assert "chosen" not in ordinary.getvalue()
 
 
+@pytest.mark.slow
 def test_a_smaller_effect_takes_more_blocks(sweep: str) -> None:
     self_compared(sweep, nulls=2)
     assert (
@@ -162,6 +163,7 @@ def test_a_smaller_effect_takes_more_blocks(sweep: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
     """Wherever it is judged: a rate at the closed loop only. So the baseline alone has one too."""
     self_compared(sweep)
@@ -177,6 +179,7 @@ def test_without_an_earlier_run_nothing_is_guessed(sweep: str) -> None:
     assert caught.value.exit_status == 2
 
 
+@pytest.mark.slow
 def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     """Any A/A pair of the baseline will do; the newest has the last word."""
     self_compared(sweep)
@@ -188,6 +191,7 @@ def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     assert made.forecast.source == f"from the A/A pairs of {newer.record.id}"
 
 
+@pytest.mark.slow
 def test_another_baselines_noise_is_not_this_ones(sweep: str) -> None:
     self_compared(sweep, "keepalive")
     with pytest.raises(UsageError, match="just aa --sweep"):

@@ -137,6 +137,7 @@ def test_requests_are_spread_evenly_over_the_hosts(name: str, tmp_path: Path) ->
     assert result.errors == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wrk", "k6"])
 def test_each_host_has_connections_of_its_own_where_tls_names_it(name: str, certificate: Path, tmp_path: Path) -> None:
     """As many for each; the addresses stand for names, which are what the URL says and SNI follows."""

@@ -1,7 +1,8 @@
-"""`lab.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
+"""`lab.generators.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
 
 import json
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from lab.disturbances.outage import Outage
 from lab.experiments.selfbench import reducing, worker
 from lab.experiments.selfbench.rows import FORMATS, LOAD_S, Format, write_rows
 from lab.generators import generator
+from lab.generators import pieces as reading
 from lab.generators._k6_log import requests_of
 from lab.generators.loads import load_of
 from lab.generators.oha import HEADER
@@ -55,6 +57,20 @@ RATE = 50.0
 cuts = st.integers(min_value=1, max_value=400)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_piece_is_too_small() -> Iterator[None]:
+    """Small ones are gathered otherwise, and the cuts between them would not matter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "LEAST_BYTES", 1)
+        yield
+
+
+def test_small_pieces_are_read_together() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "LEAST_BYTES", 10)
+        assert list(whole_lines(of_bytes(b"12\n" * 9 + b"3\n", 2))) == [b"12\n" * 4, b"12\n" * 4, b"12\n3\n"]
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> str:
     """k6's log of up to 40 requests in any order, with other lines between them, late ones and failed ones."""
@@ -88,6 +104,7 @@ def numbers(found: Reduced) -> tuple[int, int, int, list[int]]:
     return found.requests, found.answered, found.not_2xx, found.latency.counts.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(log=logs(), cut=cuts)
 def test_a_log_cut_anywhere_is_the_whole_log(log: str, cut: int) -> None:
@@ -169,6 +186,43 @@ def test_a_faulty_log_is_refused(lines: list[str], made: int | None, says: str, 
         reduce_k6_log(cut_into("\n".join(lines) + "\n", cut), made, RATE)
 
 
+@pytest.mark.parametrize("cut", [50, 2**21])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "request +9 1000000 1000200 205.000 206.000 0.400 200 - x",
+        "request -0 1000000 1000200 205.000 206.000 0.400 200 - x",
+        "request 9 1000000 1000200 205.0000 206.000 0.400 200 - x",
+        "request 9 1000000 1000200 2e2.000 206.000 0.400 200 - x",
+        "request 9 1000000 1000200 205.000 2.5e1 0.400 200 - x",
+        "request 9 1000000 1000200 205.000 206.000 inf 200 - x",
+        "request 9 1000000 1000200 205.000 206.000 0.400 2000 - x",
+        "request 9 1000000 1000200 205.000 206.000 0.400 200 -",
+        "request 9  1000000 1000200 205.000 206.000 0.400 200 - x",
+        "request 9 99999999999999999999 1000200 205.000 206.000 0.400 200 - x",
+        "request 9 1000000 10request 10 1000000 1000200 205.000 206.000 0.400 200 - x",
+        "request ",
+        "request \x01",
+    ],
+)
+def test_a_line_that_is_none_is_refused(line: str, cut: int) -> None:
+    """Also where a reader of numbers would take it: no line is left out, and none is read as another."""
+    with pytest.raises(OutputError, match="expected (a line|lines) of the log of requests"):
+        reduce_k6_log(cut_into("\n".join([*LOG, line, ""]), cut), 10, RATE)
+
+
+@pytest.mark.parametrize(
+    "other", ["request", "requests 9", "", "\x01", "\r", "a request 9 1 2", 'say "', "\xff\xfe \udcff"]
+)
+@pytest.mark.parametrize("cut", [50, 2**21])
+def test_what_is_no_line_of_the_log_is_passed_over(other: str, cut: int) -> None:
+    """k6's complaints, whatever bytes are in them; an answer may hold any, too."""
+    lines = [line for each in LOG for line in (each + ' \x01 é\x85\u2028 "', other)]
+    content = "\n".join([*lines, ""]).encode("utf-8", "surrogateescape")
+    found = reduce_k6_log(partial(of_bytes, content, cut), 9, RATE)
+    assert numbers(found) == numbers(reduce_k6_log(cut_into("\n".join([*LOG, ""])), 9, RATE))
+
+
 def test_a_log_without_its_end_is_refused() -> None:
     with pytest.raises(OutputError, match="the last one is cut"):
         reduce_k6_log(cut_into("\n".join(LOG)), 9, RATE)
@@ -224,11 +278,26 @@ def test_what_is_no_csv_of_oha_is_refused(text: str, cut: int) -> None:
 def test_both_ways_of_the_lab_agree_on_made_rows(kind: Format, tmp_path: Path) -> None:
     """The rows that selfbench times: streamed and whole are the same to the last bucket."""
     made = write_rows(kind, tmp_path / "rows", 5000)
-    found = [way(kind, made.path, made.rate_rps) for way in (worker.streamed, worker.whole)]
-    streamed, whole = (worker.told(one, 0.0) for one in found)
-    assert streamed == whole and streamed["requests"] == 5000 and found[0].not_2xx > 0
+    streamed = worker.streamed(kind, made.path, made.rate_rps)
+    text = made.path.read_text()
+    if kind == "k6":
+        frame = requests_of(cut_into(text), 5000, made.rate_rps)
+        taken_s = frame.filter(pl.col("error") == "").select(pl.col("done_s") - pl.col("due_s")).to_series()
+        latency = Histogram.of_values(taken_s.to_numpy())
+        answered, wrong = latency.total, frame.filter(pl.col("error") == "", pl.col("status") != 200).height
+        since = frame["number"].to_numpy() * 1000 / made.rate_rps / 100
+        assert streamed.ended_s == pytest.approx((frame["done_s"] - frame["due_s"][0]).to_numpy().max(), abs=1e-6)
+    else:
+        told = generator("oha").parse(text, "", 0, Load("http://h/", "", 1, LOAD_S, rate_rps=made.rate_rps))
+        latency, answered, wrong = told.latency, told.requests, told.errors["status"]
+        since = np.array([float(line.partition(",")[0]) for line in text.splitlines()[1:]]) / 0.1
+        assert streamed.size_bytes == told.size_bytes
+    assert (streamed.requests, streamed.answered, streamed.not_2xx) == (5000, answered, wrong) and wrong > 0
+    assert streamed.latency.counts.tolist() == latency.counts.tolist()
+    assert streamed.begun.tolist() == np.bincount(np.floor(since).astype(int)).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
     """What Python holds at most is the same for ten times the rows (polars' own is in selfbench's table)."""
@@ -246,6 +315,7 @@ def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> Non
     assert peaks[1] < 1.3 * peaks[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_process_itself_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
     """All that it holds, polars' own memory with it."""
@@ -370,6 +440,7 @@ def test_a_runs_stored_rows_are_reduced_and_added_up(run: RunStore, tmp_path: Pa
     assert (together.latency.counts == both[0][1].latency.counts + both[1][1].latency.counts).all()
 
 
+@pytest.mark.slow
 def test_a_runs_rows_are_not_held_while_they_are_parsed_again(run: RunStore, tmp_path: Path) -> None:
     """What `--from-raw` holds at most is the same for five times the rows."""
     peaks: list[int] = []

@@ -129,6 +129,7 @@ def test_a_run_claims_nothing_of_a_variant_that_does_nothing(n: int) -> None:
     assert false_claims(measured(np.random.default_rng(500 + n), 3, n, runs=1000)) <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [6, 10, 20])
 def test_two_runs_of_the_same_claim_nothing_in_a_table_of_twelve_rows(n: int) -> None:
     """1000 tables: by Holm's p alone at most 5 of 100 hold any claim (a table in which one row is wrong counts as wrong).
@@ -147,6 +148,7 @@ def test_two_runs_of_the_same_claim_nothing_in_a_table_of_twelve_rows(n: int) ->
     assert wrong / runs <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pilot", [6, 10, 20])
 @pytest.mark.parametrize(("effect", "noise"), [(0.02, 0.012), (0.05, 0.02), (0.10, 0.03)])
 def test_what_is_planned_from_a_pilot_is_found_9_times_in_10(pilot: int, effect: float, noise: float) -> None:

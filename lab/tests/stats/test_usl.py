@@ -124,6 +124,7 @@ def test_the_same_data_have_the_same_interval() -> None:
     assert one.sigma == two.sigma
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [1, 6])
 def test_the_intervals_hold_the_truth_as_often_as_they_say(repeats: int) -> None:
     """σ, κ, the efficiency of 8 and of 16 and the peak, 93 to 97 % of 500 runs (less two standard errors); one or six measurements of each size, noise of 3 %."""
@@ -147,6 +148,7 @@ def test_the_intervals_hold_the_truth_as_often_as_they_say(repeats: int) -> None
         assert 0.93 <= count / runs <= 0.97, (name, count)
 
 
+@pytest.mark.slow
 def test_at_the_bound_the_intervals_are_no_narrower_than_they_say() -> None:
     """Neither contention nor coherency: both intervals reach 0 at least 95 times of 100 (less three standard errors)."""
     rng = np.random.default_rng(11)

@@ -1,4 +1,4 @@
-"""An API server in memory, as far as the lab's own logic goes: what `lab.cluster.api.Api` shows of one."""
+"""An API server in memory, as far as the lab's own logic goes: what `lab.targets.cluster.api.Api` shows of one."""
 
 from __future__ import annotations
 

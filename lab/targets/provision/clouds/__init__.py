@@ -1,7 +1,7 @@
 """Clusters that a cloud sells, made and removed by the cloud's own command line: `just up doks`, `just up eks-a1`.
 
 cli         one such program: asked, or told to do something, its faults as place, fault, remedy
-definition  a file of lab/clusters, read          prices  what the machines cost roughly
+definition  a file of lab/targets/provision, read          prices  what the machines cost roughly
 doks        DigitalOcean, by doctl                eks     AWS, by eksctl
 flow        what `just up` and `just down` do with either: show, ask, do, verify
 asking      the yes                               commands  the verbs' arguments

@@ -44,7 +44,9 @@ class Cli:
         done = programs.run([self.name, *arguments], ASK_S, env={**os.environ, **(env or {})})
         if done.returncode:
             said = [*done.stdout.splitlines(), *done.stderr.splitlines()]
-            raise UsageError(*self._fault(arguments, said, done.returncode, "see `lab/clusters/`, or its own help"))
+            raise UsageError(
+                *self._fault(arguments, said, done.returncode, "see `lab/targets/provision/`, or its own help")
+            )
         return done.stdout
 
     def ask_json(self, arguments: Sequence[str]) -> Any:

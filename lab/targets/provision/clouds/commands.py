@@ -1,4 +1,4 @@
-"""`up` and `down` of a cloud's cluster as `lab.clusters.Provider` has them: the yes, and what talks."""
+"""`up` and `down` of a cloud's cluster as `lab.targets.provision.Provider` has them: the yes, and what talks."""
 
 from __future__ import annotations
 

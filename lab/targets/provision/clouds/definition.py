@@ -1,4 +1,4 @@
-"""A file of `lab/clusters/` read into a model: wrong keys and values as place, fault, remedy."""
+"""A file of `lab/targets/provision/` read into a model: wrong keys and values as place, fault, remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DigitalOcean's Kubernetes by doctl: the cluster of `lab/clusters/doks.yaml`, with the lab's tag on it.
+"""DigitalOcean's Kubernetes by doctl: the cluster of `lab/targets/provision/doks.yaml`, with the lab's tag on it.
 
 doctl facts this file respects (read in the source of doctl 1.146.0, never run): `create` only warns when the cluster does not come up, so it is asked
 afterwards; it would write into the user's kubeconfig and switch its context unless told not to; `kubeconfig show` prints
@@ -33,7 +33,7 @@ DOCTL = Cli(
         (r"access token is required|unable to authenticate|\b401\b", "log in: `doctl auth init`"),
         (
             r"droplet limit|exceed.*limit|quota|not enough capacity",
-            "ask DigitalOcean for more, or lower `count` in lab/clusters/doks.yaml",
+            "ask DigitalOcean for more, or lower `count` in lab/targets/provision/doks.yaml",
         ),
         (
             r"\b403\b|not authorized|forbidden",
@@ -41,7 +41,7 @@ DOCTL = Cli(
         ),
         (
             r"\b422\b|invalid size|invalid region|not available in",
-            "another size, region or version in lab/clusters/doks.yaml",
+            "another size, region or version in lab/targets/provision/doks.yaml",
         ),
         (r"dial tcp|no such host|timeout", "is the network there?"),
     ),
@@ -74,7 +74,7 @@ class Definition(BaseModel):
 
 
 class Doks:
-    """See `lab.clouds.flow.Cloud`."""
+    """See `lab.targets.provision.clouds.flow.Cloud`."""
 
     name = "doks"
 

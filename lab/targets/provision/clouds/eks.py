@@ -1,4 +1,4 @@
-"""AWS' Kubernetes by eksctl: the cluster of `lab/clusters/eks-a1.yaml`, eksctl's own file, with the lab's tag in it.
+"""AWS' Kubernetes by eksctl: the cluster of `lab/targets/provision/eks-a1.yaml`, eksctl's own file, with the lab's tag in it.
 
 eksctl facts this file respects (from its documentation, never run): every step is a CloudFormation stack, and a failed one is left for `delete`; the flags
 that the file answers (name, region) must not be given beside it; it would write into the user's kubeconfig unless told
@@ -24,7 +24,7 @@ CREATE_MINUTES = 45
 DELETE_MINUTES = 45
 SLACK_S = 120.0
 """eksctl's own deadline comes first, since it knows what it waited for."""
-FILE = "lab/clusters/eks-a1.yaml"
+FILE = "lab/targets/provision/eks-a1.yaml"
 EKSCTL = Cli(
     "eksctl",
     "https://docs.aws.amazon.com/eks/latest/eksctl/installation.html, and credentials (`aws configure`)",
@@ -68,7 +68,7 @@ class ClusterConfig(BaseModel):
 
 
 class Eks:
-    """See `lab.clouds.flow.Cloud`."""
+    """See `lab.targets.provision.clouds.flow.Cloud`."""
 
     name = "eks-a1"
 

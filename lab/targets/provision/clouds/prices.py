@@ -1,4 +1,4 @@
-"""What a cluster costs roughly, from `lab/clusters/prices.yaml`: shown before anybody is asked for a yes. No bill."""
+"""What a cluster costs roughly, from `lab/targets/provision/prices.yaml`: shown before anybody is asked for a yes. No bill."""
 
 from __future__ import annotations
 

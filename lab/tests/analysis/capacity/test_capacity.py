@@ -310,6 +310,7 @@ def test_no_price_far_from_what_was_measured(size: int, fault: str) -> None:
         capacity_costs.cost_of(loads, size, 0.98)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [6, 10, 20])
 def test_the_prices_interval_holds_the_true_median_as_often_as_it_says(n: int) -> None:
     rng = np.random.default_rng(n)
@@ -322,6 +323,7 @@ def test_the_prices_interval_holds_the_true_median_as_often_as_it_says(n: int) -
     assert 0.93 <= hits / runs <= 0.975, hits / runs
 
 
+@pytest.mark.slow
 def test_the_lines_interval_holds_a_page_that_was_not_measured_as_often_as_it_says() -> None:
     """Five sizes, 3 % of error each in how straight the line is, two orders of magnitude apart: one between and one beyond."""
     rng = np.random.default_rng(3)
@@ -377,6 +379,7 @@ def test_a_proxy_of_the_size_that_was_measured_serves_what_it_served() -> None:
     assert one.serves_rps == pytest.approx(0.7 / 20e-6 * 1.35)
 
 
+@pytest.mark.slow
 def test_the_number_of_cores_holds_the_truth_as_often_as_it_says_with_price_and_law_both_uncertain() -> None:
     """What one proxy of eight cores serves: true price 20 µs, true σ 0.05; 93 to 98 % of 400 runs."""
     rng = np.random.default_rng(5)

@@ -870,7 +870,7 @@ def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch
     """With file, claim and what is wrong."""
     (tmp_path / "nds.toml").write_text(text)
     monkeypatch.setattr(claims, "FOLDER", tmp_path)
-    with pytest.raises(UsageError, match="lab/claims/nds.toml") as caught:
+    with pytest.raises(UsageError, match="lab/analysis/claims/nds.toml") as caught:
         claims.rules()
     assert said in str(caught.value)
 

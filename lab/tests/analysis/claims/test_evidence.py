@@ -210,7 +210,7 @@ def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline()
 
 
 def test_a_load_begins_with_its_first_request_however_late_the_disturbance_began() -> None:
-    """As `lab.outcomes` counts, in control runs too; usage is moved by what the generator took to begin."""
+    """As `lab.records.outcomes` counts, in control runs too; usage is moved by what the generator took to begin."""
     log = disturbed.requests(duration_s=1)
     assert evidence.zero_s(log) == ZERO_S
     assert evidence.zero_s(log.clear()) == 0

@@ -444,6 +444,7 @@ def disturbed_ablation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     return made
 
 
+@pytest.mark.slow
 def test_disturbed_results_are_ranked_in_their_own_unit(
     disturbed_ablation: Callable[..., AblationStore], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -465,6 +466,7 @@ def test_disturbed_results_are_ranked_in_their_own_unit(
     assert "×" not in out
 
 
+@pytest.mark.slow
 def test_an_ablation_without_all_its_disturbed_blocks_is_not_complete(
     disturbed_ablation: Callable[..., AblationStore], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,6 @@ from lab.experiments.selfbench import (
     pairs,
     promise,
     reducing,
-    start_up,
 )
 from lab.experiments.selfbench.process import SHIM, Timed, timed
 from lab.experiments.selfbench.reducing import Reduction
@@ -241,8 +240,8 @@ def test_an_unknown_context_is_refused_before_anything_is_measured(
 def test_every_way_reduces_the_same_file_to_the_same(kind: Format, tmp_path: Path) -> None:
     """For real, each in a process of its own, with its peak memory."""
     made_rows = write_rows(kind, tmp_path / "rows", 3000)
-    first, *others = (reducing.reduced(way, made_rows) for way in ("streamed", "whole", "polars"))
-    assert [reducing.difference(first, other) for other in others] == ["", ""]
+    first, *others = (reducing.reduced(way, made_rows) for way in reducing.WAYS)
+    assert [reducing.difference(first, other) for other in others] == [""]
     assert first.told["requests"] == 3000 and sum(first.told["begun"]) == 3000
     assert all(one.peak_bytes and one.peak_bytes > 10e6 for one in (first, *others)) or sys.platform != "linux"
 
@@ -275,9 +274,9 @@ def test_what_differs_is_named(changed: Mapping[str, Any], says: str) -> None:
     assert said.startswith(says) and bool(said) == bool(says)
 
 
-@pytest.mark.parametrize("wrong", ["streamed", "whole", "polars", "duckdb"])
+@pytest.mark.parametrize("wrong", reducing.WAYS)
 def test_unequal_results_fail_whoever_is_wrong(
-    wrong: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    wrong: reducing.Way, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then there is no row of that file, and the exit status is 1."""
 
@@ -304,9 +303,9 @@ def test_a_way_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch, capsys: py
 @pytest.mark.parametrize(
     ("failing", "rows"),
     [
-        (["polars"], ["streamed, against duckdb"]),
-        (["polars", "duckdb"], ["streamed"]),
+        (["polars"], ["streamed"]),
         (["streamed"], []),
+        ([], ["streamed, against polars"]),
     ],
 )
 def test_a_way_that_fails_takes_nobodys_rows_with_it(failing: list[str], rows: list[str], tmp_path: Path) -> None:
@@ -319,7 +318,7 @@ def test_a_way_that_fails_takes_nobodys_rows_with_it(failing: list[str], rows: l
 
     for seed in range(5):  # whoever is first
         large = RowFile("k6", tmp_path / "rows", 2_000_000)
-        found = reducing.one_file(large, ["polars", "duckdb"], run, random.Random(seed))
+        found = reducing.one_file(large, run, random.Random(seed))
         name = "k6's log, 2,000,000: "
         assert [row.what for row in found.rows] == [
             f"{name}{row}{what}" for what in ("", ": peak memory") for row in rows
@@ -356,8 +355,8 @@ def test_a_file_that_has_no_room_any_more_leaves_the_rows_of_the_others(monkeypa
 def test_equal_results_are_rows_with_ratios(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows per second and peak memory of both formats, each way of the lab against each by hand; six pairs have an interval."""
-    seconds = {"streamed": 2.0, "whole": 4.0, "polars": 1.0, "duckdb": 1.0}
+    """Rows per second and peak memory of both formats, the lab's against plain polars; six pairs have an interval."""
+    seconds = {"streamed": 2.0, "polars": 1.0}
     noise = iter(np.linspace(1.0, 1.1, 1000).tolist())
     monkeypatch.setattr(reducing, "reduced", lambda way, _: Reduction(TOLD, seconds[way] * next(noise), 10**7))
     assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 0
@@ -369,16 +368,8 @@ def test_equal_results_are_rows_with_ratios(
         and row["ratio_low"] < row["ratio"] < row["ratio_high"]
         and row["n"] == 6
     )
-    memory = next(row for row in told["rows"] if row["what"].endswith("whole, against polars: peak memory"))
+    memory = next(row for row in told["rows"] if row["what"].endswith("streamed, against polars: peak memory"))
     assert memory["ratio"] == 1
-
-
-def test_duckdb_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reducing.importlib.util, "find_spec", lambda _name: None)
-    found = reducing.reducing([1000], run=lambda way, _: Reduction(TOLD, 1.0, None))
-    assert (
-        found.complete and found.notes == (reducing.NO_DUCKDB,) and not any("duckdb" in row.what for row in found.rows)
-    )
 
 
 def test_a_peak_is_the_childs_own_and_not_its_parents() -> None:
@@ -414,7 +405,7 @@ def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPa
     assert all(3 * least_s < limit_s < math.inf for least_s, limit_s in zip(planned_s, given, strict=True))
 
 
-# -- the report, start-up ------------------------------------------------------------------------------
+# -- the report ------------------------------------------------------------------------------
 
 
 def test_a_table_has_every_row_under_its_part() -> None:
@@ -424,7 +415,7 @@ def test_a_table_has_every_row_under_its_part() -> None:
         report.compared("samples", "few", "req/s", [2.0], [4.0]),
         report.alone("bring-up", "kind", "s", [1.5, 2.5, 9.0]),
     )
-    found = report.Report(rows=rows, notes=("no duckdb",)).plus(report.Report(faults=("start-up: broke",)))
+    found = report.Report(rows=rows, notes=("kind: not measured",)).plus(report.Report(faults=("samples: broke",)))
     out = io.StringIO()
     show(Console(file=out), page(found))
     text = out.getvalue()
@@ -446,7 +437,7 @@ def test_a_table_has_every_row_under_its_part() -> None:
     ]
     order = [
         text.index(part)
-        for part in ("samples", "wall", "few", "bring-up", "kind", "no duckdb", "failed: start-up: broke")
+        for part in ("samples", "wall", "few", "bring-up", "kind", "kind: not measured", "failed: samples: broke")
     ]
     assert order == sorted(order) and not found.complete
     assert report.Report.model_validate_json(found.model_dump_json()) == found
@@ -469,16 +460,6 @@ def test_the_readmes_table_is_the_committed_one_or_says_that_there_is_none(
     path.write_text("{")
     with pytest.raises(UsageError, match=r"selfbench.json: damaged"):
         parts.makers()["selfbench"](texts.ROOT, [])
-
-
-def test_start_up_is_of_real_processes() -> None:
-    """`lab list` cold and warm, and a committed run's table; a verb that does not exist is a fault."""
-    found = start_up.start_up(repeats=1)
-    assert [row.what for row in found.rows][:2] == ["lab list, nothing compiled", "lab list"]
-    assert any(row.what.startswith("lab table ") for row in found.rows)
-    assert all(row.lab > (row.by_hand or math.inf) for row in found.rows), "a bare interpreter is the least"
-    with pytest.raises(MeasuringError, match="exit status 2"):
-        start_up._started(["-m", "lab", "no-such-verb"])  # pyright: ignore[reportPrivateUsage]
 
 
 # -- a noisy neighbour ---------------------------------------------------------------------------------
@@ -847,8 +828,8 @@ def test_a_part_that_fails_leaves_the_others(
         raise MeasuringError("selfbench: lab bench", "exit status 2: no nginx")
 
     monkeypatch.setattr(overhead, "whole_run", broken)
-    row = report.alone("start-up", "lab list", "s", [1.0])
-    monkeypatch.setattr(start_up, "start_up", lambda: report.Report(rows=(row,)))
-    assert main(["selfbench", "samples", "start-up", "--json"]) == 1
+    row = report.alone("analysis", "k6's log", "s", [1.0])
+    monkeypatch.setattr(reducing, "reducing", lambda *_args, **_options: report.Report(rows=(row,)))
+    assert main(["selfbench", "samples", "analysis", "--json"]) == 1
     found = report.Report.model_validate_json(capsys.readouterr().out)
     assert found.rows == (row,) and found.faults[0].startswith("samples: selfbench: lab bench: exit status 2: no nginx")

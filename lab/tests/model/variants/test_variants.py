@@ -163,6 +163,7 @@ def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> Non
     assert all("http" in [port["name"] for port in obj["spec"]["ports"]] for obj in objects if obj["kind"] == "Service")
 
 
+@pytest.mark.slow
 def test_all_knobs_that_agree_are_kept_when_put_on_one_variant() -> None:
     base = load_variant("baseline")
     alone: dict[str, dict[tuple[str, str], differences.Change]] = {}
@@ -199,6 +200,7 @@ def test_an_overlay_may_say_which_metric_its_claim_is_about() -> None:
     assert (stated.primary_metric, stated.knobs[-1].primary_metric) == ("p99", "rate")
 
 
+@pytest.mark.slow
 def test_images_come_from_the_one_place() -> None:
     pinned = [item["imageTag"] for item in yaml.safe_load_all((MANIFESTS / "images/images.yaml").read_text())]
     known = {f"{tag['newName']}:{tag['newTag']}{'@' + tag['digest'] if 'digest' in tag else ''}" for tag in pinned}

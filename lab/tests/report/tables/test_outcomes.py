@@ -28,7 +28,9 @@ from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.report.json import run as run_json
-from lab.report.tables import outcomes as outcome_tables
+from lab.report.markdown import markdown
+from lab.report.tables.run import page
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 
@@ -117,7 +119,7 @@ def effect_of(summary: Summary, arm: str, metric: str = "gap_s") -> Effect:
 
 def printed(summary: Summary, width: int | None = None) -> str:
     out = io.StringIO()
-    outcome_tables.print_tables(Console(file=out, width=width or 80), summary, width)
+    show(Console(file=out, width=width or 80), page(summary), width)
     return out.getvalue()
 
 
@@ -139,7 +141,7 @@ def test_tables_look_as_agreed(name: str) -> None:
     got = {
         "wide.txt": lambda: printed(typical),
         "columns-100.txt": lambda: printed(typical, 100),
-        "table.md": lambda: outcome_tables.as_markdown(typical),
+        "table.md": lambda: markdown(page(typical)),
         "two-blocks.txt": lambda: printed(summary_of(blocks=2)),
         "baseline-alone.txt": lambda: printed(summary_of([("baseline", None)])),
     }[name]()

@@ -27,7 +27,9 @@ from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.report.json import run as run_json
-from lab.report.tables import steady as tables
+from lab.report.markdown import markdown
+from lab.report.tables.run import page
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import units
 from lab.stats.histogram import Histogram
@@ -54,7 +56,7 @@ def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000")
 
 def printed(summary: Summary, width: int | None = None) -> str:
     out = io.StringIO()
-    tables.print_table(Console(file=out, width=width or 80), summary, width)
+    show(Console(file=out, width=width or 80), page(summary), width)
     return out.getvalue()
 
 
@@ -75,7 +77,7 @@ def test_tables_look_as_agreed(name: str) -> None:
         "wide.txt": lambda: printed(typical()),
         "columns-120.txt": lambda: printed(typical(), 120),
         "columns-80.txt": lambda: printed(typical(), 80),
-        "table.md": lambda: tables.as_markdown(typical()),
+        "table.md": lambda: markdown(page(typical())),
         "baseline-alone.txt": lambda: printed(summary_of(make_plan([("baseline", None)]))),
     }[name]()
     path = GOLDEN / name
@@ -514,6 +516,7 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     assert run_json.printed(one) == run_json.printed(two)
 
 
+@pytest.mark.slow
 def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table() -> None:
     """40 runs of nothing but noise: at most two claims, from samples to verdict."""
     kinds = [verdicts.verdicts(summary_of(make_plan(), seed=seed, noise=0.05))[0].kind for seed in range(40)]

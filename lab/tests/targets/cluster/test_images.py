@@ -45,6 +45,7 @@ def test_every_image_that_a_registry_has_by_digest_is_pinned_by_it(monkeypatch: 
     }
 
 
+@pytest.mark.slow
 def test_every_image_of_every_variant_is_resolved(lab_images: Path) -> None:
     """What kustomize renders is a pinned name, so whatever is chosen takes its place."""
     names = ("nginx", "ingress-nginx-controller", "haproxy-router")

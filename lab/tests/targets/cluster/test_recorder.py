@@ -376,6 +376,7 @@ def test_a_recorder_that_cannot_begin_leaves_nothing_running() -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_a_recorder_says_what_its_events_lack() -> None:
     """Single probes, where the kubelets may not be asked; and how late a watch is, by what the lab itself wrote."""
     api: Any = Denying()

@@ -441,7 +441,7 @@ def test_at_a_rate_the_node_that_a_generator_shares_must_have_room() -> None:
 
 @dataclass
 class RealShell:
-    """A shell of this machine, asked as `lab.cluster.shell` asks."""
+    """A shell of this machine, asked as `lab.targets.cluster.shell` asks."""
 
     program: str
     pid: int = 0

@@ -82,6 +82,7 @@ def test_no_limit_of_open_files_forbids_none() -> None:
     needs.vet(fake_variant("v", readback=[check]), cpus=2, open_files=None)
 
 
+@pytest.mark.slow
 def test_remote_without_a_context_names_those_there_are(kubeconfig: Path) -> None:
     """The current one is among them, and not taken."""
     with pytest.raises(UsageError, match="the current one is never taken(?s:.*)production, bench"):

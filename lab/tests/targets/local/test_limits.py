@@ -32,7 +32,7 @@ def folders() -> set[str]:
 
 @pytest.mark.inside
 def test_inside(tmp_path: Path) -> None:
-    """All of test_local_limits_inside.py, in the namespaces that `enter` would make, with the host's /proc as there."""
+    """All of test_limits_inside.py, in the namespaces that `enter` would make, with the host's /proc as there."""
     host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     file = Path(__file__).with_name("test_limits_inside.py")
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/inner", str(file)]

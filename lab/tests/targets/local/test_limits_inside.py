@@ -1,4 +1,4 @@
-"""Limits, affinities, environments and replicas on real bring-ups. Started inside the namespaces by `test_local_limits.py`."""
+"""Limits, affinities, environments and replicas on real bring-ups. Started inside the namespaces by `test_limits.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from lab.model.variants.variants import Check, Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget, cgroups
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import answers, changed, clean, pod_of, target, until
+from lab.tests.support.inside import INSIDE, answers, changed, clean, pod_of, target, until
+
+if not INSIDE:
+    pytest.skip("runs inside the namespaces: see test_limits.py", allow_module_level=True)
 
 __all__ = ["clean", "target"]  # fixtures
 

@@ -40,7 +40,7 @@ def shared() -> Iterator[Path]:
 @pytest.mark.inside
 @pytest.mark.parametrize("identity", ["this user", "nobody"])
 def test_inside(identity: str, shared: Path) -> None:
-    """All of test_local_inside.py, in the namespaces that `enter` would make."""
+    """All of test_inside.py, in the namespaces that `enter` would make."""
     before = machine()
     who: list[str] = []
     select: list[str] = []
@@ -153,6 +153,7 @@ def assert_gone(family: Sequence[psutil.Process], mark: str, within_s: float = 2
     assert left == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [0.0, 0.05, 0.3, 0.8, CONTAINER, WORKER, LOAD])
 def test_kill_9_leaves_nothing(moment: float | str, tmp_path: Path) -> None:
     """At once, while Python starts, while a system comes up, and under load."""
@@ -170,6 +171,7 @@ def test_kill_9_leaves_nothing(moment: float | str, tmp_path: Path) -> None:
     assert machine() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["stopped inner", "unshare"])
 def test_kill_9_leaves_nothing_of_a_stuck_lab(victim: str, tmp_path: Path) -> None:
     """The kernel's parent-death signals do what the lab itself cannot: the inner process is stopped, or loses its parent."""
@@ -189,6 +191,7 @@ def test_kill_9_leaves_nothing_of_a_stuck_lab(victim: str, tmp_path: Path) -> No
         assert outer.returncode == 128 + signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_outer_process_ends_the_run_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     mark = uuid.uuid4().hex

@@ -17,7 +17,7 @@ from lab.targets.provision.clouds.prices import Nodes
 class Cloud:
     """One whose cluster passes through the given states, and of which `remains` is left each time it is looked for."""
 
-    name, file = "doks", Path("lab/clusters/doks.yaml")
+    name, file = "doks", Path("lab/targets/provision/doks.yaml")
 
     def __init__(self, states: list[str], remains: list[list[str]] | None = None) -> None:
         self.states, self.remains, self.done = states, remains or [[]], list[str]()

