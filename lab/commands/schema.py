@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter
+
 from lab.analysis.calibration.records import CalibrationRecord
 from lab.analysis.claims import Rule
 from lab.analysis.claims.publications import OwnRule
@@ -20,7 +22,6 @@ from lab.model.run import RoundTrip, RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Sweep
 from lab.model.usage import USAGE_SCHEMA
-from lab.model.variants.knobs import Check
 from lab.model.variants.variants import annotation_schema
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json.ablation import AblationJson
@@ -32,13 +33,16 @@ from lab.report.json.noise import AaJson
 from lab.report.json.run import ResultJson
 from lab.report.json.usage import UsagesJson
 from lab.stats.histogram import HALF, LINEAR
+from lab.targets.cluster.facts import PodRecord
+from lab.targets.readback.reading import ReadingRecord
 
 FOLDER = Path(__file__).parents[1] / "schema"
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
-TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
-COUNT = {"type": "integer", "minimum": 0}
-TEXTS = {"type": "array", "items": TEXT}
+READBACK = (
+    "readback/bBB-ARM.json: what was found after one bring-up, one entry per check; a check's empty keys are left out"
+)
+DEPLOYED = "deployed/bBB-ARM.json: the pods that came up, one entry per pod; only of clusters"
 
 
 def schemas() -> dict[str, Any]:
@@ -54,8 +58,8 @@ def schemas() -> dict[str, Any]:
         "roundtrip": RoundTrip.model_json_schema(),
         "knee": KneeReport.model_json_schema(),
         "reasons": _reasons(),
-        "readback": _readback(),
-        "deployed": _deployed(),
+        "readback": _list_of(ReadingRecord, READBACK),
+        "deployed": _list_of(PodRecord, DEPLOYED),
         "result": DIALECT | ResultJson.model_json_schema(),
         "comparison": DIALECT | ComparisonJson.model_json_schema(),
         "gate": DIALECT | GateJson.model_json_schema(),
@@ -99,49 +103,8 @@ def _reasons() -> dict[str, Any]:
     }
 
 
-def _readback() -> dict[str, Any]:
-    """As `Reading.as_json` writes it: a check's keys are left out, never null."""
-    check = Check.model_json_schema()
-    keys = {name: _not_null(schema) for name, schema in check["properties"].items()}
-    found = {
-        "observed": TEXT | {"description": "what the running system has; or `absent`, `unreadable`"},
-        "ok": FLAG,
-        "detail": TEXT | {"description": "why it is not ok, in words"},
-    }
-    reading = _object(keys | found, optional=("name", "context", "port", "process", "among"))
-    title = "readback/bBB-ARM.json: what was found after one bring-up, one entry per check"
-    return {**DIALECT, "title": title, "type": "array", "items": reading | {"description": check["description"]}}
-
-
-def _deployed() -> dict[str, Any]:
-    """As `lab.targets.cluster.facts.pods_record` makes it."""
-    image = _object({"image": TEXT | {"description": "as asked for"}, "image_id": _or_null(TEXT)})
-    pod = {
-        "role": _or_null(TEXT),
-        "name": TEXT,
-        "node": _or_null(TEXT),
-        "ready": FLAG,
-        "restarts": COUNT,
-        "qos": _or_null(TEXT),
-        "images": {"type": "object", "additionalProperties": image, "description": "by container"},
-    }
-    title = "deployed/bBB-ARM.json: the pods that came up, one entry per pod; only of clusters"
-    return {**DIALECT, "title": title, "type": "array", "items": _object(pod)}
-
-
-def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    required = [name for name in properties if name not in optional]
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """pydantic's schema of an optional field, without the null."""
-    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return kept | next((part for part in schema.get("anyOf", []) if part != {"type": "null"}), {})
+def _list_of(model: type[BaseModel], title: str) -> dict[str, Any]:
+    return {**DIALECT, **TypeAdapter(list[model]).json_schema(), "title": title}
 
 
 def write() -> None:
