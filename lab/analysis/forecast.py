@@ -15,7 +15,7 @@ from lab.analysis.noise import Noise, noises, null_arms, pairs
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
 from lab.model.facts import lasting
-from lab.model.metrics import LABELS
+from lab.model.metrics import RATIOS, about
 from lab.model.plan import TAKES_S, Plan
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
@@ -24,7 +24,6 @@ from lab.records import store
 from lab.records.store import RunStore
 from lab.stats import paired as stats
 from lab.stats import power
-from lab.stats.units import metric_name
 
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = TAKES_S
@@ -106,7 +105,7 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
         resolves = tuple((label, effect) for label, effect in found if effect is not None)
         return Forecast(lasts_s, resolves, past.source)
     # an A/A log-ratio is a difference of two samples: its spread is √2 times theirs
-    spreads = {f"{metric_name(metric)} at a ceiling": cv * sqrt(2) for metric, cv in PRIOR_CV.items()}
+    spreads = {f"{about(metric).title} at a ceiling": cv * sqrt(2) for metric, cv in PRIOR_CV.items()}
     guessed = {label: stats.resolvable(spread, planned.blocks) for label, spread in spreads.items()}
     source = "measured on another 2-core machine; this one has no A/A run of this sweep yet"
     return Forecast(lasts_s, tuple((label, effect) for label, effect in guessed.items() if effect), source)
@@ -176,13 +175,13 @@ def _resolved(record: RunRecord, past: Past) -> list[tuple[str, float | None]]:
     judged = [
         (arm.baseline, record.variants[arm.variant].primary_metric) for arm in record.arms if arm.role == "variant"
     ]
-    wanted = [(base, metric, False) for base, metric in judged if base and metric in LABELS and asked is None]
+    wanted = [(base, metric, False) for base, metric in judged if base and metric in RATIOS and asked is None]
     bases = [arm.baseline for arm in record.arms if arm.role == "again" and arm.baseline]
     wanted += [(base, asked, asked is not None) for base in bases if asked or not wanted]
     found: dict[str, float | None] = {}
     for base, metric, exactly in wanted:
         for noise in judged_at(past.of(variant_of[base]) or past.noises, record.points, metric, exactly):
-            label = f"{metric_name(noise.metric)} at {noise.point}"
+            label = f"{about(noise.metric).title} at {noise.point}"
             effect = power.resolvable_now(noise.sd or 0.0, noise.pilot_blocks, record.blocks)
             found[label] = max(filter(None, (found.get(label), effect)), default=None)
     return list(found.items())

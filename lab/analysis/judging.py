@@ -22,10 +22,11 @@ sweep with rates judges it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
+from lab.analysis.cells import Cell
 from lab.model.bottleneck import FAILED
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
@@ -65,40 +66,23 @@ class Ruling:
     bound: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One arm at one point: its counted samples, and metric → block → value."""
-
-    samples: Sequence[Sample]
-    values: Mapping[str, Mapping[int, float]]
-    cpu_of: str | None
-
-    @property
-    def limited(self) -> set[bool]:
-        """For each closed-loop sample: whether the generator was its limit."""
-        return {sample.limited_by == "generator" for sample in self.samples if sample.point.rate_rps is None}
-
-    @property
-    def failed(self) -> float:
-        """The largest share of a sample's requests that failed."""
-        return max((_failed(sample) for sample in self.samples), default=0.0)
-
-    @property
-    def dropped(self) -> bool:
-        """Whether every sample counted connections dropped at a full queue."""
-        return all(
-            any(value > 0 and name.rpartition("/")[2] in DROPS for name, value in sample.counters.items())
-            for sample in self.samples
-        )
+def limited(samples: Iterable[Sample]) -> set[bool]:
+    """For each closed-loop sample: whether the generator was its limit."""
+    return {sample.limited_by == "generator" for sample in samples if sample.point.rate_rps is None}
 
 
-def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Point]) -> Ruling:
-    """Whether the effect of `own` against `base` in a metric is judged at this point of the sweep's `points`."""
+def ruling(metric: str, own: Cell, base: Cell, points: Sequence[Point], pairs: bool = True) -> Ruling:
+    """Whether the effect of `own` against `base` in a metric is judged at their point of the sweep's `points`. `pairs`: of blocks."""
+    point = base.point
     errors = "errors" in point.subject
     if metric == "rate" and point.rate_rps is not None and not errors:
         return Ruling(GIVEN_RATE)
     mixing = FAILED_BEYOND_P999 if metric == "p99.9" else FAILED
-    if metric != "rate" and errors and max(own.failed, base.failed) >= mixing:
+    if (
+        metric != "rate"
+        and errors
+        and max(map(_failed, (*own.counted.values(), *base.counted.values())), default=0.0) >= mixing
+    ):
         return Ruling(ERRORS_MIX)
     if metric == "cpu_per_request":
         same = None in (own.cpu_of, base.cpu_of) or own.cpu_of == base.cpu_of
@@ -106,23 +90,30 @@ def ruling(metric: str, point: Point, own: Side, base: Side, points: Sequence[Po
     percentile = metric != "rate"
     if percentile and point.rate_rps is None and any(other.rate_rps is not None for other in points):
         return Ruling(FOLLOWS)
-    if True not in own.limited | base.limited:
+    ours, theirs = limited(own.counted.values()), limited(base.counted.values())
+    if True not in ours | theirs:
         return Ruling()
-    middles = _middles(metric, own, base)
+    middles = _middles(metric, own, base, pairs)
     if middles is None:
         return Ruling(LIMITED)
-    slower = own if (middles[0] > middles[1]) == percentile else base
-    if slower.limited == {False} and middles[0] != middles[1]:
+    slower = ours if (middles[0] > middles[1]) == percentile else theirs
+    if slower == {False} and middles[0] != middles[1]:
         return Ruling(note=AT_LEAST, bound=True)
-    if percentile and resent(own, base, middles):
+    if percentile and resent(own.counted.values(), base.counted.values(), middles):
         return Ruling(note="connections were dropped and sent again after 1 s: no doing of the generator's", bound=True)
     return Ruling(LIMITED)
 
 
-def resent(own: Side, base: Side, middles: tuple[float, float]) -> bool:
+def resent(own: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
     """Whether dropped connections make the difference of two times (`middles`, s; own first), whatever limited the loop."""
     slower = own if middles[0] > middles[1] else base
-    return slower.dropped and max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2
+    beyond = max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2
+    return beyond and all(map(_dropped, slower))
+
+
+def _dropped(sample: Sample) -> bool:
+    """Whether it counted connections dropped at a full queue."""
+    return any(value > 0 and name.rpartition("/")[2] in DROPS for name, value in sample.counters.items())
 
 
 def carrier(metric: str, point: Point, points: Sequence[Point], why: Mapping[str, str]) -> str:
@@ -152,9 +143,12 @@ def _failed(sample: Sample) -> float:
     return sum(sample.errors.values()) / tried if tried else 0.0
 
 
-def _middles(metric: str, own: Side, base: Side) -> tuple[float, float] | None:
-    """Both sides' geometric means over the blocks that both have: their ratio is the estimate."""
-    mine, theirs = own.values.get(metric, {}), base.values.get(metric, {})
+def _middles(metric: str, own: Cell, base: Cell, pairs: bool) -> tuple[float, float] | None:
+    """What the estimate is the ratio of: both geometric means over the blocks that both have; where they are no pairs, both medians."""
+    mine, theirs = own.known(metric), base.known(metric)
+    if not pairs:
+        levels = own.level(metric), base.level(metric)
+        return (levels[0].value, levels[1].value) if levels[0] and levels[1] else None
     both = mine.keys() & theirs.keys()
     if not both:
         return None

@@ -16,7 +16,9 @@ from statistics import fmean, median, stdev
 import numpy as np
 from scipy import special
 
-from lab.analysis.summary import Effect, Row, Summary
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary
 from lab.model.plan import AGAIN, Arm
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
@@ -97,8 +99,8 @@ def _noises(summary: Summary, rows: Mapping[tuple[str, str], Row], nulls: set[st
 
 def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise:
     metric, estimate = effect.metric, effect.estimate
-    values = list(base.values.get(metric, {}).values())
-    sd, degrees = spread([side.values.get(metric, {}) for side in (base, again, *nulls)])
+    values = list(base.cell.known(metric).values())
+    sd, degrees = spread([side.cell.known(metric) for side in (base, again, *nulls)])
     judged = [
         stats.judge(found.estimate, found.floor)
         for row in nulls

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import expm1
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from lab.analysis import rerun
+from lab.analysis.effects import Effect
 from lab.analysis.judging import FOLLOWS, GIVEN_RATE, failures
-from lab.analysis.summary import Effect, Row, Summary, more_blocks
-from lab.model.metrics import LABELS
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary, more_blocks
+from lab.model.metrics import METRICS, about
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks, format_interval, format_percent, format_size, metric_name
-
-if TYPE_CHECKING:
-    from lab.analysis.outcome_summary import OutcomeSummary
+from lab.stats.units import format_blocks
 
 NEEDS = "needs "
 """How the note begins of an effect that needs what no sweep does."""
 NO_BLOCK = "no valid block of it and its baseline together"
+
+
+Kind = Literal["apply", "worse", "differs", "false", "mixed", "unresolved", "no-interval", "not-measurable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +34,25 @@ class Verdict:
     """
 
     arm: str
-    kind: Literal["apply", "worse", "differs", "false", "mixed", "unresolved", "no-interval", "not-measurable"]
+    kind: Kind
     text: str
     snippet: str = ""
 
 
+Found = tuple[Row, Effect]
+
+
 def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     """One sentence per variant, in row order: what its primary metric showed, how surely, and what to do about it."""
-    by_arm: dict[str, list[tuple[Row, Effect]]] = {}
+    by_arm: dict[str, list[Found]] = {}
     for row in summary.rows:
-        if row.arm.role == "variant":
+        if row.arm.role == "variant" and not row.point.control:
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
     found = [_verdict(summary, arm, effects) for arm, effects in by_arm.items()]
     return (*found, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
 
 
-def another_load(summary: Summary | OutcomeSummary, arm: str) -> str:
+def another_load(summary: Summary, arm: str) -> str:
     """The line of an arm that showed nothing: the command for its hypothesis' load; empty where that was this run's."""
     sweep = summary.elsewhere.get(arm)
     if sweep is None:
@@ -63,18 +68,18 @@ def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
     return f"measure a load that can show it: just bench {arms} --sweep {sweep or 'S'}{rerun.place(target)}{which}"
 
 
-def unmeasured(summary: Summary | OutcomeSummary) -> str:
+def unmeasured(summary: Summary) -> str:
     """What to do about an arm without a block that counts."""
     return f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
 
 
-def no_floor(summary: Summary | OutcomeSummary) -> str:
+def no_floor(summary: Summary) -> str:
     """Of an effect whose A/A pair lost blocks."""
     more = f"go on with: {summary.resume}" if summary.resume else f"measure with --blocks {2 * summary.blocks} or more"
     return f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks; {more}"
 
 
-def concluded(summary: Summary | OutcomeSummary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
+def concluded(summary: Summary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
     """What to do about what is claimed. `said`: that; `claims`: of each where ("p99 at ceiling") and the effect."""
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
     system = arm in summary.systems
@@ -94,113 +99,160 @@ def concluded(summary: Summary | OutcomeSummary, arm: str, said: str, claims: Se
     return Verdict(arm, "apply", f"{said}: apply:", snippet)
 
 
-def _fell(summary: Summary | OutcomeSummary, arm: str, against: str) -> str:
+def _fell(summary: Summary, arm: str, against: str) -> str:
     """Where the arm did not do its work in more samples than its baseline: `6 of 10 blocks at ceiling, proxy-died 4`; empty: nowhere."""
     rows = {(row.arm.name, row.point.name): row for row in summary.rows if not row.point.control}
     for (name, point), row in rows.items():
-        failed, base = failures(row.invalid), rows.get((against, point))
-        if name == arm and sum(failed.values()) > sum(failures(base.invalid).values() if base else ()):
+        failed, base = failures(row.cell.invalid), rows.get((against, point))
+        if name == arm and sum(failed.values()) > sum(failures(base.cell.invalid).values() if base else ()):
             reasons = (f"{reason} {count}" for reason, count in failed.items())
-            return ", ".join([f"{row.valid_blocks} of {format_blocks(row.planned_blocks)} at {point}", *reasons])
+            return ", ".join(
+                [f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} at {point}", *reasons]
+            )
     return ""
 
 
 def floor_line(summary: Summary) -> str:
     """The A/A floor by metric, the largest where there are several points: what `bench baseline` alone ends with."""
-    effects = [effect for row in summary.rows for effect in row.effects if effect.judgement == "a/a"]
-    floors = {metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in LABELS}
-    blocks = min((e.estimate.n for e in effects if e.estimate), default=0)
-    if not any(floors.values()):
+    asked = (effect for row in summary.rows for effect in (row.shown if summary.disturbed else row.effects))
+    effects = [effect for effect in asked if effect.judgement == "a/a"]
+    floors = {metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in METRICS}
+    blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
+    parts = [f"{about(metric).title} {about(metric).size(max(values))}" for metric, values in floors.items() if values]
+    if not parts:
         return f"no floor yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
-    parts = [f"{metric_name(metric)} {format_size(max(values))}" for metric, values in floors.items() if values]
     return f"this machine's floor: {', '.join(parts)} ({format_blocks(blocks)}): smaller differences are noise here"
 
 
-def _verdict(summary: Summary, arm: str, found: Sequence[tuple[Row, Effect]]) -> Verdict:
+def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     judged = [(row, effect) for row, effect in found if effect.judgement in {"claimed", "unresolved"}]
     if not judged:
-        short = [effect.estimate.n for _, effect in found if effect.judgement == "no-interval" and effect.estimate]
-        if short:
-            text = f"no interval ({format_blocks(min(short))}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
-            more = more_blocks(summary.resume, summary.blocks, min(short))
-            return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
-        return Verdict(arm, "not-measurable", f"{arm}: nothing to judge: {_nothing(summary, arm, found)}")
-    claims = sorted(
-        ((row, effect) for row, effect in judged if effect.judgement == "claimed"),
-        key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0,
-    )
+        return _nothing(summary, arm, found)
+    claims = [(row, effect) for row, effect in judged if effect.judgement == "claimed"]
+    if not summary.disturbed:  # differences in several units have no order
+        claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
     if not claims and any(effect.floor is None for _, effect in judged):
         return Verdict(arm, "no-interval", f"{arm}: {no_floor(summary)}")
     if not claims:
         return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{another_load(summary, arm)}")
-    parts = [_finding(row, effect) for row, effect in claims[:3]]
+    parts = [_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and beyond it at {len(claims) - 3} more points")
     rest = f", not resolved at {len(judged) - len(claims)} of {len(judged)} points" if len(claims) < len(judged) else ""
-    if arm in summary.nulls:
-        text = f"{arm}: {'; '.join(parts)}{rest}: a false claim, as it is the same variant: `just aa` counts them"
-        return Verdict(arm, "false", text)
     said = f"{arm}: {'; '.join(parts)}{rest}"
+    if arm in summary.nulls:
+        return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
     return concluded(summary, arm, said, [(_where(row, effect), effect) for row, effect in claims])
 
 
-def _nothing(summary: Summary, arm: str, found: Sequence[tuple[Row, Effect]]) -> str:
+def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     """Why there is nothing to judge, and what to do about it."""
+    short = [effect.estimate.n for _, effect in found if effect.judgement == "no-interval" and effect.estimate]
+    if short:
+        text = f"no interval ({format_blocks(min(short))}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
+        more = more_blocks(summary.resume, summary.blocks, min(short))
+        return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
+    why = _untold(summary, arm, found) if summary.disturbed else _unjudged(summary, arm, found)
+    return Verdict(arm, "not-measurable", f"{arm}: nothing to judge: {why or f'{NO_BLOCK}: {unmeasured(summary)}'}")
+
+
+def _unjudged(summary: Summary, arm: str, found: Sequence[Found]) -> str:
+    """Of steady loads."""
     if not found:
         return "it has no primary metric: ↑ and ↓ mark what differs, and lab/primary-metric in its overlay says what is to be judged"
     elsewhere = ("", FOLLOWS, GIVEN_RATE)  # of a load beside the one that would show it
-    if why := next((effect.note for _, effect in found if effect.note not in elsewhere), ""):
-        return f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
-    return f"{NO_BLOCK}: {unmeasured(summary)}"
+    why = next((effect.note for _, effect in found if effect.note not in elsewhere), "")
+    return why and f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
 
 
-def _finding(row: Row, effect: Effect) -> str:
-    estimate = effect.estimate
-    assert estimate is not None, "what is claimed has an estimate"
-    assert effect.floor is not None, "and a floor"
-    beyond = f"beyond the A/A floor of {format_size(effect.floor)}" + (f" ({effect.note})" if effect.note else "")
-    return f"{_where(row, effect)} {format_percent(estimate.effect)} %{format_interval(estimate.low, estimate.high)}, {beyond}"
+def _untold(summary: Summary, arm: str, found: Sequence[Found]) -> str:
+    """Of disturbed loads."""
+    metric = summary.primary.get(arm)
+    if metric is None:
+        why = "its primary metric is of steady loads"
+    elif untold := next((f"{about(effect.metric).title}: {effect.note}" for _, effect in found if effect.note), ""):
+        return f"{untold}: measure it again"
+    elif any(row.cell.valid_blocks for row, _ in found):
+        why = f"nothing told of its primary metric, {about(metric).title}"
+    else:
+        return ""
+    return f"{why}: {remedy(why, arm, summary.elsewhere.get(arm), summary.target)}"
 
 
-def _unresolved(judged: Sequence[tuple[Row, Effect]]) -> str:
+def _finding(summary: Summary, row: Row, effect: Effect) -> str:
+    metric, floor = about(effect.metric), about(effect.metric).size(effect.floor)
+    if not summary.disturbed:
+        note = f" ({effect.note})" if effect.note else ""
+        return f"{_where(row, effect)} {difference_text(effect)}, beyond the A/A floor of {floor}{note}"
+    assert row.base is not None, "what has an effect is compared with something"
+    own, base = (
+        metric.with_unit(level.value if level else None)
+        for level in (row.cell.level(effect.metric), row.base.level(effect.metric))
+    )
+    return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}, beyond the floor of {floor}"
+
+
+def _unresolved(judged: Sequence[Found]) -> str:
     """The bound is what the interval and the floor together leave possible."""
-    bounds = {
-        index: max(abs(estimate.low or 0), abs(estimate.high or 0), effect.floor or 0)
-        for index, (_, effect) in enumerate(judged)
-        if (estimate := effect.estimate)
-    }
-    worst = max(bounds, key=lambda index: bounds[index])
-    row, effect = judged[worst]
-    estimate = effect.estimate
-    assert estimate is not None
-    others = len(judged) - 1
+
+    def bound(effect: Effect) -> float:
+        low, high = (effect.estimate.interval if effect.estimate else None) or (0.0, 0.0)
+        return max(abs(low), abs(high), effect.floor or 0.0)
+
+    row, effect = max(judged, key=lambda item: bound(item[1]))
+    metric, most, others = about(effect.metric), bound(effect), len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
-    assert effect.floor is not None, "what has none is told before"
-    found = f"{format_percent(estimate.effect)} %{format_interval(estimate.low, estimate.high)}, floor {format_size(effect.floor)}"
-    more = "; more blocks would narrow it" if expm1(bounds[worst]) > 0.1 else ""
-    advice = f"don't bother unless {format_size(bounds[worst])} matters to you{more}"
-    return f"no difference resolved in {_where(row, effect)} ({found}){points}: {advice}"
+    found = f"{_where(row, effect)} ({difference_text(effect)}, floor {metric.size(effect.floor)}){points}"
+    if most == 0:
+        return f"no difference in {found}: every block was the same; don't bother"
+    if metric.ratio:
+        wide, matters = expm1(most) > 0.1, metric.size(most)
+    else:
+        level = row.cell.level(effect.metric)
+        varies = effect.estimate is not None and bool(effect.estimate.sd)
+        wide, matters = (
+            varies and most > 0.1 * abs(level.value if level else 0.0),
+            f"a difference of {metric.size(most)}",
+        )
+    more = "; more blocks would narrow it" if wide else ""
+    return f"no difference resolved in {found}: don't bother unless {matters} matters to you{more}"
 
 
 def _where(row: Row, effect: Effect) -> str:
-    tool = f" ({row.generator} for {row.stand_in_for})" if row.stand_in_for else ""
+    where = f"{about(effect.metric).title} at {row.point.name}"
+    if row.point.disturbance is not None:
+        return where
+    tool = f" ({row.cell.generator} for {row.cell.stand_in_for})" if row.cell.stand_in_for else ""
     limited = " (generator-limited)" if row.generator_limited and not effect.note else ""
-    return f"{metric_name(effect.metric)} at {row.point.name}{tool}{limited}"
+    return f"{where}{tool}{limited}"
 
 
-def effect_text(effect: Effect) -> str:
-    """The effect column's words for one effect; in brackets what is shown but not judged."""
-    label, estimate = LABELS.get(effect.metric, effect.metric), effect.estimate
+def difference_text(effect: Effect) -> str:
+    """`−8.2 % [−9.1, −7.3]`, `−29.6 s [−29.9, −29.3]`; without the interval below six blocks."""
+    metric, estimate = about(effect.metric), effect.estimate
+    return f"{metric.change(estimate.effect)}{interval_text(effect)}" if estimate is not None else "–"
+
+
+def interval_text(effect: Effect) -> str:
+    """` [−29.9, −29.3]`, empty below six blocks."""
+    interval = effect.estimate.interval if effect.estimate else None
+    return about(effect.metric).ends(*interval) if interval else ""
+
+
+def effect_text(effect: Effect, named: bool = True) -> str:
+    """One effect as a table's effect column has it, or a ranking (without its metric's name); in brackets what is shown but not judged."""
+    metric, estimate = about(effect.metric), effect.estimate
+    name = [metric.short] if named else []
     if effect.judgement == "a/a" and effect.floor is not None:
-        return f"floor {label} {format_size(effect.floor)}"
-    if estimate is None or (effect.judgement == "not-judged" and effect.metric == "rate"):
-        return f"{label} –"
+        return " ".join(["floor", *name, metric.size(effect.floor)])
+    if estimate is None or (effect.judgement == "not-judged" and (effect.metric == "rate" or not metric.ratio)):
+        return " ".join([*name, "–"])
     if not estimate.has_interval:
-        return f"{label} no interval ({format_blocks(estimate.n)})"
-    found = f"{format_percent(estimate.effect)} %{format_interval(estimate.low, estimate.high)}"
+        return " ".join([*name, f"no interval ({format_blocks(estimate.n)})"])
     if effect.judgement == "claimed":
-        return f"{label} {found}"
+        return " ".join([*name, difference_text(effect)])
     if effect.judgement == "unresolved":
-        floor = f"floor {format_size(effect.floor)}" if effect.floor is not None else "no floor"
-        return f"{label} ~{format_interval(estimate.low, estimate.high)} ({floor})"
-    return f"({label} {found})"
+        unit = [metric.unit] if metric.unit and not metric.ratio else []
+        floor = f"(floor {metric.size(effect.floor)})" if effect.floor is not None else "(no floor)"
+        return " ".join([*name, f"~{interval_text(effect)}", *unit, floor])
+    return f"({' '.join([*name, difference_text(effect)])})"

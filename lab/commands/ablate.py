@@ -277,7 +277,6 @@ def _measure(
 
 def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """The ranked table; the exit status: 0 when every run is there and complete."""
-    from lab.analysis.outcome_summary import summarise_outcomes
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
     from lab.report.json import ablation as ablation_json
@@ -288,8 +287,10 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     begun = set(run_names())
     runs = {each.sweep: RunStore.open(each.run) for each in store.record.runs if each.run and each.run in begun}
     summaries = {sweep: summarise_run(run.record, run.samples(), run.histogram) for sweep, run in runs.items()}
-    disturbed = {sweep: summarise_outcomes(run.record, run.samples()) for sweep, run in runs.items()}
-    outcomes = {sweep: found for sweep, found in disturbed.items() if found is not None}
+    disturbed = {
+        sweep: summarise_run(run.record, run.samples(), run.histogram, disturbed=True) for sweep, run in runs.items()
+    }
+    outcomes = {sweep: found for sweep, found in disturbed.items() if found.rows}
     lines = ranked(store.record, summaries, outcomes)
     wanted = [each.sweep for each in store.record.runs if not each.skipped]
     complete = all(

@@ -76,7 +76,7 @@ def fraction(text: str) -> float:
 
 def own_unit(text: str) -> tuple[str, float]:
     """`gap_s=0.5` → ("gap_s", 0.5). UsageError for what is no outcome, or has no worse."""
-    from lab.model.metrics import METRICS
+    from lab.model.metrics import DIFFERENCES, METRICS
 
     name, sign, number = text.partition("=")
     try:
@@ -86,8 +86,8 @@ def own_unit(text: str) -> tuple[str, float]:
     if not sign or not isfinite(value) or value < 0:
         fault = f"expected METRIC=VALUE with a value of 0 or more, got '{text}'"
         raise UsageError("--max-more", fault, "as failed=10 or gap_s=0.5, in seconds, bytes or counts")
-    known = {metric for metric, about in METRICS.items() if about.better != "neither"}
-    if name not in METRICS:
+    known = {metric for metric in DIFFERENCES if METRICS[metric].better != "neither"}
+    if name not in DIFFERENCES:
         raise UsageError("--max-more", f"unknown outcome '{name}'", did_you_mean(name, known))
     if name not in known:
         raise UsageError(
@@ -156,11 +156,11 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
 
 def _bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.gate.gate import Bounds
-    from lab.model.metrics import LABELS
+    from lab.model.metrics import RATIOS
 
     for metric in options.metric:
-        if metric not in LABELS:
-            raise UsageError("--metric", f"unknown metric '{metric}'", did_you_mean(metric, LABELS))
+        if metric not in RATIOS:
+            raise UsageError("--metric", f"unknown metric '{metric}'", did_you_mean(metric, RATIOS))
     return Bounds(options.max_regression, dict(options.max_more), tuple(options.metric))
 
 

@@ -170,8 +170,8 @@ def _request(options: argparse.Namespace) -> seeking.Request:
 
 
 def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
+    from lab.report.loads import load_text
     from lab.report.tables.knee import conditions_text
-    from lab.report.tables.steady import load_text
     from lab.stats.units import format_duration
 
     record, search = prepared.record, prepared.record.knee

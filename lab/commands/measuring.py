@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import signal
@@ -18,6 +17,7 @@ from lab.commands.answers import answer
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
+    from lab.model.metrics import about
     from lab.model.run import NotMeasured
     from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
@@ -114,9 +114,8 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
 
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.analysis.forecast import UNKNOWN
-    from lab.report.tables.outcomes import disturbance_text
-    from lab.report.tables.steady import load_text
-    from lab.stats.units import format_duration, metric_name
+    from lab.report.loads import disturbance_text, load_text
+    from lab.stats.units import format_duration
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
@@ -137,7 +136,7 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     samples = f"{len(planned.slots)} samples in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
     say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")
     if chosen_for := record.planned_for:
-        wanted = f"{100 * chosen_for.effect:g}% in {metric_name(chosen_for.metric)} at {chosen_for.point}"
+        wanted = f"{100 * chosen_for.effect:g}% in {about(chosen_for.metric).title} at {chosen_for.point}"
         said = f"so many blocks, because then {wanted} is found with {chosen_for.power:.0%} probability"
         say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
     share = 1 - done / len(planned.slots) if planned.slots else 0
@@ -163,49 +162,39 @@ def _roles(facts: Mapping[str, str]) -> str:
 def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     """A run's tables, of steady loads and of disturbed ones, and its study's; the exit status."""
     from lab.analysis.claims.studies import load_study, study_keys
-    from lab.analysis.outcome_summary import summarise_outcomes
     from lab.analysis.summary import summarise_run
     from lab.measure import roundtrip
     from lab.report.json import study as study_json
-    from lab.report.tables import (
-        gauges as gauge_tables,
-    )
-    from lab.report.tables import (
-        outcomes as outcome_tables,
-    )
-    from lab.report.tables import (
-        steady as tables,
-    )
-    from lab.report.tables import (
-        study as study_tables,
-    )
+    from lab.report.json.run import printed
+    from lab.report.markdown import markdown
+    from lab.report.tables import gauges as gauge_tables
+    from lab.report.tables import study as study_tables
+    from lab.report.tables.run import page
     from lab.report.terminal import show
 
     samples = run.samples()
     summary = summarise_run(run.record, samples, run.histogram)
-    outcomes = summarise_outcomes(run.record, samples)
-    steady = bool(summary.rows) or outcomes is None
+    outcomes = summarise_run(run.record, samples, run.histogram, disturbed=True)
+    steady = bool(summary.rows) or not outcomes.rows
     plain = not options.json and not getattr(options, "markdown", False)
-    complete = summary.complete and (outcomes is None or outcomes.complete)
+    complete = summary.complete and outcomes.complete
     with answer() as out:
         if plain and steady:  # before anything that may be wrong with a study's file
-            tables.print_table(out, summary)
+            show(out, page(summary))
             show(out, gauge_tables.page(summary))
-        if plain and outcomes is not None:
+        if plain and outcomes.rows:
             if steady:
                 out.print()
-            outcome_tables.print_tables(out, outcomes)
+            show(out, page(outcomes))
         study = load_study(run.record.study) if run.record.study in study_keys() else None
         shaped = study_tables.shaped(study, summary) if study and steady else ()
         network = run.roundtrip()
         if options.json:
-            told = tables.as_json(summary) | {"roundtrip": network.model_dump() if network else None}
-            told |= {"study": study_json.printed(study, shaped).plain()} if study else {}
-            told |= {"outcomes": outcome_tables.as_json(outcomes)} if outcomes else {}
-            print(json.dumps(told | {"complete": complete}, indent=1))
+            shown = study_json.printed(study, shaped) if study else None
+            print(printed(summary, outcomes, shown, network).dumps())
         elif not plain:
-            pages = [tables.as_markdown(summary), _below(gauge_tables.page(summary))] if steady else []
-            pages += [outcome_tables.as_markdown(outcomes)] if outcomes else []
+            pages = [markdown(page(summary)), _below(gauge_tables.page(summary))] if steady else []
+            pages += [markdown(page(outcomes))] if outcomes.rows else []
             pages += [f"\n- {roundtrip.sentence(network)}\n" if network else "", _below(study_tables.page(shaped))]
             print("".join(pages), end="")
         else:

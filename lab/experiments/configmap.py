@@ -20,9 +20,9 @@ import yaml
 
 from lab.base.errors import UsageError
 from lab.base.files import writing
+from lab.model.metrics import about
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import Check, Knob, knob_names, load_knob
-from lab.stats.units import metric_name
 from lab.targets.local import keys
 
 BASELINE = "baseline"
@@ -162,7 +162,7 @@ def _expected(item: Setting, shipped: Mapping[str, dict[str, str] | None], manif
     sweep, metric = (like.sweep, like.primary_metric) if like else ("quick", "cpu_per_request")
     if like and found[like.name] == item.value:
         return like.hypothesis, sweep, metric
-    return f"In sweep {sweep}, {metric_name(metric)} changes against the shipped {item.key}.", sweep, metric
+    return f"In sweep {sweep}, {about(metric).title} changes against the shipped {item.key}.", sweep, metric
 
 
 def _unused(name: str, taken: Mapping[str, object]) -> str:

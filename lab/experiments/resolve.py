@@ -14,11 +14,11 @@ from lab.analysis import rerun
 from lab.analysis.forecast import Conditions, Past, judged_at, past_runs
 from lab.analysis.noise import BASELINE, Noise
 from lab.base.errors import UsageError, did_you_mean
-from lab.model.metrics import LABELS
+from lab.model.metrics import RATIOS, about
 from lab.model.run import AtKnee, PlannedFor
 from lab.stats import paired as stats
 from lab.stats import power
-from lab.stats.units import format_blocks, metric_name
+from lab.stats.units import format_blocks
 
 POWER = 0.9
 PLACE = "--resolve"
@@ -43,8 +43,8 @@ def parse(text: str) -> Resolve:
     percent, metric = float(found[1]), found[2]
     if not 0 < percent <= 100:
         raise UsageError(PLACE, f"expected more than 0% and at most 100%, got {found[1]}%", "as in --resolve 5%")
-    if metric is not None and metric not in LABELS:
-        raise UsageError(PLACE, f"unknown metric '{metric}'", did_you_mean(metric, LABELS))
+    if metric is not None and metric not in RATIOS:
+        raise UsageError(PLACE, f"unknown metric '{metric}'", did_you_mean(metric, RATIOS))
     return Resolve(percent / 100, metric)
 
 
@@ -108,7 +108,7 @@ def _judged(wanted: Resolve, subjects: Sequence[Subject]) -> list[tuple[Subject,
         if subject.needs:
             fault = f"{subject.variant} needs {subject.needs}: no number of blocks shows its effect here"
             raise UsageError(PLACE, fault, "measure the others without it")
-        if metric not in LABELS:
+        if metric not in RATIOS:
             fault = f"the primary metric of {subject.variant} is {metric}, which is counted, not compared by per cent"
             raise UsageError(PLACE, fault, f"name another: --resolve {Resolve(wanted.effect, 'rate')}, or --blocks N")
     return found
@@ -130,14 +130,14 @@ def _not_judged(subject: Subject, metric: str, past: Past) -> UsageError:
     noises = past.of(subject.baseline)
     why = dict.fromkeys(f"at {each.point}: {each.why}" for each in noises if each.metric == metric and each.why)
     judged = dict.fromkeys(each.metric for each in noises if not each.why)
-    fault = f"{metric_name(metric)} was not judged in {past.id}: {'; '.join(why)}"
+    fault = f"{about(metric).title} was not judged in {past.id}: {'; '.join(why)}"
     return UsageError(PLACE, fault, f"name one that is: {', '.join(judged)}")
 
 
 def _choice(wanted: Resolve, noise: Noise, past: Past) -> Choice:
     assert noise.sd is not None, "what is judged has a spread"
     blocks = power.blocks_for(noise.sd, noise.pilot_blocks, wanted.effect, POWER)
-    where = f"{metric_name(noise.metric)} at {noise.point}"
+    where = f"{about(noise.metric).title} at {noise.point}"
     if blocks is None:
         least = power.resolvable_now(noise.sd, noise.pilot_blocks, power.MAX_BLOCKS, POWER) or 0.0
         fault = (

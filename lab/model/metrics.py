@@ -1,108 +1,148 @@
-"""The catalogue of metrics."""
+"""The one catalogue of metrics: what each is called, in which unit it is shown, which way is better, how two arms are compared in it,
+and how it is read off a sample. Every table, comparison, claim and figure asks it: a new metric is one entry here, and a column of
+the table of steady loads where it has a place there.
+
+Refuses to know a run's folder: what only its logs or manifests tell is read in `lab.analysis.claims.derived`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from lab.model import readings
+from lab.model.metric import Metric
+
+if TYPE_CHECKING:
+    from lab.model.sweeps import Point
 
 GAP_S = 0.1
 """A shorter pause between good answers is none: latencies of a busy machine vary by as much."""
-
 ERROR_KINDS = ("connect", "read", "write", "timeout")
-
 WINDOWS = ("before", "during", "after")
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+"""The percentiles of steady loads that have effects."""
+WINDOWED = ("p50", "p99")
+"""Those that are taken before, during and after a disturbance, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeMetric:
-    """How a number of `Sample.outcome` is shown: in `unit`, which is `scale` of the number's own (seconds, bytes), with three
-    significant digits and `decimals` at most. `better`: less or more of it, or neither. `detail`: part of the number above it.
-
-    `always` is shown even where it is 0 everywhere; `idle`: a system has it whether disturbed or not, so that it is shown only
-    where a disturbance moved it away from what its control run had.
-
-    `seen`: what it is read from decides how finely it resolves a difference: `requests` to one request's distance from the
-    next, `both` also to what the clocks of generator and events may differ by; `events` (counts as well) have no such limit.
-    """
-
-    title: str
-    unit: str = ""
-    better: Literal["less", "more", "neither"] = "less"
-    decimals: int = 0
-    scale: float = 1.0
-    seen: Literal["requests", "events", "both"] = "events"
-    detail: bool = False
-    always: bool = False
-    idle: bool = False
-
-    def text(self, value: float | None, signed: bool = False) -> str:
-        """The number without its unit: 29.8, 2,981, 3.5 (a median of counts), – for None; with a true sign where `signed`."""
-        if value is None:
-            return "–"
-        shown = abs(value / self.scale)
-        if not self.unit:
-            digits = 0 if shown.is_integer() else 1
-        else:
-            digits = min(self.decimals, 0 if shown >= 99.95 else 1 if shown >= 9.995 else 2 if shown >= 0.9995 else 3)
-        text = f"{shown:,.{digits}f}"
-        if float(text.replace(",", "")) == 0:
-            return "0"
-        return f"{'−' if value < 0 else '+' if signed else ''}{text}"
-
-    def with_unit(self, value: float | None, signed: bool = False) -> str:
-        return f"{self.text(value, signed)} {self.unit}".rstrip()
+def _ms(title: str, **more: Any) -> Metric:
+    return Metric(title, "ms", scale=1e-3, **more)
 
 
-def _latency(name: str) -> dict[str, OutcomeMetric]:
+def _claim(title: str, unit: str = "", scale: float = 1.0, **more: Any) -> Metric:
+    return Metric(title, unit, scale=scale, kind="claim", **more)
+
+
+def _latency(name: str) -> dict[str, Metric]:
     shown = "largest" if name == "max" else name
-    return {
-        f"{name}_{window}_s": OutcomeMetric(f"{shown} latency {window}", "ms", decimals=2, scale=1e-3)
-        for window in WINDOWS
-    }
+    return {f"{name}_{window}_s": _ms(f"{shown} latency {window}", decimals=2) for window in WINDOWS}
 
 
-METRICS: Mapping[str, OutcomeMetric] = {
-    "requests": OutcomeMetric("requests", better="neither", always=True),
-    "failed": OutcomeMetric("failed requests", always=True),
-    "failed_status": OutcomeMetric("wrong status", detail=True),
-    **{f"failed_{kind}": OutcomeMetric(kind, detail=True) for kind in ERROR_KINDS},
-    "failed_other": OutcomeMetric("other", detail=True),
-    "gap_s": OutcomeMetric("longest gap", "s", decimals=2, seen="requests", always=True),
-    "failing_s": OutcomeMetric("first to last failure", "s", decimals=2, seen="requests"),
-    "changes": OutcomeMetric("changes", better="neither"),
-    "correct_s": OutcomeMetric("time until correct", "s", decimals=3, seen="both"),
-    "correct_max_s": OutcomeMetric("longest until correct", "s", decimals=3, seen="both"),
-    "unseen": OutcomeMetric("never seen", detail=True),
-    "superseded": OutcomeMetric("superseded", better="neither", detail=True),
-    "old": OutcomeMetric("answers of the old state"),
-    "stale": OutcomeMetric("stale answers", always=True),
-    "reloads": OutcomeMetric("reloads", always=True),
-    "processes": OutcomeMetric("proxy processes at once", idle=True),
-    "rss_bytes": OutcomeMetric("proxy's memory", "MB", decimals=1, scale=1e6, idle=True),
-    "restarts": OutcomeMetric("restarts"),
-    "probe_failures": OutcomeMetric("failed probes"),
-    "probe_p50_s": OutcomeMetric("probe p50", "ms", decimals=2, scale=1e-3, idle=True),
-    "probe_max_s": OutcomeMetric("longest probe", "ms", decimals=2, scale=1e-3, idle=True),
-    "refused_evictions": OutcomeMetric("refused evictions", better="neither"),
-    "terminating_s": OutcomeMetric("terminating", "s", decimals=2),
-    "pending_s": OutcomeMetric("replacement pending", "s", decimals=2),
-    "replaced_s": OutcomeMetric("until replaced", "s", decimals=2),
-    "held": OutcomeMetric("long-lived connections", better="neither"),
-    "cut": OutcomeMetric("of them cut", detail=True),
-    "not_opened": OutcomeMetric("not opened", detail=True),
-    "cut_s": OutcomeMetric("first cut after", "s", better="more", decimals=2),
-    "transfers": OutcomeMetric("transfers", better="neither"),
-    "transfers_lost": OutcomeMetric("transfers lost", detail=True),
-    "transfer_rate": OutcomeMetric("throughput", "MB/s", better="more", decimals=1, scale=1e6),
-    "first_byte_s": OutcomeMetric("time to first byte", "ms", decimals=1, scale=1e-3),
-    "too_large": OutcomeMetric("refused with 413"),
+METRICS: Mapping[str, Metric] = {
+    # -- of steady loads, with effects: ratios
+    "rate": Metric(
+        "rate", "req/s", "more", kind="ratio", column=1, heading="achieved", primary=True,
+        sample=lambda sample: sample.goodput_rps,
+    ),
+    "cpu_per_request": Metric(
+        "CPU per request", "µs", scale=1e-6, kind="ratio", column=8, label="CPU/req", primary=True,
+        sample=lambda sample: sample.cpu_per_request_s,
+    ),
+    **{
+        name: _ms(name, kind="ratio", column=column, primary=True, histogram=readings.quantile(share))
+        for column, (name, share) in enumerate(QUANTILES.items(), 2)
+    },
+    # -- of steady loads, never compared in a table
+    "slowest_s": _ms("slowest", kind="claim", column=6, heading="max", histogram=lambda histogram: histogram.maximum_s),
+    "errors": _claim("errors", column=7, primary=True, sample=lambda sample: float(sum(sample.errors.values()))),
+    # -- what came of a disturbance: differences
+    "requests": Metric("requests", better="neither", always=True),
+    "failed": Metric("failed requests", always=True, primary=True),
+    "failed_status": Metric("wrong status", detail=True),
+    **{f"failed_{kind}": Metric(kind, detail=True) for kind in ERROR_KINDS},
+    "failed_other": Metric("other", detail=True),
+    "gap_s": Metric("longest gap", "s", decimals=2, seen="requests", always=True, primary=True),
+    "failing_s": Metric("first to last failure", "s", decimals=2, seen="requests", primary=True),
+    "changes": Metric("changes", better="neither"),
+    "correct_s": Metric("time until correct", "s", decimals=3, seen="both", primary=True),
+    "correct_max_s": Metric("longest until correct", "s", decimals=3, seen="both"),
+    "unseen": Metric("never seen", detail=True),
+    "superseded": Metric("superseded", better="neither", detail=True),
+    "old": Metric("answers of the old state"),
+    "stale": Metric("stale answers", always=True, primary=True),
+    "reloads": Metric("reloads", always=True),
+    "processes": Metric("proxy processes at once", idle=True, primary=True),
+    "rss_bytes": Metric("proxy's memory", "MB", decimals=1, scale=1e6, idle=True, primary=True),
+    "restarts": Metric("restarts", primary=True),
+    "probe_failures": Metric("failed probes", primary=True),
+    "probe_p50_s": _ms("probe p50", decimals=2, idle=True),
+    "probe_max_s": _ms("longest probe", decimals=2, idle=True),
+    "refused_evictions": Metric("refused evictions", better="neither"),
+    "terminating_s": Metric("terminating", "s", decimals=2),
+    "pending_s": Metric("replacement pending", "s", decimals=2),
+    "replaced_s": Metric("until replaced", "s", decimals=2, primary=True),
+    "held": Metric("long-lived connections", better="neither"),
+    "cut": Metric("of them cut", detail=True, primary=True),
+    "not_opened": Metric("not opened", detail=True),
+    "cut_s": Metric("first cut after", "s", "more", decimals=2),
+    "transfers": Metric("transfers", better="neither"),
+    "transfers_lost": Metric("transfers lost", detail=True),
+    "transfer_rate": Metric("throughput", "MB/s", "more", decimals=1, scale=1e6, primary=True),
+    "first_byte_s": _ms("time to first byte", decimals=1, primary=True),
+    "too_large": Metric("refused with 413", primary=True),
     **_latency("p50"),
     **_latency("p99"),
     **_latency("max"),
-    "clock_error_s": OutcomeMetric("clock error", "ms", better="neither", decimals=2, scale=1e-3),
-}
-"""Key of `Sample.outcome` → how it is shown, in the order of tables. Here every key is listed, also those of one kind only.
+    "clock_error_s": _ms("clock error", better="neither", decimals=2),
+    # -- what a claim or a figure may ask for beside these
+    "memory_bytes": _claim("proxy's memory", "MB", 1e6, sample=readings.memory_bytes),
+    "bring_up_s": _claim("brought up in", "s", sample=lambda sample: sample.bring_up_s),
+    "mean_s": _ms("average latency", kind="claim", histogram=lambda histogram: histogram.mean_s),
+    "p75_s": _ms("p75", kind="claim", histogram=readings.quantile(0.75)),
+    "p95_s": _ms("p95", kind="claim", histogram=readings.quantile(0.95)),
+    "spread": _claim("p99 as a multiple of p50", "×", histogram=readings.spread),
+    "busiest_second": _claim("a process in its busiest second", "% of a core", 0.01),
+    "failed_share": _claim("share that failed", "%", 0.01, sample=readings.failed_share),
+    "dropped_connections": _claim(
+        "connections dropped at a full accept queue", sample=readings.counted("proxy/ListenOverflows")
+    ),
+    "opened_connections": _claim("upstream connections opened", sample=readings.counted("proxy/ActiveOpens")),
+    "bytes_per_request": _claim(
+        "bytes on the link per good answer", "kB", 1e3, sample=readings.counted_per_request("client/rx_bytes")
+    ),
+    "accepted_per_request": _claim(
+        "clients' connections per 1000 good answers",
+        scale=1e-3,
+        sample=readings.counted_per_request("proxy/PassiveOpens"),
+    ),
+    "opened_per_request": _claim(
+        "upstream connections per 1000 good answers",
+        scale=1e-3,
+        sample=readings.counted_per_request("proxy/ActiveOpens"),
+    ),
+    "segments_per_request": _claim(
+        "TCP segments in and out of the proxy per good answer",
+        sample=readings.counted_per_request("proxy/InSegs", "proxy/OutSegs"),
+    ),
+    "backend_cpu_per_request": _claim(
+        "CPU of the backend per request", "µs", 1e-6, sample=readings.backend_cpu_per_request
+    ),
+    "slowdown": _claim(
+        "p50 during against before", "×", sample=readings.outcome_ratio("p50_during_s", "p50_before_s")
+    ),
+    "answered_while_failing": _claim("answered between the first failure and the last", "%", 0.01),
+    "refused_share": _claim("large bodies refused with 413", "%", 0.01, sample=readings.refused_share),
+    "link_share": _claim("of the link filled", "%", 0.01, sample=readings.link_share),
+    "routes": _claim("routes"),
+    "least_reload_spacing_s": _claim("between two reloads at least", "s"),
+    "startup_allowance_s": _claim("startup probe allows", "s"),
+    "reload_interval_s": _claim("reload interval set", "s"),
+    # -- gauges: what a system said of itself before the load
+    "proxy/config_bytes": _claim("configuration", "kB", 1e3),
+    "proxy/load_s": _claim("loaded in", "ms", 1e-3),
+}  # fmt: skip
+"""Name → metric, in the order of comparisons, and of disturbed loads' tables. A difference is the key of `Sample.outcome`:
 
 requests        all that fell due, whatever became of them
 failed          not answered with 2xx, nor with what is right until then (`Disturbance.awaited`); `failed_…` by what happened
@@ -117,7 +157,35 @@ reloads …       `lab.records.incidents` says what these are
 clock_error_s   by how much the clocks of generator and events may differ at most; all that is on one clock is free of it
 """
 
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+RATIOS = tuple(name for name, metric in METRICS.items() if metric.ratio)
+"""What has effects at steady loads; errors are counted, never compared."""
+DIFFERENCES = tuple(name for name, metric in METRICS.items() if metric.kind == "difference")
+"""What came of a disturbance."""
+COLUMNS = tuple(sorted((name for name in METRICS if METRICS[name].column), key=lambda name: METRICS[name].column))
+"""Those with a column in the table of steady loads."""
+CARRIED = {
+    "p50": "p50_during_s",
+    "p90": "p99_during_s",
+    "p99": "p99_during_s",
+    "p99.9": "p99_during_s",
+    "errors": "failed",
+}
+"""A steady load's metric → what stands for it beside a disturbance. Rates and CPU per request have nothing there."""
 
-LABELS = {"rate": "rate", "cpu_per_request": "CPU/req"} | {name: name for name in QUANTILES}
-"""Metric → its short name in tables. These are the metrics that have effects; errors are counted, never compared."""
+if TYPE_CHECKING:
+    Primary = str
+    Ratio = str
+else:
+    Primary = Literal[tuple(name for name, metric in METRICS.items() if metric.primary)]
+    Ratio = Literal[RATIOS]
+"""What a variant's hypothesis may be about; what has effects at steady loads. For models of files: other names are refused."""
+
+
+def compared(point: Point) -> tuple[str, ...]:
+    """The metrics in which arms are compared under this load."""
+    return RATIOS if point.disturbance is None else DIFFERENCES
+
+
+def about(name: str) -> Metric:
+    """Of any name; one that is not in the catalogue, as a gauge, is called by its own and shown as it is."""
+    return METRICS.get(name) or Metric(name, kind="claim")

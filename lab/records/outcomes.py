@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lab.model.metrics import ERROR_KINDS, GAP_S, METRICS
+from lab.model.metrics import DIFFERENCES, ERROR_KINDS, GAP_S, QUANTILES, WINDOWED
 from lab.model.requests import good
 from lab.model.sweeps import Point
 from lab.records import incidents as happenings
@@ -23,9 +23,6 @@ Outcome = dict[str, float | None]
 Floats = npt.NDArray[np.float64]
 
 
-QUANTILES = {"p50": 0.5, "p99": 0.99}
-
-
 def outcome(
     point: Point,
     requests: pl.DataFrame,
@@ -34,7 +31,7 @@ def outcome(
     began_s: float,
     clock_error_s: float,
 ) -> Outcome:
-    """Every number there is, by the keys of METRICS. `began_s`: when the load began (epoch); frames as their schemas say.
+    """Every number there is, by the names of DIFFERENCES. `began_s`: when the load began (epoch); frames as their schemas say.
 
     Works on a control run, too: there nothing began, and `during` is when it would have. Where requests were made, the first
     one's due time is the load's beginning, so that stored logs give the same numbers again.
@@ -47,7 +44,7 @@ def outcome(
     found |= propagation.outcome(requests, events)
     found |= happenings.outcome(events, usage, began_s, begin_s)
     found |= _latencies(frame.filter(pl.col("right")), begin_s, end_s)
-    return {name: found[name] for name in METRICS if name in found} | {"clock_error_s": clock_error_s}
+    return {name: found[name] for name in DIFFERENCES if name in found} | {"clock_error_s": clock_error_s}
 
 
 def window(point: Point, events: pl.DataFrame, began_s: float) -> tuple[float, float]:
@@ -113,8 +110,8 @@ def _latencies(frame: pl.DataFrame, begin_s: float, end_s: float) -> Outcome:
 
 def _quantiles(windows: Mapping[str, Floats]) -> Iterator[tuple[str, float | None]]:
     for window, taken_s in windows.items():
-        for name, share in QUANTILES.items():
-            yield f"{name}_{window}_s", _quantile(taken_s, share)
+        for name in WINDOWED:
+            yield f"{name}_{window}_s", _quantile(taken_s, QUANTILES[name])
         yield f"max_{window}_s", float(taken_s[-1]) if taken_s.size else None
 
 

@@ -127,3 +127,14 @@ class Histogram:
         """Top of the highest bucket that holds a request; None when there is none."""
         filled = np.flatnonzero(self.counts)
         return float(bucket_edges_s(filled[-1])[1]) if filled.size else None
+
+    @property
+    def mean_s(self) -> float | None:
+        """Of printed percentiles, what their curve integrates to: between two of them it is taken to be straight. None without a request."""
+        if not self.total:
+            return None
+        filled = np.flatnonzero(self.counts)
+        low, high = bucket_edges_s(filled)
+        if self.kind == "quantiles":  # what lies between two percentiles was counted at the upper one
+            low = np.concatenate([low[:1], high[:-1]])
+        return float(np.average((low + high) / 2, weights=self.counts[filled]))

@@ -7,10 +7,6 @@ from math import expm1
 from lab.stats.histogram import LIMIT_US, UNIT_S
 
 
-def metric_name(metric: str) -> str:
-    return {"cpu_per_request": "CPU per request"}.get(metric, metric)
-
-
 def format_blocks(count: int) -> str:
     return f"{count} block" if count == 1 else f"{count} blocks"
 

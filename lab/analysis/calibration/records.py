@@ -13,12 +13,14 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.analysis.calibration.scenarios import OVER_S
+from lab.model.metrics import QUANTILES
 from lab.stats.histogram import Histogram, bucket_edges_s
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 FAILING = frozenset({"close"})
 """Scenarios in which a generator may fail to report anything: that is what they are to show."""
-QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+TOLD = ("p50", "p99", "p99.9")
+"""The percentiles that are recorded."""
 
 
 class Latencies(BaseModel):
@@ -161,7 +163,7 @@ def latencies(histogram: Histogram) -> Latencies:
 
 
 def quantiles(histogram: Histogram) -> dict[str, float | None]:
-    return {name: histogram.quantile_s(probability) for name, probability in QUANTILES.items()}
+    return {name: histogram.quantile_s(QUANTILES[name]) for name in TOLD}
 
 
 @dataclass(frozen=True, slots=True)

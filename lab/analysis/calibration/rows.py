@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 from lab.analysis.calibration.findings import Bias, Ceiling, Close, Pause, RateCeiling, Row, Spread
-from lab.analysis.calibration.records import QUANTILES, CalibrationRecord, Known, Measured
+from lab.analysis.calibration.records import TOLD, CalibrationRecord, Known, Measured
 from lab.model.samples import Reason
 
 BIASED = ("floor", "fixed", "bimodal")
@@ -67,7 +67,7 @@ def _certain(values: Iterable[float]) -> Spread:
 def _biases(those: Sequence[Measured]) -> dict[str, Bias]:
     """The differences are taken per measurement, which has a truth of its own."""
     found: dict[str, Bias] = {}
-    for name in QUANTILES:
+    for name in TOLD:
         pairs = [
             (each.reported.latency.quantiles_s[name], each.truth.service.quantiles_s[name])
             for each in those

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from lab.analysis.summary import counted_samples, refuse_mixtures
+from lab.analysis.cells import counted_samples, refuse_mixtures
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
 from lab.model.pages import PAGES

@@ -11,7 +11,7 @@ One place per claim: a table of a TOML file of this folder, named by the claim's
     variant = "kill-nds"                     … that measured this variant …
     target = "kind"                          … there, "local" unless said: runs of other targets do not count
     [[ND-11.tests]]                          all must hold; one that does not contradicts the claim
-    metric = "terminating_s"                 of lab.records.outcomes, lab.analysis.summary's percentiles, gauges, or lab.analysis.claims.derived.DERIVED
+    metric = "terminating_s"                 of lab.model.metrics, or a gauge
     points = "kill*"                         at every point of such a name that is no control run
     within = [20, 40]                        or above = …, or below = …, or like = ["OK-03", "OK-01"] for a ratio: within a
                                              factor of NEAR of the ratio of what these two claims published
@@ -43,11 +43,10 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lab.analysis import rerun
-from lab.analysis.claims.derived import DERIVED
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.validation import faults
 from lab.model import sweeps
-from lab.model.metrics import METRICS, QUANTILES
+from lab.model.metrics import METRICS
 from lab.model.names import DEFAULT_TARGET
 from lab.model.variants import variants
 from lab.records import published
@@ -153,10 +152,8 @@ class Test(BaseModel):
             raise ValueError("tests.within: expected [low, high]")
         if self.minus is not None and self.ratio_to is not None:
             raise ValueError("tests: one of minus and ratio_to at most")
-        if self.metric not in METRICS and self.metric not in QUANTILES and self.metric not in DERIVED:
-            known = [*METRICS, *QUANTILES, *DERIVED]
-            if "/" not in self.metric:
-                raise ValueError(f"tests.metric: unknown metric {self.metric!r}: {did_you_mean(self.metric, known)}")
+        if self.metric not in METRICS and "/" not in self.metric:
+            raise ValueError(f"tests.metric: unknown metric {self.metric!r}: {did_you_mean(self.metric, METRICS)}")
         return self
 
     @property

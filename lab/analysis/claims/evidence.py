@@ -16,11 +16,11 @@ from typing import Any
 import polars as pl
 
 from lab.analysis import rerun, timelines
-from lab.analysis.claims.derived import DERIVED
-from lab.analysis.summary import counted_samples
+from lab.analysis.cells import counted_samples
+from lab.analysis.claims.derived import value_of
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
-from lab.model.metrics import QUANTILES
+from lab.model.metrics import METRICS
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point, control_of
@@ -140,11 +140,8 @@ class Evidence:
                 found[block] = sample.outcome[metric]
             elif metric in sample.gauges:
                 found[block] = sample.gauges[metric]
-            elif metric in QUANTILES:
-                histogram = self.run.histogram(sample)
-                found[block] = histogram.quantile_s(QUANTILES[metric]) if histogram else None
-            elif metric in DERIVED:
-                found[block] = DERIVED[metric](self.run, sample)
+            elif metric in METRICS and METRICS[metric].kind != "difference":
+                found[block] = value_of(metric, self.run, sample)
         return found
 
     def direct(self, point: str, metric: str) -> float | None:

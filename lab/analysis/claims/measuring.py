@@ -11,51 +11,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import exp, inf
 
+from lab.analysis.cells import floor_of
 from lab.analysis.claims import Other, Test, fits
 from lab.analysis.claims.evidence import Blocks, Evidence
-from lab.analysis.judging import Side, resent
-from lab.analysis.outcome_summary import floor_of
-from lab.model.metrics import METRICS, QUANTILES
+from lab.analysis.judging import limited as limits
+from lab.analysis.judging import resent
+from lab.model.metrics import METRICS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
-SHORT = {
-    "rate": ("rate", "req/s", 1.0),
-    "cpu_per_request": ("CPU per request", "µs", 1e-6),
-    "memory_bytes": ("proxy's memory", "MB", 1e6),
-    "bring_up_s": ("brought up in", "s", 1.0),
-    "mean_s": ("average latency", "ms", 1e-3),
-    "p75_s": ("p75", "ms", 1e-3),
-    "p95_s": ("p95", "ms", 1e-3),
-    "slowest_s": ("slowest", "ms", 1e-3),
-    "busiest_second": ("a process in its busiest second", "% of a core", 0.01),
-    "failed_share": ("share that failed", "%", 0.01),
-    "spread": ("p99 as a multiple of p50", "×", 1.0),
-    "dropped_connections": ("connections dropped at a full accept queue", "", 1.0),
-    "opened_connections": ("upstream connections opened", "", 1.0),
-    "bytes_per_request": ("bytes on the link per good answer", "kB", 1e3),
-    "accepted_per_request": ("clients' connections per 1000 good answers", "", 1e-3),
-    "opened_per_request": ("upstream connections per 1000 good answers", "", 1e-3),
-    "segments_per_request": ("TCP segments in and out of the proxy per good answer", "", 1.0),
-    "backend_cpu_per_request": ("CPU of the backend per request", "µs", 1e-6),
-    "slowdown": ("p50 during against before", "×", 1.0),
-    "answered_while_failing": ("answered between the first failure and the last", "%", 0.01),
-    "routes": ("routes", "", 1.0),
-    "proxy/config_bytes": ("configuration", "kB", 1e3),
-    "proxy/load_s": ("loaded in", "ms", 1e-3),
-    "refused_share": ("large bodies refused with 413", "%", 0.01),
-    "link_share": ("of the link filled", "%", 0.01),
-    "least_reload_spacing_s": ("between two reloads at least", "s", 1.0),
-    "startup_allowance_s": ("startup probe allows", "s", 1.0),
-    "reload_interval_s": ("reload interval set", "s", 1.0),
-}
-"""Derived metrics in words: title, unit, and what one of it is in seconds, bytes …"""
-
 MORE = ("rate", "link_share", "busiest_second")
-LESS = (*QUANTILES, "mean_s", "p75_s", "p95_s", "slowest_s")
+LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")
 """Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
-BARE = (*LESS, "spread")
+BARE = tuple(name for name, metric in METRICS.items() if metric.histogram)
 """What the generator and the backend have a part in at a rate, too: k6's own pauses grow with its connections."""
 
 
@@ -80,7 +49,8 @@ class Measured:
     @property
     def text(self) -> str:
         """For people: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`, with whose and where as far as the test names them."""
-        title, unit, scale = said_as(self.test.metric)
+        metric = about(self.test.metric)
+        title, unit, scale = metric.title, metric.unit, metric.scale
         if self.value is None:
             return f"{title}: {self.why}"
         sign = "+" if self.test.minus is not None and self.value > 0 else ""
@@ -125,7 +95,7 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
     if other is None:
         level = stats.middle(_known(values))
         found = replace(blank, value=level.value, low=level.low, high=level.high)
-        found = _held(found, 0.0, _hidden(test.metric, mine=True in _side(run, arm, point.name).limited))
+        found = _held(found, 0.0, _hidden(test.metric, mine=True in limits(run.blocks(arm, point.name).values())))
         return _beside_direct(found, point, None, run)
     return _compared(blank, other, values, arm, point, run)
 
@@ -152,9 +122,9 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
         estimate = stats.difference(mine, known)
         low, high = estimate.interval or (None, None)
         found = replace(blank, value=estimate.effect, low=low, high=high, blocks=estimate.n)
-    sides = _side(run, arm, point.name), _side(run, *against)
+    sides = run.blocks(arm, point.name).values(), run.blocks(*against).values()
     middles = stats.middle(mine).value, stats.middle(known).value
-    limited = [True in side.limited for side in sides]
+    limited = [True in limits(side) for side in sides]
     if blank.test.metric in LESS and resent(*sides, middles):
         # the slower side waited for the kernel, not for the generator
         limited[middles[0] < middles[1]] = False
@@ -185,10 +155,6 @@ def _floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Ev
     sides = ((arm, point.name), against)
     errors = (sample.outcome.get("clock_error_s") or 0.0 for side in sides for sample in run.blocks(*side).values())
     return floor_of(test.metric, point, stats.difference(again, base), max(errors, default=0.0))
-
-
-def _side(run: Evidence, arm: str, point: str) -> Side:
-    return Side(tuple(run.blocks(arm, point).values()), {}, None)
 
 
 def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
@@ -235,7 +201,7 @@ def _bound(metric: str, hidden: tuple[bool, bool]) -> str:
     if not any(hidden):
         return ""
     which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
-    return f"generator-limited: {said_as(metric)[0]} {which}"
+    return f"generator-limited: {about(metric).title} {which}"
 
 
 def _beside_direct(found: Measured, point: Point, other: str | None, run: Evidence) -> Measured:
@@ -271,16 +237,6 @@ def _as_far(found: Measured, bare: float) -> bool:
 
 def _known(values: Blocks) -> list[float]:
     return [value for value in values.values() if value is not None]
-
-
-def said_as(metric: str) -> tuple[str, str, float]:
-    """Title, unit, and what one of the unit is."""
-    if metric in METRICS:
-        about = METRICS[metric]
-        return about.title, about.unit, about.scale
-    if metric in SHORT:
-        return SHORT[metric]
-    return (metric, "ms", 1e-3) if metric.startswith("p") else (metric, "", 1.0)
 
 
 def _short(value: float) -> str:

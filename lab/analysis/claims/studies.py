@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.validation import faults
 from lab.model import sweeps
+from lab.model.metrics import Ratio
 from lab.model.sweeps import Point
 from lab.model.variants.variants import variant_names
 from lab.records import published as publications
@@ -34,7 +35,6 @@ from lab.records import published as publications
 FOLDER = Path(__file__).parent / "studies"
 
 Unit = Literal["req/s", "s", "ms", "µs"]
-TableMetric = Literal["rate", "cpu_per_request", "p50", "p90", "p99", "p99.9"]
 Keys = dict[str, str]
 """Published column → value, as its CSV writes it."""
 
@@ -84,7 +84,7 @@ class Shape(BaseModel):
     point_fields: Keys = Field(
         default_factory=Keys, description="published column → the field of every point that says its value"
     )
-    metrics: dict[TableMetric, Keys] = Field(min_length=1, description="metric → the published keys it stands for")
+    metrics: dict[Ratio, Keys] = Field(min_length=1, description="metric → the published keys it stands for")
     reference: Keys = Field(
         default_factory=Keys, description="cells are also shown relative to the one with these values"
     )
@@ -144,7 +144,7 @@ class Cell:
     key: tuple[str, ...]
     variant: str
     point: str
-    metric: TableMetric
+    metric: Ratio
 
 
 def study_keys() -> list[str]:

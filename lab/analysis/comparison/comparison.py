@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from lab.analysis.comparison.meeting import Meeting, between_notes, common_points, refuse_apart, run_notes
 from lab.analysis.comparison.rows import Compared as Compared
 from lab.analysis.comparison.rows import Outcome, rows_at, size_text
-from lab.analysis.comparison.sides import Measurements, measurements
-from lab.analysis.comparison.sides import Side as Side
-from lab.analysis.summary import MARK_P, UNBOUNDED
+from lab.analysis.comparison.run_cells import RunCells, run_cells
+from lab.analysis.effects import MARK_P, UNBOUNDED
 from lab.base.errors import UsageError, did_you_mean
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
@@ -74,10 +73,10 @@ def compare_runs(
     `asked`: outcomes of disturbances that have a row also where they were 0 in every block.
     UsageError for what cannot be compared at all (design.md §6: different targets are never pooled) and for a damaged run.
     """
-    first = measurements(base)
+    first = run_cells(base)
     if other is None:
         return _inside(first, base_arm, other_arm, asked)
-    second = measurements(other)
+    second = run_cells(other)
     if base.folder.resolve() == other.folder.resolve() or first.same_as(second):
         if base_arm is None or other_arm is None or base_arm == other_arm:
             fault = "is the same run twice: nothing differs from itself"
@@ -132,7 +131,7 @@ def _judged(row: Compared, holm_p: float | None) -> Compared:
 # -- which sides meet ---------------------------------------------------------------------------------------
 
 
-def _inside(run: Measurements, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
+def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
     """One run: arms share blocks."""
     pairs = list(_pairs_inside(run, base_arm, other_arm))
     meeting = Meeting(run, run, {point.name: point for point in _points(run)}, paired=True)
@@ -140,7 +139,7 @@ def _inside(run: Measurements, base_arm: str | None, other_arm: str | None, aske
     return Comparison(run.record, run.record, True, judged(rows), tuple(run_notes(run, "")))
 
 
-def _pairs_inside(run: Measurements, base_arm: str | None, other_arm: str | None) -> Iterator[tuple[Arm, Arm]]:
+def _pairs_inside(run: RunCells, base_arm: str | None, other_arm: str | None) -> Iterator[tuple[Arm, Arm]]:
     if base_arm is not None and other_arm is not None:
         yield _arm(run, base_arm), _arm(run, other_arm)
         return
@@ -157,7 +156,7 @@ def _pairs_inside(run: Measurements, base_arm: str | None, other_arm: str | None
 
 
 def _across(
-    first: Measurements, second: Measurements, base_arm: str | None, other_arm: str | None, asked: Collection[str]
+    first: RunCells, second: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]
 ) -> Comparison:
     """Two runs: their blocks have nothing in common."""
     refuse_apart(first, second)
@@ -187,11 +186,11 @@ def _across(
 def _lacks(meeting: Meeting, base: Arm, other: Arm, point: Point) -> bool:
     """Whether `base` was to be measured at a point and `other` was not."""
     there = meeting.points.get(point.name)
-    planned = there is not None and (other.name, there.name) in meeting.other.cells
-    return (base.name, point.name) in meeting.base.cells and not planned
+    planned = there is not None and meeting.other.at(other.name, there.name) is not None
+    return meeting.base.at(base.name, point.name) is not None and not planned
 
 
-def _meets(arm: Arm, other: Measurements) -> bool:
+def _meets(arm: Arm, other: RunCells) -> bool:
     """An arm that both runs have to compare."""
     theirs = other.arms.get(arm.name)
     return theirs is not None and _compares(arm) and _compares(theirs)
@@ -202,7 +201,7 @@ def _compares(arm: Arm) -> bool:
     return arm.role not in {"again", "reference"}
 
 
-def _arm(run: Measurements, name: str) -> Arm:
+def _arm(run: RunCells, name: str) -> Arm:
     if name not in run.arms:
         raise UsageError(run.record.id, f"has no arm '{name}'", did_you_mean(name, run.arms))
     return run.arms[name]
@@ -212,7 +211,7 @@ def _variant(record: RunRecord, arm: str) -> VariantRecord:
     return record.variants[next(each.variant for each in record.arms if each.name == arm)]
 
 
-def _points(run: Measurements) -> list[Point]:
+def _points(run: RunCells) -> list[Point]:
     return [point for point in run.record.points if not point.control]
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.analysis import rerun
-from lab.analysis.comparison.sides import Measured, Measurements
+from lab.analysis.cells import Cell
+from lab.analysis.comparison.run_cells import RunCells
 from lab.analysis.summary import changed_facts
 from lab.base.errors import UsageError
 from lab.model.facts import lasting
+from lab.stats.units import format_blocks
 
 if TYPE_CHECKING:
     from lab.model.plan import Arm
@@ -32,12 +34,12 @@ MEMORY_DIFFERS = 0.02
 class Meeting:
     """`points`: name of a load in `base` → the same load as `other` has it. `paired`: both are one run."""
 
-    base: Measurements
-    other: Measurements
+    base: RunCells
+    other: RunCells
     points: Mapping[str, Point]
     paired: bool
 
-    def name(self, cell: Measured, base: Measured) -> str:
+    def name(self, cell: Cell, base: Cell) -> str:
         """What a side is called in a note."""
         if self.paired:
             return cell.arm.name
@@ -46,7 +48,7 @@ class Meeting:
     def variants(self, base: Arm, other: Arm) -> tuple[VariantRecord, VariantRecord]:
         return self.base.record.variants[base.variant], self.other.record.variants[other.variant]
 
-    def needs(self, base: Measured, other: Measured) -> str:
+    def needs(self, base: Cell, other: Cell) -> str:
         """What the effect of either needs and no sweep does; empty = nothing."""
         return next((variant.needs for variant in self.variants(base.arm, other.arm) if variant.needs), "")
 
@@ -62,19 +64,34 @@ class Meeting:
                     return name
         return None
 
-    def remarks(self, base: Measured, other: Measured) -> Iterator[str]:
+    def remarks(self, base: Cell, other: Cell) -> Iterator[str]:
         """What of two sides a reader has to know, whatever the metric."""
         for cell in (base, other):
-            if cell.remark:
-                yield f"{self.name(cell, base)}: {cell.remark}"
-            if cell.failed:
-                yield f"{self.name(cell, base)}: {cell.failed:,} requests failed"
+            if remark := _remark(cell):
+                yield f"{self.name(cell, base)}: {remark}"
+            if (failed := sum(cell.errors.values())) and cell.point.disturbance is None:
+                yield f"{self.name(cell, base)}: {failed:,} requests failed"
         for cell in (base, other):
-            yield from dict.fromkeys(note for sample in cell.counted for note in sample.notes)
+            yield from dict.fromkeys(cell.notes)
         if {base.cpu_of, other.cpu_of} == {"backend"}:
             yield "no proxy: CPU per request is the backend's"
         if not self.paired and base.arm.name == other.arm.name:
             yield from _manifests_differ(base.arm.name, *self.variants(base.arm, other.arm))
+
+
+def _remark(cell: Cell) -> str:
+    """What is missing of its blocks: `4 of 6 blocks: 3 invalid (steal 2, other-processes 1), 1 block not measured`."""
+    parts: list[str] = []
+    if total := sum(cell.invalid.values()):
+        reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
+        parts.append(f"{total} invalid ({', '.join(reasons)})")
+    if missing := cell.planned_blocks - cell.tried:
+        parts.append(f"{format_blocks(missing)} not measured")
+    if cell.lost:
+        parts.append(f"{format_blocks(len(cell.lost))} without a valid control run")
+    short = cell.valid_blocks < cell.planned_blocks
+    count = [f"{cell.valid_blocks} of {format_blocks(cell.planned_blocks)}"] if short else []
+    return ": ".join([*count, *([", ".join(parts)] if parts else [])])
 
 
 def _manifests_differ(arm: str, before: VariantRecord, after: VariantRecord) -> Iterator[str]:
@@ -89,7 +106,7 @@ def _manifests_differ(arm: str, before: VariantRecord, after: VariantRecord) -> 
 # -- what may meet ------------------------------------------------------------------------------------------
 
 
-def refuse_apart(first: Measurements, second: Measurements) -> None:
+def refuse_apart(first: RunCells, second: RunCells) -> None:
     """UsageError for runs that have nothing to say about each other."""
     one, two = first.record, second.record
     if one.target != two.target:
@@ -101,7 +118,7 @@ def refuse_apart(first: Measurements, second: Measurements) -> None:
         raise UsageError(one.id, f"and {two.id} have no load in common: {apart}", remedy)
 
 
-def common_points(first: Measurements, second: Measurements) -> dict[str, Point]:
+def common_points(first: RunCells, second: RunCells) -> dict[str, Point]:
     """Name in the first run → the second's point of the same load, of the same name if it can be. Control runs are left out."""
     theirs = [point for point in second.record.points if not point.control]
     found: dict[str, Point] = {}
@@ -118,7 +135,7 @@ def _load(point: Point) -> Point:
     return point.model_copy(update={"name": "", "generator": ""})
 
 
-def _points_apart(first: Measurements, second: Measurements) -> Iterator[str]:
+def _points_apart(first: RunCells, second: RunCells) -> Iterator[str]:
     """Loads that only one run has: `ceiling: duration_s 5.0 / 2.0`."""
     mine, theirs = ({p.name: p for p in run.record.points if not p.control} for run in (first, second))
     common = common_points(first, second)
@@ -161,7 +178,7 @@ def between_notes(meeting: Meeting) -> Iterator[str]:
         yield from run_notes(run, label)
 
 
-def run_notes(run: Measurements, label: str) -> Iterator[str]:
+def run_notes(run: RunCells, label: str) -> Iterator[str]:
     """What a run says of itself: resumed with other facts, not all measured, not measurable."""
     record = run.record
     said = [*changed_facts(record), *map(str, record.not_measurable)]

@@ -9,14 +9,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from lab.analysis.cells import Cell, paired
 from lab.analysis.comparison.meeting import Meeting
-from lab.analysis.comparison.sides import Measured, Side, paired
+from lab.analysis.comparison.run_cells import CellStats
+from lab.analysis.effects import ALONE
 from lab.analysis.judging import UNSERVED, failures, ruling
-from lab.analysis.outcome_summary import ALONE
-from lab.model.metrics import LABELS, METRICS, QUANTILES
+from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
-from lab.stats.units import format_blocks, format_percent, format_size, metric_name
+from lab.stats.units import format_blocks
 from lab.stats.unpaired import unpaired, unpaired_difference
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from lab.model.sweeps import Point
 
 Outcome = Literal["better", "worse", "unresolved", "no-interval", "not-compared"]
-UNITS = {"rate": "req/s", "cpu_per_request": "µs"} | dict.fromkeys(QUANTILES, "ms")
 LONELY = "no block in which both are valid"
 
 
@@ -49,8 +49,8 @@ class Compared:
     unit: str
     more_is_better: bool
     relative: bool
-    base: Side
-    other: Side
+    base: CellStats
+    other: CellStats
     estimate: stats.Estimate | None
     floor: float | None
     judgement: Outcome
@@ -106,15 +106,13 @@ class Compared:
 
 def size_text(row: Compared, size: float) -> str:
     """A size of the row's kind, for people: `3.2 %`, or `0.21 s`."""
-    return format_size(size) if row.relative else METRICS[row.metric].with_unit(size)
+    return about(row.metric).size(size)
 
 
 def change_text(row: Compared, estimate: stats.Estimate) -> str:
     """An effect of the row's kind with its interval where there is one: `−8.2 % [−9.1, −7.3]`."""
-    text = format_percent if row.relative else lambda value: METRICS[row.metric].text(value, signed=True)
-    ends = f" [{', '.join(map(text, estimate.interval))}]" if estimate.interval else " (no interval)"
-    unit = "%" if row.relative else row.unit
-    return " ".join(filter(None, [text(estimate.effect), unit])) + ends
+    metric = about(row.metric)
+    return metric.change(estimate.effect) + (metric.ends(*estimate.interval) if estimate.interval else " (no interval)")
 
 
 def rows_at(
@@ -124,45 +122,45 @@ def rows_at(
 
     `asked`: outcomes that have a row also where they were 0 in every block.
     """
-    base = meeting.base.cells.get((base_arm.name, point.name))
-    other = meeting.other.cells.get((other_arm.name, meeting.points[point.name].name))
+    base = meeting.base.at(base_arm.name, point.name)
+    other = meeting.other.at(other_arm.name, meeting.points[point.name].name)
     if base is None or other is None:
         return
-    for metric in LABELS if point.disturbance is None else _outcomes_of(base, other, asked):
+    for metric in compared(point) if point.disturbance is None else _outcomes_of(base, other, asked):
         yield _row(meeting, base, other, metric)
 
 
-def _outcomes_of(base: Measured, other: Measured, asked: Collection[str]) -> Iterator[str]:
+def _outcomes_of(base: Cell, other: Cell, asked: Collection[str]) -> Iterator[str]:
     """The metrics that have a better side, and were not 0 in every block of both arms, unless `asked` or always shown by a table.
 
     Of two arms without a valid block, the two that say most, and what was asked for.
     """
     if not base.values and not other.values:
         yield from dict.fromkeys((*ALONE, *asked))
-    for metric, about in METRICS.items():
+    for metric in compared(base.point):
         values = [*base.values.get(metric, {}).values(), *other.values.get(metric, {}).values()]
-        shown = about.always or metric in asked or any(value != 0 for value in values)
-        if about.better != "neither" and values and shown:
+        shown = METRICS[metric].always or metric in asked or any(value != 0 for value in values)
+        if METRICS[metric].better != "neither" and values and shown:
             yield metric
 
 
-def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Compared:
+def _row(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Compared:
     relative, point = base.point.disturbance is None, base.point
     why, note, bound = _ruled(meeting, base, other, metric)
     clock_s = max(base.clock_error_s, other.clock_error_s)
     ends = ((meeting.base, base), (meeting.other, other))
-    floors = [run.floor(cell.arm, cell.point, metric, clock_s) for run, cell in ends]
+    floors = [run.floor(cell, metric, clock_s) for run, cell in ends]
     known = [floor for floor in floors if floor is not None]
     move = None if why else _moved(meeting, base, other, metric)
     row = Compared(
         point=point,
         metric=metric,
-        title=LABELS[metric] if relative else METRICS[metric].title,
-        unit=UNITS[metric] if relative else METRICS[metric].unit,
-        more_is_better=metric == "rate" if relative else METRICS[metric].better == "more",
+        title=METRICS[metric].short,
+        unit=METRICS[metric].unit,
+        more_is_better=METRICS[metric].better == "more",
         relative=relative,
-        base=base.side(metric),
-        other=other.side(metric),
+        base=meeting.base.stats(base, metric),
+        other=meeting.other.stats(other, metric),
         estimate=None if why else _estimate(meeting, other, base, metric),
         floor=max(known) if len(known) == len(floors) else None,
         judgement="not-compared",
@@ -180,10 +178,11 @@ def _row(meeting: Meeting, base: Measured, other: Measured, metric: str) -> Comp
     return replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
 
 
-def _ruled(meeting: Meeting, base: Measured, other: Measured, metric: str) -> tuple[str, str, bool]:
+def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> tuple[str, str, bool]:
     """(why the two are not compared, empty if they are; what has to be said with it; whether it bounds nothing)."""
-    if base.tool.differs(other.tool):
-        return f"generators differ: {base.tool} / {other.tool}", "", False
+    first, second = meeting.base.tool(base), meeting.other.tool(other)
+    if first.differs(second):
+        return f"generators differ: {first} / {second}", "", False
     missing = [meeting.name(cell, base) for cell in (base, other) if not cell.counted]
     if missing:
         return f"no valid block of {' and '.join(dict.fromkeys(missing))}", "", False
@@ -196,16 +195,15 @@ def _ruled(meeting: Meeting, base: Measured, other: Measured, metric: str) -> tu
         return (f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""), "", False
     if needs := meeting.needs(base, other):
         return f"needs {needs}", "", False
-    own, against = (cell.judging(medians=not meeting.paired) for cell in (other, base))
-    found = ruling(metric, base.point, own, against, list(meeting.points.values()))
+    found = ruling(metric, other, base, list(meeting.points.values()), pairs=meeting.paired)
     if found.why or all(cell.known(metric) for cell in (base, other)):
         return found.why, found.note, found.bound
     if metric in QUANTILES:
         return f"{metric} needs {BEYOND} requests beyond it in every sample", "", False
-    return f"no {metric_name(metric)} was recorded", "", False
+    return f"no {about(metric).title} was recorded", "", False
 
 
-def _estimate(meeting: Meeting, other: Measured, base: Measured, metric: str) -> stats.Estimate | None:
+def _estimate(meeting: Meeting, other: Cell, base: Cell, metric: str) -> stats.Estimate | None:
     if meeting.paired:
         return paired(other, base, metric)
     after, before = (list(cell.known(metric).values()) for cell in (other, base))
@@ -214,13 +212,13 @@ def _estimate(meeting: Meeting, other: Measured, base: Measured, metric: str) ->
     return unpaired(after, before) if base.point.disturbance is None else unpaired_difference(after, before)
 
 
-def _moved(meeting: Meeting, base: Measured, other: Measured, metric: str) -> stats.Estimate | None:
+def _moved(meeting: Meeting, base: Cell, other: Cell, metric: str) -> stats.Estimate | None:
     """How the baseline that both runs have moved between them; None inside a run, and of the baseline itself."""
     name = meeting.shared_baseline(base.arm, other.arm)
     if name is None or base.arm.name == other.arm.name == name:
         return None
-    before = meeting.base.cells.get((name, base.point.name))
-    after = meeting.other.cells.get((name, other.point.name))
+    before = meeting.base.at(name, base.point.name)
+    after = meeting.other.at(name, other.point.name)
     if before is None or after is None or _ruled(meeting, before, after, metric)[0]:
         return None
     return _estimate(meeting, after, before, metric)

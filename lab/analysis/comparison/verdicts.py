@@ -11,13 +11,12 @@ from lab.analysis import rerun
 from lab.analysis.comparison.comparison import NO_FLOOR, TOO_FEW, Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared, change_text, size_text
-from lab.analysis.outcome_summary import CARRIED
 from lab.analysis.verdicts import remedy
-from lab.model.metrics import METRICS, QUANTILES
+from lab.model.metrics import CARRIED, QUANTILES, about
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks, metric_name
+from lab.stats.units import format_blocks
 
 MOST_NAMED = 3
 """Findings of an arm that its sentence names; the others are counted."""
@@ -279,7 +278,7 @@ def _one_each(rows: Sequence[Compared]) -> list[Compared]:
 
 
 def _where(row: Compared) -> str:
-    title = metric_name(row.metric) if row.relative else METRICS[row.metric].title
+    title = about(row.metric).title
     return f"{title} at {row.point.name}"
 
 

@@ -14,14 +14,14 @@ from typing import Literal
 
 from lab.analysis.comparison.comparison import JUDGED, TOO_FEW, Comparison, judged
 from lab.analysis.comparison.rows import Compared, change_text
+from lab.analysis.effects import UNBOUNDED
 from lab.analysis.gate.advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
 from lab.analysis.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
-from lab.analysis.summary import UNBOUNDED
 from lab.base.errors import UsageError, did_you_mean
-from lab.model.metrics import LABELS, METRICS
+from lab.model.metrics import RATIOS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks, metric_name
+from lab.stats.units import format_blocks
 
 CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
 """What is gated unless metrics are named: at a closed loop, and at a given rate."""
@@ -68,7 +68,7 @@ class Gated:
 
     @property
     def metric(self) -> str:
-        return metric_name(self.row.metric) if self.row.relative else self.row.title
+        return about(self.row.metric).title
 
     @property
     def worst(self) -> float | None:
@@ -178,7 +178,7 @@ def _chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) ->
         other = None if bounds.metrics else _carrying(comparison, row)
         if other is not None:
             why = UNBOUNDED if row.bound else LIMITED if LIMITED in row.notes else ERRORS_MIX
-            stands = "" if why == LIMITED else f"; {metric_name(other.metric)} stands for it"
+            stands = "" if why == LIMITED else f"; {about(other.metric).title} stands for it"
             left_out.append(f"{where}: {row.title}: {why}{stands}")
         if (found := other or row) not in chosen:
             chosen.append(found)
@@ -243,7 +243,7 @@ def _p_text(p_value: float) -> str:
 
 def limit_text(row: Compared, limit: float) -> str:
     """`5 %`, or `0.5 s`."""
-    return f"{100 * limit:g} %" if row.relative else METRICS[row.metric].with_unit(limit)
+    return f"{100 * limit:g} %" if row.relative else about(row.metric).with_unit(limit)
 
 
 def _why_nothing(rows: Sequence[Compared], bounds: Bounds) -> str:
@@ -270,4 +270,4 @@ def _what_instead(rows: Sequence[Compared]) -> str:
     own = dict.fromkeys(row.metric for row in rows if not row.relative)
     if own:
         return f"name what may grow in its own unit, as --max-more failed=0 --max-more gap_s=0.5; there are: {', '.join(own)}"
-    return f"--max-regression 5%, and --metric one of {', '.join(LABELS)}"
+    return f"--max-regression 5%, and --metric one of {', '.join(RATIOS)}"

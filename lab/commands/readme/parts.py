@@ -11,14 +11,12 @@ from functools import cache
 from rich.console import Console
 from rich.text import Text
 
-from lab.analysis import outcome_verdicts, verdicts
 from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.claims import ledger
 from lab.analysis.claims.judging import Verdict as Judged
-from lab.analysis.outcome_summary import summarise_outcomes
 from lab.analysis.selfbench import Report as SelfbenchReport
 from lab.analysis.summary import summarise_run
-from lab.analysis.verdicts import Verdict
+from lab.analysis.verdicts import Verdict, verdicts
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.files import read_record
 from lab.commands import parser
@@ -94,10 +92,8 @@ def _verdicts(folder: str) -> Mapping[str, Verdict]:
     """Of a committed run, of its steady loads or of its disturbed ones."""
     run = RunStore.open(str(REFERENCE / folder))
     samples = run.samples()
-    disturbed = summarise_outcomes(run.record, samples)
-    if disturbed is not None:
-        return {verdict.arm: verdict for verdict in outcome_verdicts.verdicts(disturbed)}
-    return {verdict.arm: verdict for verdict in verdicts.verdicts(summarise_run(run.record, samples, run.histogram))}
+    steady, disturbed = (summarise_run(run.record, samples, run.histogram, each) for each in (False, True))
+    return {verdict.arm: verdict for verdict in verdicts(disturbed if disturbed.rows else steady)}
 
 
 def _calibration() -> str:

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from lab.analysis.summary import summarise_run
 from lab.records.store import RunStore
-from lab.report.tables import steady as tables
+from lab.report.tables.run import page
+from lab.report.terminal import show
 
 REFERENCE = Path(__file__).parents[3] / "data" / "reference"
 PICTURE = REFERENCE / "table.svg"
@@ -51,7 +52,7 @@ TEMPLATE = """\
 def picture() -> str:
     run = RunStore.open(str(REFERENCE / PICTURED))
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    tables.print_table(console, summarise_run(run.record, run.samples(), run.histogram))
+    show(console, page(summarise_run(run.record, run.samples(), run.histogram)))
     return console.export_svg(title="just bench keepalive", code_format=TEMPLATE)
 
 

@@ -12,7 +12,7 @@ from lab.experiments.bench.measurable import MeasurableRun
 from lab.experiments.bench.request import LoadedRequest
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
-from lab.model.metrics import LABELS
+from lab.model.metrics import RATIOS
 from lab.model.plan import Plan
 from lab.model.run import PlannedFor, RunRecord, VariantRecord, now
 from lab.model.variants.variants import Variant, config_snippet
@@ -96,6 +96,6 @@ def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
 def _null_record(variant: Variant, manifests: Path) -> VariantRecord:
     """Of a variant that is compared with itself: it adds nothing, there is nothing to apply, and any load shows that."""
     record = variant_record(variant, manifests)
-    metric = record.primary_metric if record.primary_metric in LABELS else PRIMARY
+    metric = record.primary_metric if record.primary_metric in RATIOS else PRIMARY
     changed = {"baseline": record.name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
     return record.model_copy(update={**changed, "snippet": "", "needs": ""})

@@ -15,17 +15,21 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.analysis.summary import Effect, HistogramOf, Row, Summary, summarise_run
+from lab.analysis.cells import HistogramOf
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import writing
 from lab.experiments.selfbench.process import last_words, patience_s, timed, whole
 from lab.experiments.selfbench.promise import kept, power
+from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.model.variants.variants import variant_names
 from lab.records.store import RunStore, run_names
 from lab.stats import paired as stats
-from lab.stats.units import format_interval, format_percent, metric_name
+from lab.stats.units import format_interval, format_percent
 
 BLOCKS, TEN = 40, 10
 PREFIX = "extra-work-"
@@ -293,7 +297,7 @@ def line(one: Injected) -> str:
     promised = "no A/A interval, so nothing was promised"
     if one.promised is not None and one.resolvable is not None:
         promised = f"promised {one.promised:.0%} of tens (ten blocks resolve {one.resolvable:.1%} with 90 %)"
-    name = f"{one.variant} {metric_name(one.metric)} at {one.point}"
+    name = f"{one.variant} {about(one.metric).title} at {one.point}"
     true = ""
     if one.true is not None and one.true_low is not None and one.true_high is not None:
         true = (

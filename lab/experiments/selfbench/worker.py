@@ -17,8 +17,7 @@ from lab.experiments.selfbench.rows import LOAD_S
 from lab.generators.pieces import of_file
 from lab.generators.streaming import Reduced, reduce_k6_log, reduce_oha_rows
 from lab.model.load import Load
-
-QUANTILES = (0.5, 0.9, 0.99, 0.999)
+from lab.model.metrics import QUANTILES
 
 
 def streamed(kind: str, path: Path, rate_rps: float) -> Reduced:
@@ -36,7 +35,7 @@ def told(found: Reduced, seconds: float) -> dict[str, object]:
         "requests": found.requests,
         "answered": found.answered,
         "not_2xx": found.not_2xx,
-        "quantiles_s": {str(share): found.latency.quantile_s(share) for share in QUANTILES},
+        "quantiles_s": {str(share): found.latency.quantile_s(share) for share in QUANTILES.values()},
         "begun": found.begun.tolist(),
         "buckets": {int(bucket): int(found.latency.counts[bucket]) for bucket in filled},
         "seconds": seconds,

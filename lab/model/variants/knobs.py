@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.model import sweeps
+from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
 from lab.model.variants import openshift
 
@@ -30,13 +31,6 @@ MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 # No namePrefix, commonLabels, patchesJson6902 …: what they do cannot be told from a knob's own change, or fails silently.
 KEYS = {"resources", "configMapGenerator", "patches", "replacements", "transformers"}
 """What a component's kustomization.yaml may hold beside apiVersion, kind and metadata."""
-
-Metric = Literal[
-    "rate", "cpu_per_request", "p50", "p90", "p99", "p99.9", "errors",
-    "failed", "gap_s", "failing_s", "correct_s", "stale", "processes", "rss_bytes", "restarts", "probe_failures",
-    "replaced_s", "cut", "transfer_rate", "first_byte_s", "too_large",
-]  # fmt: skip
-"""Of steady loads, then of disturbances (`lab.model.metrics.METRICS` says what each is)."""
 
 
 class Check(BaseModel):
@@ -136,7 +130,7 @@ class Knob(BaseModel):
         min_length=20, description="one falsifiable sentence: what changes, under which load, in which direction"
     )
     sweep: str = Field(description="the sweep in which an effect could show")
-    primary_metric: Metric = Field(description="the one metric that may claim in the summary line")
+    primary_metric: Primary = Field(description="the one metric that may claim in the summary line")
     needs: str | None = Field(
         default=None,
         min_length=20,

@@ -19,13 +19,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
 from lab.model.variants.knobs import MANIFESTS, Knob, knob_names, load_knob, targets
 from lab.model.variants.knobs import Check as Check  # what a variant is read back by
-from lab.model.variants.knobs import Metric as Metric
 
 KEYS = {"resources", "components"}
 """What an overlay's kustomization.yaml may hold beside apiVersion, kind and metadata: a change is a knob's."""
@@ -43,7 +43,7 @@ class Overlay(BaseModel):
     title: str = Field(min_length=1, description="what it is, against its baseline")
     study: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$", description="the key of the study it belongs to")
     reference: bool = Field(default=False, description="measured once per run as the direct reference")
-    primary_metric: Metric | None = Field(
+    primary_metric: Primary | None = Field(
         default=None, description="the one metric that may claim, where it is not its last knob's"
     )
     compare_with: str | None = Field(
@@ -77,7 +77,7 @@ class Variant(BaseModel):
     own_knobs: tuple[str, ...]
     manifests: tuple[dict[str, Any], ...]
     readback: tuple[Check, ...]
-    stated_metric: Metric | None = Field(default=None, description="what its overlay's lab/primary-metric says")
+    stated_metric: Primary | None = Field(default=None, description="what its overlay's lab/primary-metric says")
     compare_with: str | None = Field(default=None, description="what a root says it is compared with")
 
     @property
@@ -91,7 +91,7 @@ class Variant(BaseModel):
         return self.knobs[-1].sweep if self.own_knobs else None
 
     @property
-    def primary_metric(self) -> Metric | None:
+    def primary_metric(self) -> Primary | None:
         """What its overlay says, or what its last own knob's hypothesis is about; None where it is compared with nothing."""
         if self.compared_with is None:
             return None

@@ -19,11 +19,10 @@ from lab.analysis import timelines
 from lab.analysis.claims import fits
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
-from lab.analysis.claims.measuring import said_as
 from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import effect_text
 from lab.base.errors import LabError
-from lab.model.metrics import QUANTILES
+from lab.model.metrics import QUANTILES, about
 from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.records import incidents as happenings
@@ -156,7 +155,7 @@ def intervals(
         for at in points
         if (told := _told(run, arm, at, metric, arm if len(points) == 1 else f"{arm} · {at}")) is not None
     ]
-    words, unit = _unit(metric)
+    words, unit = about(metric).title, about(metric).own_unit
     published = _claim(claimed)[1] if claimed else None
     return _noted(run, figures.intervals(rows, title, words, unit, published), variants, point)
 
@@ -172,7 +171,7 @@ def scaling(
             size, told = _told(run, arm, at, over, arm), _told(run, arm, at, metric, arm)
             if size is not None and size.value and told is not None:
                 lines.setdefault(at, []).append((size.value, told))
-    words, unit = _unit(metric)
+    words, unit = about(metric).title, about(metric).own_unit
     return _noted(run, figures.scaling(lines, title, over, words, unit, log_y), (), point)
 
 
@@ -410,11 +409,11 @@ def concurrency(
 
     def made(found: Evidence | None, head: str) -> go.Figure:
         several = len(metrics) > 1
-        known = {said_as(metric)[0] if several else BOOM: boom.points(metric) for metric in metrics}
+        known = {about(metric).title if several else BOOM: boom.points(metric) for metric in metrics}
         ends = reproduction.loads(NDS)
-        bounds = [Bound(*_claim(claim), ends, said_as(metric)[0]) for claim, metric in claimed.items()]
+        bounds = [Bound(*_claim(claim), ends, about(metric).title) for claim, metric in claimed.items()]
         lines = _sized(found, metrics, variants, lambda point: point.connections)
-        words, unit = _unit(metrics[0])
+        words, unit = about(metrics[0]).title, about(metrics[0]).own_unit
         name = "response time" if several else words
         figure = figures.scaling(lines, head, "requests at once", name, unit, log_y, False, known, bounds)
         return figure if found is None else _noted(found, figure, variants, "*")
@@ -431,7 +430,7 @@ def pages(
         known = {claimed: [reproduction.filling(claimed)]} if claimed else {}
         ticks = {float(PAGES[page]): page.partition(".")[0] for page in reproduction.pages(PAGE_SIZES)}
         lines = _sized(found, [metric], variants, lambda point: PAGES[point.page])
-        words, unit = _unit(metric)
+        words, unit = about(metric).title, about(metric).own_unit
         figure = figures.scaling(lines, head, "page", words, unit, log_y, published=known, ticks=ticks)
         return figure if found is None else _noted(found, figure, variants, "*")
 
@@ -447,7 +446,7 @@ def _sized(
         assert run is not None
         for point in (point for point in run.points if not point.control):
             if (told := _told(run, arm, point.name, metric, f"{metric} of {arm} at {point.name}")) is not None:
-                lines.setdefault(said_as(metric)[0] if metrics[1:] else arm, []).append((float(size(point)), told))
+                lines.setdefault(about(metric).title if metrics[1:] else arm, []).append((float(size(point)), told))
     return lines
 
 
@@ -556,11 +555,14 @@ def table(run: Run, metrics: Sequence[str], point: str = "*", variants: Sequence
 
 
 def _table(run: Evidence, metrics: Sequence[str], point: str, variants: Sequence[str]) -> str:
-    heads = [f"{words} ({unit})" if unit else words for words, unit, _ in map(said_as, metrics)]
+    heads = [
+        f"{words} ({unit})" if unit else words
+        for words, unit in ((about(metric).title, about(metric).unit) for metric in metrics)
+    ]
     lines = [f"| | {' | '.join(heads)} |", f"| --- |{' --- |' * len(metrics)}"]
     for arm in _arms(run, variants):
         for at in _points(run, point):
-            cells = [_cell(_told(run, arm, at, metric, arm), said_as(metric)[2]) for metric in metrics]
+            cells = [_cell(_told(run, arm, at, metric, arm), about(metric).scale) for metric in metrics]
             if any(cell != "–" for cell in cells):
                 lines.append(f"| {arm} at {at} | {' | '.join(cells)} |")
     missing, short = _lacking(run, variants, point)
@@ -593,14 +595,6 @@ def _told(run: Evidence, arm: str, point: str, metric: str, label: str) -> Told 
     level = stats.middle(known)
     untold = len(values) - len(known)
     return Told(label, arm, level.value, level.low, level.high, known, f"not told in {untold} blocks" if untold else "")
-
-
-def _unit(metric: str) -> tuple[str, str]:
-    """Words, and the unit that a figure scales from."""
-    words, unit, scale = said_as(metric)
-    if UNITS.get(unit) == scale:
-        return words, "s" if scale <= 1 and unit in ("s", "ms", "µs") else f"bytes{'/s' if unit.endswith('/s') else ''}"
-    return words, "share" if unit == "%" else unit
 
 
 def _arms(run: Evidence, variants: Sequence[str]) -> list[str]:

@@ -10,20 +10,19 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims import fits
 from lab.analysis.claims.evidence import AsApplied, Evidence, Missing, references
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.noise import BASELINE
-from lab.analysis.summary import counted_samples
 from lab.base.errors import LabError
-from lab.model.metrics import LABELS, METRICS
+from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.sweeps import Point
 from lab.records.store import run_names
 from lab.report.exhibits.exhibits import Run
+from lab.report.loads import disturbance_text, load_text
 from lab.report.markdown import markdown
 from lab.report.tables import comparison as comparison_tables
-from lab.report.tables.outcomes import disturbance_text
-from lab.report.tables.steady import load_text
 from lab.stats.paired import MIN_BLOCKS
 
 EXPLORE = "LAB_EXPLORE"
@@ -71,8 +70,10 @@ def variants(run: Run) -> list[str]:
 def metrics(run: Run) -> list[str]:
     """What came of its disturbances, where it has any; else rate, percentiles and CPU per request."""
     seen = set[str]() if isinstance(run, Missing) else {name for each in run.counted.values() for name in each.outcome}
-    told = [name for name, about in METRICS.items() if name in seen and not about.detail and about.better != "neither"]
-    return told or list(LABELS)
+    told = [
+        name for name in DIFFERENCES if name in seen and not METRICS[name].detail and METRICS[name].better != "neither"
+    ]
+    return told or list(RATIOS)
 
 
 def overview(run: Run) -> str:

@@ -14,10 +14,10 @@ from lab.analysis.capacity import scaling as capacity_scaling
 from lab.analysis.capacity.cells import workers_of
 from lab.analysis.claims import claims, fits
 from lab.analysis.claims.evidence import Evidence
-from lab.analysis.claims.measuring import said_as
 from lab.analysis.claims.studies import load_study
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import UsageError, did_you_mean
+from lab.model.metrics import about
 from lab.model.pages import PAGES
 from lab.model.variants import workers
 from lab.records import published
@@ -110,7 +110,7 @@ def gains(
     ]
     if not rows:
         return gap(title, "<br>".join(missing))
-    name, unit = f"{said_as(metric)[0]}, change", "%"
+    name, unit = f"{about(metric).title}, change", "%"
     figure = figures.intervals(rows, title, name, unit)
     figure.add_vline(x=0, line={"color": INK, "width": 1})
     for claim in claimed:
@@ -131,7 +131,7 @@ def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
     told = [Told(text, name, value) for name in claimed for value, text in [_claimed(name)]]
     if not told:
         return gap(title, "nothing of this was claimed or recorded:")
-    figure = figures.intervals(told, title, f"{said_as(metric)[0]}, change", "%")
+    figure = figures.intervals(told, title, f"{about(metric).title}, change", "%")
     return dressed(figure, title, 170 + 34 * len(told), "as claimed")
 
 

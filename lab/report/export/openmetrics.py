@@ -15,7 +15,7 @@ from datetime import datetime
 
 import numpy as np
 
-from lab.model.metrics import METRICS
+from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.report.export.tables import SERIES
@@ -143,10 +143,12 @@ def _outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
     for name in dict.fromkeys(name for sample in samples for name in sample.outcome):
         unit = {"_s": "seconds", "_bytes": "bytes"}.get((re.search(r"_(s|bytes)$", name) or [""])[0], "")
         stem = re.sub(r"\W", "_", re.sub(r"_(s|bytes)$", "", name), flags=re.ASCII)
-        about = METRICS[name].title if name in METRICS else name
         metric = f"lab_outcome_{stem}_{unit}" if unit else f"lab_outcome_{stem}"
         yield Family(
-            metric, f"of a disturbance: {about}", one(lambda sample, name=name: sample.outcome.get(name)), unit
+            metric,
+            f"of a disturbance: {about(name).title}",
+            one(lambda sample, name=name: sample.outcome.get(name)),
+            unit,
         )
 
 

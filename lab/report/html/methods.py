@@ -12,15 +12,17 @@ from lab.analysis.calibration.folder import REFERENCE, CalibrationFolder
 from lab.analysis.claims import ANSWERS, KINDS, Answer
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.publications import OWN_ANSWERS, OwnAnswer
+from lab.analysis.effects import MARK_P
 from lab.analysis.noise import Noise, noises, nulls_text, pairs
-from lab.analysis.summary import MARK_P, summarise_run
+from lab.analysis.summary import summarise_run
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
+from lab.model.metrics import about
 from lab.report.html import markdown
 from lab.report.markdown import markdown as as_markdown
 from lab.report.tables.calibration import page as calibration_page
 from lab.stats import paired as stats
-from lab.stats.units import format_rate, format_seconds, format_size, metric_name
+from lab.stats.units import format_rate, format_seconds, format_size
 
 NO_CALIBRATION = "no calibration is committed: `just calibrate` measures what every generator reports of a known server"
 
@@ -117,7 +119,7 @@ def _told(run: Evidence, found: Sequence[Noise]) -> Iterator[Floor]:
                 run=run.run.record.id,
                 variant=noise.variant,
                 point=noise.point,
-                metric=metric_name(noise.metric),
+                metric=about(noise.metric).title,
                 level=level,
                 cv=f"{noise.cv or 0:.1%}",
                 floor=format_size(noise.floor),

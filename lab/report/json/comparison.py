@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field
 
 from lab.analysis.comparison.comparison import Comparison
 from lab.analysis.comparison.rows import Compared, Outcome
-from lab.analysis.comparison.sides import Side
+from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.comparison.verdicts import AdviceKind, advices
 from lab.model.run import RunRecord
 from lab.report.json.printed import Bound, Count, Invalid, Printed, Share
-from lab.report.tables.steady import load_text
+from lab.report.loads import load_text
 from lab.stats import paired as stats
 
 
@@ -64,7 +64,7 @@ class SideJson(Printed):
     values: dict[str, float] = Field(description="block: value")
 
     @staticmethod
-    def of(side: Side) -> SideJson:
+    def of(side: CellStats) -> SideJson:
         level = side.level
         return SideJson(
             run=side.run,

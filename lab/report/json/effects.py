@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lab.analysis.summary import Effect, Judged
-from lab.model.metrics import METRICS
+from lab.analysis.effects import Effect, Judged
+from lab.model.metrics import DIFFERENCES
 from lab.report.json.printed import Bound, Count, Printed, Share
 
 Ratio = Annotated[float, Field(gt=0)]
@@ -61,7 +61,7 @@ class RatioJson(Printed):
 class DifferenceJson(Printed):
     """Of a disturbed load: arm - baseline, in the metric's own unit."""
 
-    metric: Annotated[str, Field(json_schema_extra={"enum": list(METRICS)})]
+    metric: Annotated[str, Field(json_schema_extra={"enum": list(DIFFERENCES)})]
     against: Against
     primary: Primary
     judgement: Judged
@@ -102,7 +102,7 @@ class DifferenceJson(Printed):
 
 def effect_json(effect: Effect) -> RatioJson | DifferenceJson:
     """By its metric: a difference for what comes of a disturbance."""
-    return DifferenceJson.of(effect) if effect.metric in METRICS else RatioJson.of(effect)
+    return DifferenceJson.of(effect) if effect.metric in DIFFERENCES else RatioJson.of(effect)
 
 
 def _p_value(effect: Effect) -> float | None:

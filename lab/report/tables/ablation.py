@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis import outcome_verdicts
-from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary
-from lab.analysis.summary import Effect, Row, Summary
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Verdict, effect_text, verdicts
-from lab.model.metrics import LABELS, METRICS
+from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step
 from lab.report.grid import Grid, Notes, Part, Words, columns, row
 
@@ -54,25 +54,22 @@ class Ranked:
         estimate = self.alone.estimate if self.alone else None
         kind = {"claimed": 0, "unresolved": 1, "no-interval": 2}.get(self.alone.judgement if self.alone else "", 3)
         comparable = (
-            self.alone is not None and self.alone.metric not in METRICS
+            self.alone is not None and self.alone.metric not in DIFFERENCES
         )  # ratios; of a disturbance each has its own unit
         return kind, -abs(estimate.effect) if estimate and comparable else 0.0
 
 
 def ranked(
-    record: AblationRecord, summaries: Mapping[str, Summary], outcomes: Mapping[str, OutcomeSummary] | None = None
+    record: AblationRecord, summaries: Mapping[str, Summary], outcomes: Mapping[str, Summary] | None = None
 ) -> tuple[Ranked, ...]:
     """`summaries`: sweep → its run's summary, of those that have begun; `outcomes`: of those in which something is done."""
     missing = {(run.sweep, item.variant): str(item) for run in record.runs for item in run.not_measurable}
     told = {sweep: {verdict.arm: verdict for verdict in verdicts(summary)} for sweep, summary in summaries.items()}
-    came = {
-        sweep: {verdict.arm: verdict for verdict in outcome_verdicts.verdicts(found)}
-        for sweep, found in (outcomes or {}).items()
-    }
+    came = {sweep: {verdict.arm: verdict for verdict in verdicts(found)} for sweep, found in (outcomes or {}).items()}
     found: list[Ranked] = []
     for step in record.steps:
         steady, disturbed = summaries.get(step.sweep), (outcomes or {}).get(step.sweep)
-        if disturbed is not None and (steady is None or not steady.rows or step.alone in disturbed.primary):
+        if disturbed is not None and (steady is None or not steady.rows or disturbed.primary.get(step.alone or "")):
             found.append(_ranked(step, disturbed, came[step.sweep], missing))
         else:
             found.append(_ranked(step, steady, told.get(step.sweep, {}), missing))
@@ -81,7 +78,7 @@ def ranked(
 
 def _ranked(
     step: Step,
-    summary: Summary | OutcomeSummary | None,
+    summary: Summary | None,
     told: Mapping[str, Verdict],
     missing: Mapping[tuple[str, str], str],
 ) -> Ranked:
@@ -112,12 +109,12 @@ def _word(step: Step, kind: str) -> str:
     return WORDS[kind]
 
 
-def _speaking(summary: Summary | OutcomeSummary, arm: str) -> tuple[Row | OutcomeRow, Effect] | None:
-    found: list[tuple[Row | OutcomeRow, Effect]] = [
+def _speaking(summary: Summary, arm: str) -> tuple[Row, Effect] | None:
+    found: list[tuple[Row, Effect]] = [
         (row, effect) for row in summary.rows if row.arm.name == arm for effect in row.shown if effect.estimate
     ]
 
-    def size(item: tuple[Row | OutcomeRow, Effect]) -> tuple[bool, bool, float]:
+    def size(item: tuple[Row, Effect]) -> tuple[bool, bool, float]:
         _, effect = item
         judged = effect.judgement != "not-judged"
         return effect.judgement == "claimed", judged, abs(effect.estimate.effect) if effect.estimate else 0.0
@@ -125,7 +122,7 @@ def _speaking(summary: Summary | OutcomeSummary, arm: str) -> tuple[Row | Outcom
     return max(found, key=size, default=None)
 
 
-def _at(summary: Summary | OutcomeSummary, arm: str, point: str, metric: str) -> Effect | None:
+def _at(summary: Summary, arm: str, point: str, metric: str) -> Effect | None:
     return next(
         (
             effect
@@ -168,7 +165,7 @@ def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
         step.knob,
         step.against,
         load,
-        LABELS.get(metric) or (METRICS[metric].title if metric in METRICS else metric),
+        about(metric).short,
         _effect(line.alone),
         _effect(line.cumulative),
         line.verdict + (f" ({marks})" if marks else ""),
@@ -177,11 +174,7 @@ def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
 
 def _effect(effect: Effect | None) -> str:
     """Without the metric's name, which has a column of its own."""
-    if effect is None:
-        return "–"
-    if effect.metric in METRICS:
-        return outcome_verdicts.effect_text(effect)
-    return effect_text(effect).removeprefix(LABELS.get(effect.metric, effect.metric) + " ")
+    return effect_text(effect, named=False) if effect else "–"
 
 
 def _numbered(lines: Sequence[Ranked]) -> dict[str, int]:

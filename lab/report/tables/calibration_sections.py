@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lab.analysis.calibration.findings import Bias, Row, Spread
-from lab.analysis.calibration.records import QUANTILES
+from lab.analysis.calibration.records import TOLD
 from lab.analysis.calibration.scenarios import OVER_S, RATE_RPS
 from lab.report import grid
 from lab.report.grid import Grid
@@ -31,7 +31,7 @@ NOISY = "*"
 def sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
     """(title, table) of what was measured; generators that are not installed have a row in the first."""
     here = [row for row in rows if row.measurements]
-    both = (f"{what} {name}{unit}" for name in QUANTILES for what, unit in (("true", " ms"), ("bias", " µs")))
+    both = (f"{what} {name}{unit}" for name in TOLD for what, unit in (("true", " ms"), ("bias", " µs")))
     found = [
         (
             f"generators: floor (server answers at once), ceiling, CPU per request at {format_rate(RATE_RPS)} req/s",

@@ -18,17 +18,16 @@ from rich.text import Text
 from lab.analysis.comparison.comparison import Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared, change_text, size_text
-from lab.analysis.comparison.sides import Side
+from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.comparison.verdicts import advices
-from lab.analysis.summary import MARK_P
-from lab.model.metrics import METRICS
+from lab.analysis.effects import MARK_P
+from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
 from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, advice, columns, row
-from lab.report.tables.outcomes import disturbance_text
-from lab.report.tables.steady import load_text
+from lab.report.loads import disturbance_text, load_text
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks, format_rate, three_digits
+from lab.stats.units import format_blocks
 
 COLUMNS = columns(("", "", "base", "other", "effect", "p", "n"), left=(0, 1, 2, 3, 4, 6))
 """Numbers stand left where an interval or footnotes follow them."""
@@ -142,7 +141,7 @@ def _cells(row: Compared, paired: bool) -> list[Cell]:
     ]
 
 
-def level_text(row: Compared, side: Side) -> str:
+def level_text(row: Compared, side: CellStats) -> str:
     """`2.31 [2.29, 2.35]`, in the row's unit; – where nothing was measured."""
     level = side.level
     if level is None:
@@ -155,9 +154,7 @@ def level_text(row: Compared, side: Side) -> str:
 
 
 def _value(row: Compared, value: float) -> str:
-    if not row.relative:
-        return METRICS[row.metric].text(value)
-    return format_rate(value) if row.metric == "rate" else three_digits(value, 1e6 if row.unit == "µs" else 1e3)
+    return about(row.metric).text(value)
 
 
 def effect_text(row: Compared) -> str:

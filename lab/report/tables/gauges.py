@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lab.analysis.summary import Row, Summary
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary
 from lab.model.plan import Arm
 from lab.report.grid import Grid, Part, columns, row
 from lab.stats.units import format_bytes, format_seconds
@@ -55,9 +56,9 @@ def page(summary: Summary) -> list[Part]:
 
 
 def _values(rows: Sequence[Row]) -> dict[str, float]:
-    names = dict.fromkeys(name for row in rows for name in row.gauges)
-    values = {name: median(row.gauges[name] for row in rows if name in row.gauges) for name in names}
-    memory = [row.memory_bytes for row in rows if row.memory_bytes is not None]
+    names = dict.fromkeys(name for row in rows for name in row.cell.gauges)
+    values = {name: median(row.cell.gauges[name] for row in rows if name in row.cell.gauges) for name in names}
+    memory = [value for row in rows if (value := row.cell.shown("memory_bytes")) is not None]
     return values | {MEMORY: max(memory)} if values and memory else values
 
 

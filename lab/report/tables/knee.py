@@ -12,7 +12,7 @@ from lab.generators import generator, generators
 from lab.model.run import KneeSearch
 from lab.records.sweep_files import load_sweep
 from lab.report.grid import Cell, Grid, Heading, Part, Row, Words, columns, heading_text, plain, row, title
-from lab.report.tables.steady import load_text
+from lab.report.loads import load_text
 from lab.stats.units import format_rate, format_seconds
 
 HEADS = (

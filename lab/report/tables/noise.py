@@ -10,11 +10,12 @@ from rich.text import Text
 from lab.analysis.forecast import Past, duration_s
 from lab.analysis.judging import LIMITED
 from lab.analysis.noise import Noise, null_arms, nulls_text, pairs
+from lab.model.metrics import about
 from lab.model.plan import arms_for, plan
 from lab.model.run import RunRecord
 from lab.report.grid import Grid, Notes, Part, columns, plain, row
 from lab.stats import power
-from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds, format_size, metric_name
+from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds, format_size
 
 EFFECTS = (0.02, 0.05, 0.1)
 SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
@@ -87,7 +88,7 @@ def _limited(noise: Noise) -> bool:
 
 
 def _name(noise: Noise) -> str:
-    return metric_name(noise.metric) + (NOT_JUDGED if _limited(noise) else "")
+    return about(noise.metric).title + (NOT_JUDGED if _limited(noise) else "")
 
 
 def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
@@ -155,7 +156,7 @@ def advise(found: Report, example: Example, again: str) -> str:
     if not found.judged:
         return f"nothing is known of the noise here yet: {again}"
     floors = ", ".join(f"{format_size(noise.floor or 0.0)} at {noise.point}" for noise in example.noises)
-    name = " and ".join(dict.fromkeys(metric_name(noise.metric) for noise in example.noises))
+    name = " and ".join(dict.fromkeys(about(noise.metric).title for noise in example.noises))
     head = f"in {name}, differences below {floors} are noise in {_blocks(example.noises)} here"
     for effect in (0.05, 0.1, 0.2):
         counts = [found.needed(noise, effect) for noise in example.noises]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from lab.analysis.claims.studies import Cell, Shape, Study, cells, headings, published
-from lab.analysis.summary import WHY_NO_MORE, Row, Summary
+from lab.analysis.rows import WHY_NO_MORE, Row
+from lab.analysis.summary import Summary
 from lab.report import grid
 from lab.report.grid import Column, Grid, Notes, Part, Words
 from lab.stats import paired as stats
@@ -95,7 +96,7 @@ def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> sta
     row = rows.get((cell.variant, cell.point))
     if row is None:
         return None
-    shown = {"rate": row.achieved_rps, "cpu_per_request": row.cpu_per_request_s, **row.latency_s}[cell.metric]
+    shown = row.cell.shown(cell.metric)
     if shown is None:
         return None
     values = _values(cell, rows)
@@ -124,7 +125,7 @@ def _relative(
 def _values(cell: Cell, rows: Mapping[tuple[str, str], Row]) -> Mapping[int, float]:
     """Block → value, in seconds or requests per second."""
     row = rows.get((cell.variant, cell.point))
-    return row.values.get(cell.metric, {}) if row else {}
+    return row.cell.known(cell.metric) if row else {}
 
 
 def _notes(cell: Cell, row: Row | None, level: stats.Level | None, absent: Mapping[str, str]) -> tuple[str, ...]:
@@ -135,13 +136,13 @@ def _notes(cell: Cell, row: Row | None, level: stats.Level | None, absent: Mappi
     notes: list[str] = []
     if cell.metric != "cpu_per_request":
         limits = {"generator": "generator-limited: the proxy could do more", **WHY_NO_MORE}
-        notes += [limits[limit] for limit in row.limits if limit in limits]
-    if row.valid_blocks < row.planned_blocks:
-        reasons = ", ".join(row.invalid) or "not measured"
-        notes.append(f"{row.valid_blocks} of {format_blocks(row.planned_blocks)} valid: {reasons}")
-    if row.stand_in_for:
-        notes.append(f"{row.generator} stood in for {row.stand_in_for}")
-    if level is None and row.valid_blocks:
+        notes += [limits[limit] for limit in row.cell.limits if limit in limits]
+    if row.cell.valid_blocks < row.cell.planned_blocks:
+        reasons = ", ".join(row.cell.invalid) or "not measured"
+        notes.append(f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} valid: {reasons}")
+    if row.cell.stand_in_for:
+        notes.append(f"{row.cell.generator} stood in for {row.cell.stand_in_for}")
+    if level is None and row.cell.valid_blocks:
         notes.append(f"no {cell.metric}: too few requests beyond it")
     elif level is not None and level.low is None:
         notes.append(f"no interval below {stats.MIN_BLOCKS} blocks")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field
 
 from lab.base.quantities import quantity
 from lab.model.variants.labels import ROLE_LABEL
@@ -71,29 +72,51 @@ def nodes_in_words(nodes: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(f"{count} × {words}" for words, count in sorted(kinds.items()))
 
 
+class ImageRecord(BaseModel):
+    """A container's image, as asked for and as it runs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    image: str = Field(description="as asked for")
+    image_id: str | None
+
+
+class PodRecord(BaseModel):
+    """A pod that came up, as `deployed/` has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: str | None
+    name: str
+    node: str | None
+    ready: bool
+    restarts: int = Field(ge=0)
+    qos: str | None
+    images: dict[str, ImageRecord] = Field(description="by container")
+
+
 def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Per pod: role, name, node, ready, restarts, qos, and of each container its image as asked for and as it runs."""
-    return [_pod(pod) for pod in pods]
+    """A `PodRecord` per pod, as plain data."""
+    return [_pod(pod).model_dump() for pod in pods]
 
 
-def _pod(pod: Mapping[str, Any]) -> dict[str, Any]:
+def _pod(pod: Mapping[str, Any]) -> PodRecord:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     states = {item["name"]: item for item in status.get("containerStatuses", [])}
-    return {
-        "role": metadata.get("labels", {}).get(ROLE_LABEL),
-        "name": metadata["name"],
-        "node": spec.get("nodeName"),
-        "ready": pod_status.ready(pod),
-        "restarts": sum(item.get("restartCount", 0) for item in states.values()),
-        "qos": status.get("qosClass"),
-        "images": {
-            container["name"]: {
-                "image": container["image"],
-                "image_id": states.get(container["name"], {}).get("imageID"),
-            }
+    return PodRecord(
+        role=metadata.get("labels", {}).get(ROLE_LABEL),
+        name=metadata["name"],
+        node=spec.get("nodeName"),
+        ready=pod_status.ready(pod),
+        restarts=sum(item.get("restartCount", 0) for item in states.values()),
+        qos=status.get("qosClass"),
+        images={
+            container["name"]: ImageRecord(
+                image=container["image"], image_id=states.get(container["name"], {}).get("imageID")
+            )
             for container in spec["containers"]
         },
-    }
+    )
 
 
 def _node(node: Mapping[str, Any]) -> str:

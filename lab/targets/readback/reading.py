@@ -6,10 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field
+
 from lab.model.variants.variants import Check
 from lab.targets.base import System
 
 ABSENT = "absent"
+
+
+class ReadingRecord(Check):
+    """One reading as `readback/` has it: the check's own keys without empty ones, and what was found."""
+
+    observed: str = Field(description="what the running system has; or `absent`, `unreadable`")
+    ok: bool
+    detail: str = Field(description="why it is not ok, in words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +39,10 @@ class Reading:
         return f"{asked}: {found}" + (f" ({self.detail})" if self.detail else "")
 
     def as_json(self) -> dict[str, Any]:
-        """For `readback/`: the check's own keys without empty ones, `observed`, `ok` and `detail`."""
-        return {
-            **self.check.model_dump(exclude_none=True),
-            "observed": self.observed,
-            "ok": self.ok,
-            "detail": self.detail,
-        }
+        """A `ReadingRecord`, as plain data."""
+        told = self.check.model_dump()
+        record = ReadingRecord(**told, observed=self.observed, ok=self.ok, detail=self.detail)
+        return record.model_dump(exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)

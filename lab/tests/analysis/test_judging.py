@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lab.analysis import verdicts
+from lab.analysis.effects import UNBOUNDED
 from lab.analysis.judging import AT_LEAST, ERRORS_MIX, LIMITED
-from lab.analysis.summary import UNBOUNDED, summarise
+from lab.analysis.summary import summarise
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.variants.knobs import MANIFESTS
@@ -144,8 +145,8 @@ def test_only_good_answers_are_a_rate() -> None:
     assert effect.judgement == "claimed" and effect.estimate is not None
     assert effect.estimate.ratio == pytest.approx(0.5, rel=0.1)
     base, own = row_of(summary, "baseline", "ceiling"), row_of(summary, "keepalive", "ceiling")
-    assert own.achieved_rps == pytest.approx((base.achieved_rps or 0) / 2, rel=0.1)
-    assert own.cpu_per_request_s == pytest.approx(2 * (base.cpu_per_request_s or 0), rel=0.1)
+    assert own.cell.shown("rate") == pytest.approx((base.cell.shown("rate") or 0) / 2, rel=0.1)
+    assert own.cell.shown("cpu_per_request") == pytest.approx(2 * (base.cell.shown("cpu_per_request") or 0), rel=0.1)
 
 
 def failing(per_thousand: int, arm: str = "keepalive", block: int | None = None) -> Change:

@@ -17,8 +17,8 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import pidstat
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims.evidence import Evidence
-from lab.analysis.summary import counted_samples
 from lab.base.errors import UsageError
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore

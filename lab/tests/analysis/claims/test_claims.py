@@ -18,7 +18,7 @@ from rich.console import Console
 
 from lab.analysis import claims
 from lab.analysis.claims import Claim, Other, Rule, Test, evidence, ledger
-from lab.analysis.claims.derived import DERIVED
+from lab.analysis.claims.derived import value_of
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.judging import Verdict, judged
 from lab.base.errors import UsageError
@@ -624,7 +624,7 @@ def test_an_average_is_told_where_only_percentiles_were_printed(monkeypatch: pyt
     latencies_s = 0.002 + 0.3 * np.linspace(0, 1, 10_000) ** 8
     printed = [(percent / 100, float(np.quantile(latencies_s, percent / 100))) for percent in (*PERCENTS, 100)]
     monkeypatch.setattr(RunStore, "histogram", lambda *_: Histogram.of_quantiles(printed, len(latencies_s)))
-    assert DERIVED["mean_s"](run.run, run.samples[0]) == pytest.approx(latencies_s.mean(), rel=0.005)
+    assert value_of("mean_s", run.run, run.samples[0]) == pytest.approx(latencies_s.mean(), rel=0.005)
 
 
 def test_every_claim_is_in_the_ledger() -> None:

@@ -12,10 +12,10 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims import evidence
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing, Shelf
-from lab.analysis.summary import counted_samples
 from lab.model.samples import Reason
 from lab.records import outcomes
 from lab.records.sweep_files import load_sweep

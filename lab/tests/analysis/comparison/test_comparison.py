@@ -13,7 +13,7 @@ from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared
 from lab.analysis.judging import AT_LEAST, LIMITED
 from lab.base.errors import UsageError
-from lab.model.metrics import LABELS
+from lab.model.metrics import RATIOS
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample
@@ -64,7 +64,7 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
         (point, ("baseline", arm), metric)
         for point in ("ceiling", "rate-1000")
         for arm in ("keepalive", "backlog")
-        for metric in LABELS
+        for metric in RATIOS
     ]
     row = row_of(found, "p99")
     own, base = (list(side.values.values()) for side in (row.other, row.base))

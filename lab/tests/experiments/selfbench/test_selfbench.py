@@ -749,7 +749,7 @@ def test_a_ten_has_its_own_blocks_and_no_others() -> None:
     run = long_run({})
     third = injected.part(run.record, run.samples(), run.histogram, 21)
     row = next(row for row in third.rows if row.arm.name == "extra-work-a")
-    assert set(row.values["cpu_per_request"]) == set(range(21, 31)) and row.planned_blocks == 10
+    assert set(row.cell.known("cpu_per_request")) == set(range(21, 31)) and row.cell.planned_blocks == 10
 
 
 def test_a_short_run_is_refused_and_odd_blocks_are_left_out() -> None:

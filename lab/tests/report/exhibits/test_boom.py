@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims.evidence import Evidence, Missing
-from lab.analysis.summary import counted_samples
 from lab.report.exhibits import boom, exhibits
 from lab.report.html import markdown
 from lab.stats.histogram import Histogram

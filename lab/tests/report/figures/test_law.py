@@ -13,9 +13,9 @@ import plotly.graph_objects as go
 import pytest
 
 from lab.analysis import claims
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims import Claim, Rule
 from lab.analysis.claims.evidence import Evidence, Missing
-from lab.analysis.summary import counted_samples
 from lab.base.errors import UsageError
 from lab.model.plan import Slot
 from lab.model.run import NotMeasured

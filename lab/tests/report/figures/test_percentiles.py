@@ -9,8 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from lab.analysis.cells import counted_samples
 from lab.analysis.claims.evidence import Evidence, Missing
-from lab.analysis.summary import counted_samples
 from lab.model.samples import Sample
 from lab.model.usage import Usage
 from lab.records import published

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab.analysis.outcome_summary import OutcomeRow, OutcomeSummary, summarise_outcomes
-from lab.analysis.outcome_verdicts import verdicts
-from lab.analysis.summary import Effect, summarise_run
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.verdicts import verdicts
 from lab.base.errors import MeasuringError
 from lab.commands import schema
 from lab.disturbances.outage import Outage
@@ -26,8 +27,10 @@ from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
-from lab.report.tables import outcomes as outcome_tables
-from lab.report.tables import steady as tables
+from lab.report.json import run as run_json
+from lab.report.markdown import markdown
+from lab.report.tables.run import page
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 
@@ -97,23 +100,26 @@ def _record(plan: Plan, primary: str | None) -> RunRecord:
     )  # fmt: skip
 
 
-def summary_of(*args: Any, **more: Any) -> OutcomeSummary:
-    found = summarise_outcomes(*run_of(*args, **more))
-    assert found is not None
-    return found
+def summary_of(*args: Any, **more: Any) -> Summary:
+    return summarise(*run_of(*args, **more))
 
 
-def row_of(summary: OutcomeSummary, arm: str, point: str = "kill") -> OutcomeRow:
+def summarise(record: RunRecord, samples: Sequence[Sample]) -> Summary:
+    """Of what came of disturbances; no histogram is asked for."""
+    return summarise_run(record, samples, lambda _: None, disturbed=True)
+
+
+def row_of(summary: Summary, arm: str, point: str = "kill") -> Row:
     return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
 
 
-def effect_of(summary: OutcomeSummary, arm: str, metric: str = "gap_s") -> Effect:
+def effect_of(summary: Summary, arm: str, metric: str = "gap_s") -> Effect:
     return next(effect for effect in row_of(summary, arm).effects if effect.metric == metric)
 
 
-def printed(summary: OutcomeSummary, width: int | None = None) -> str:
+def printed(summary: Summary, width: int | None = None) -> str:
     out = io.StringIO()
-    outcome_tables.print_tables(Console(file=out, width=width or 80), summary, width)
+    show(Console(file=out, width=width or 80), page(summary), width)
     return out.getvalue()
 
 
@@ -135,7 +141,7 @@ def test_tables_look_as_agreed(name: str) -> None:
     got = {
         "wide.txt": lambda: printed(typical),
         "columns-100.txt": lambda: printed(typical, 100),
-        "table.md": lambda: outcome_tables.as_markdown(typical),
+        "table.md": lambda: markdown(page(typical)),
         "two-blocks.txt": lambda: printed(summary_of(blocks=2)),
         "baseline-alone.txt": lambda: printed(summary_of([("baseline", None)])),
     }[name]()
@@ -157,13 +163,13 @@ def test_no_line_is_wider_than_the_terminal() -> None:
 def test_medians_and_effects_are_of_the_blocks() -> None:
     summary = summary_of()
     spare, base = row_of(summary, "proxy-replicas-2"), row_of(summary, "baseline")
-    values = [value for value in base.values["gap_s"].values() if value is not None]
-    assert base.levels["gap_s"] == stats.middle(values)
+    values = [value for value in base.cell.values["gap_s"].values() if value is not None]
+    assert base.cell.level("gap_s") == stats.middle(values)
     effect = effect_of(summary, "proxy-replicas-2")
     assert effect.estimate is not None
     assert effect.estimate.effect == pytest.approx(-np.mean(values))
     assert (effect.judgement, effect.better, effect.primary) == ("claimed", True, True)
-    assert spare.levels["failed"].value == 0
+    assert (level := spare.cell.level("failed")) is not None and level.value == 0
     assert effect_of(summary, "proxy-replicas-2", "failed").judgement == "marked", "only the primary metric claims"
     assert effect_of(summary, "baseline-again").judgement == "a/a"
     assert all(not row.effects for row in summary.rows if row.point.control)
@@ -172,12 +178,12 @@ def test_medians_and_effects_are_of_the_blocks() -> None:
 def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:
     """Of each block's own two: 20 ms after 2 ms is ten times as much; 5 ms where a spare answers."""
     summary = summary_of(blocks=6)
-    slowed = row_of(summary, "baseline").slowdowns["p99"]
+    slowed = row_of(summary, "baseline").cell.slowdowns["p99"]
     assert slowed.ratio == pytest.approx(10, rel=0.02)
     assert slowed.ratio_interval is not None
     assert slowed.ratio_interval[0] < slowed.ratio < slowed.ratio_interval[1]
-    assert row_of(summary, "proxy-replicas-2").slowdowns["p99"].ratio == pytest.approx(2.5, rel=0.02)
-    assert row_of(summary_of(blocks=5), "baseline").slowdowns["p99"].ratio_interval is None
+    assert row_of(summary, "proxy-replicas-2").cell.slowdowns["p99"].ratio == pytest.approx(2.5, rel=0.02)
+    assert row_of(summary_of(blocks=5), "baseline").cell.slowdowns["p99"].ratio_interval is None
     assert "  p99 during against before" in printed(summary)
     assert printed(summary).count("during against before ") == printed(summary).count("p99 during against before "), (
         "no p50"
@@ -246,7 +252,8 @@ def test_without_a_floor_nothing_is_called_small() -> None:
 def test_below_six_blocks_nothing_is_claimed() -> None:
     summary = summary_of(blocks=5)
     assert effect_of(summary, "proxy-replicas-2").judgement == "no-interval"
-    assert row_of(summary, "baseline").levels["gap_s"].low is None
+    level = row_of(summary, "baseline").cell.level("gap_s")
+    assert level is not None and level.low is None
     assert {verdict.kind for verdict in verdicts(summary)} == {"no-interval"}
     assert verdicts(summary)[0].text.endswith("; measure with --blocks 6 or more")
     interrupted = summary_of(change=lambda slot, one: one if slot.block <= 3 else None)
@@ -266,9 +273,9 @@ def test_a_hypothesis_about_another_load_is_told_with_the_target() -> None:
 def test_a_block_whose_control_failed_does_not_count_for_that_arm() -> None:
     summary = summary_of(change=FAILED_CONTROL)
     hurt, other = row_of(summary, "pre-stop-sleep"), row_of(summary, "proxy-replicas-2")
-    assert (hurt.valid_blocks, other.valid_blocks) == (5, 6)
+    assert (hurt.cell.valid_blocks, other.cell.valid_blocks) == (5, 6)
     assert "1 block not counted: no valid control run of this arm in it" in hurt.notes
-    assert 2 not in hurt.values["gap_s"]
+    assert 2 not in hurt.cell.values["gap_s"]
     assert effect_of(summary, "pre-stop-sleep").judgement == "no-interval"
     assert not summary.complete
 
@@ -325,22 +332,22 @@ def test_steady_points_of_the_same_run_keep_their_own_table() -> None:
     steady = make_point("rate-100", rate_rps=100.0)
     record, samples = run_of(points=(KILL, CONTROL, steady))
     assert {row.point.name for row in summarise_run(record, samples, lambda _: None).rows} == {"rate-100"}
-    outcomes = summarise_outcomes(record, samples)
+    outcomes = summarise(record, samples)
     assert outcomes is not None
     assert {row.point.name for row in outcomes.rows} == {"kill", "control"}
-    assert summarise_outcomes(*run_of(points=(steady,))) is None
+    assert not summarise(*run_of(points=(steady,))).rows
 
 
 def test_samples_of_another_load_are_refused() -> None:
     record, samples = run_of()
     other = samples[0].model_copy(update={"point": samples[0].point.model_copy(update={"rate_rps": 50.0})})
     with pytest.raises(MeasuringError, match="is not in the run's plan"):
-        summarise_outcomes(record, [other, *samples[1:]])
+        summarise(record, [other, *samples[1:]])
 
 
 def test_a_run_of_which_nothing_was_measured_has_its_rows() -> None:
     record, _ = run_of()
-    empty = summarise_outcomes(record, [])
+    empty = summarise(record, [])
     assert empty is not None
     assert "0/6" in printed(empty)
     assert not empty.complete
@@ -350,11 +357,9 @@ def test_the_json_is_as_its_schema_says() -> None:
     import jsonschema
 
     record, samples = run_of(change=FAILED_CONTROL)
-    outcomes = summarise_outcomes(record, samples)
+    outcomes = summarise(record, samples)
     assert outcomes is not None
-    result = tables.as_json(summarise_run(record, samples, lambda _: None)) | {
-        "outcomes": outcome_tables.as_json(outcomes)
-    }
+    result = run_json.printed(summarise_run(record, samples, lambda _: None), outcomes).plain()
     jsonschema.validate(json.loads(json.dumps(result)), schema.schemas()["result"])
     (row,) = [r for r in result["outcomes"]["rows"] if (r["arm"], r["point"]) == ("proxy-replicas-2", "kill")]
     assert row["medians"]["failed"] == {"value": 0.0, "low": 0.0, "high": 0.0, "blocks": 6}

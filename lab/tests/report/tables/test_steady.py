@@ -17,13 +17,19 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lab.analysis import verdicts
+from lab.analysis.cells import counted_samples
+from lab.analysis.effects import Effect
 from lab.analysis.judging import LIMITED
-from lab.analysis.summary import Effect, Row, Summary, counted_samples, summarise, summarise_run
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
-from lab.report.tables import steady as tables
+from lab.report.json import run as run_json
+from lab.report.markdown import markdown
+from lab.report.tables.run import page
+from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.stats import units
 from lab.stats.histogram import Histogram
@@ -50,7 +56,7 @@ def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000")
 
 def printed(summary: Summary, width: int | None = None) -> str:
     out = io.StringIO()
-    tables.print_table(Console(file=out, width=width or 80), summary, width)
+    show(Console(file=out, width=width or 80), page(summary), width)
     return out.getvalue()
 
 
@@ -71,7 +77,7 @@ def test_tables_look_as_agreed(name: str) -> None:
         "wide.txt": lambda: printed(typical()),
         "columns-120.txt": lambda: printed(typical(), 120),
         "columns-80.txt": lambda: printed(typical(), 80),
-        "table.md": lambda: tables.as_markdown(typical()),
+        "table.md": lambda: markdown(page(typical())),
         "baseline-alone.txt": lambda: printed(summary_of(make_plan([("baseline", None)]))),
     }[name]()
     path = GOLDEN / name
@@ -214,7 +220,7 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
     assert all(verdict.kind == "no-interval" for verdict in verdicts.verdicts(summary))
     assert verdicts.floor_line(summary) == f"no floor yet: {count} with both baselines, 6 are needed"
-    row = next(row for row in tables.as_json(summary)["rows"] if row["arm"] == "keepalive")
+    row = next(row for row in run_json.printed(summary).plain()["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
 
@@ -244,7 +250,7 @@ def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
     assert estimate is not None
     assert estimate.n == 6
     row = row_of(summary, "keepalive")
-    assert (row.valid_blocks, row.planned_blocks) == (7, 8)
+    assert (row.cell.valid_blocks, row.cell.planned_blocks) == (7, 8)
     assert "1 block not measured" in row.notes
     assert not summary.complete
 
@@ -293,8 +299,8 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     """5 s at 150 req/s: seven requests beyond p99 in a sample, 45 in six merged ones."""
     summary = summary_of(make_plan(points=[make_point(rate_rps=150.0)]))
     row = row_of(summary, "keepalive")
-    assert row.latency_s["p99"] is not None
-    assert row.latency_s["p99.9"] is None
+    assert row.cell.shown("p99") is not None
+    assert row.cell.shown("p99.9") is None
     assert effect_of(summary, "keepalive", "p99").judgement == "not-available"
     assert "p99 needs 10 requests beyond it in every sample" in row.notes
     (verdict,) = verdicts.verdicts(summary)
@@ -316,8 +322,8 @@ def test_percentiles_are_those_of_the_merged_histogram() -> None:
         if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
             merged = merged.merge(histograms[sample.id])
     row = row_of(summary, "keepalive")
-    assert row.latency_s["p99"] == merged.quantile_s(0.99)
-    assert row.latency_s["max"] == merged.maximum_s
+    assert row.cell.shown("p99") == merged.quantile_s(0.99)
+    assert row.cell.shown("slowest_s") == merged.maximum_s
 
 
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
@@ -342,7 +348,7 @@ def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
 
     summary = summary_of(make_plan(), change=failing)
     row = row_of(summary, "keepalive")
-    assert (row.errors, row.errors_invalid) == ({"timeout": 5}, {"404": 40, "502": 2})
+    assert (row.cell.errors, row.cell.errors_invalid) == ({"timeout": 5}, {"404": 40, "502": 2})
     assert "5 (+42)" in printed(summary)
     assert "1 invalid: non-2xx" in row.notes
 
@@ -364,7 +370,12 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
 
     summary = summary_of(make_plan(), change=dead)
     row = row_of(summary, "keepalive")
-    assert (row.valid_blocks, row.achieved_rps, row.cpu_per_request_s, row.latency_s["max"]) == (0, None, None, None)
+    assert (
+        row.cell.valid_blocks,
+        row.cell.shown("rate"),
+        row.cell.shown("cpu_per_request"),
+        row.cell.shown("slowest_s"),
+    ) == (0, None, None, None)
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
     assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
@@ -375,7 +386,7 @@ def test_a_run_that_has_not_begun_prints() -> None:
     summary = summarise(make_plan(BOTH), [], lambda _: None, PRIMARY)
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
-    assert json.loads(json.dumps(tables.as_json(summary), allow_nan=False))["target"] is None
+    assert json.loads(json.dumps(run_json.printed(summary).plain(), allow_nan=False))["target"] is None
 
 
 def test_values_that_can_have_no_ratio_are_left_out() -> None:
@@ -454,15 +465,13 @@ def test_rows_stand_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> Non
 
 
 def test_json_is_plain_complete_and_in_base_units() -> None:
-    data = json.loads(json.dumps(tables.as_json(typical()), allow_nan=False))
+    data = json.loads(json.dumps(run_json.printed(typical()).plain(), allow_nan=False))
     row = next(row for row in data["rows"] if (row["arm"], row["point"]) == ("keepalive", "rate-1000"))
     assert (row["offered_rps"], row["stand_in_for"], row["invalid"]) == (1000.0, "wrk2", {"steal": 1})
     assert 1e-3 < row["latency_s"]["p99"] < 1e-2
     effect = next(effect for effect in row["effects"] if effect["metric"] == "p99")
     assert effect["ratio_low"] < effect["ratio"] < effect["ratio_high"] < 1 / effect["floor_ratio"] < 1
-    documented = tables.as_json.__doc__ or ""
-    for key in [*data, *data["verdicts"][0], *row, *effect]:
-        assert key in documented, f"{key} is not documented"
+    assert run_json.ResultJson.model_validate(data).plain() == data
 
 
 @pytest.mark.parametrize(
@@ -504,7 +513,7 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     samples, histograms = make_run(run, seed=seed)
     shuffled = [samples[number] for number in order]
     one, two = (summarise(run, some, lambda sample: histograms.get(sample.id), PRIMARY) for some in (samples, shuffled))
-    assert tables.as_json(one) == tables.as_json(two)
+    assert run_json.printed(one) == run_json.printed(two)
 
 
 @pytest.mark.slow

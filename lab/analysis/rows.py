@@ -1,0 +1,157 @@
+"""What a summary has of each arm at each point: its cell, the effects against its baseline, and what has to be said with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.analysis.cells import Cell
+from lab.analysis.effects import MARK_P, Effect
+from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
+from lab.model.metrics import QUANTILES, WINDOWED, about
+from lab.model.plan import Arm
+from lab.model.sweeps import Point
+from lab.stats import paired as stats
+from lab.stats.histogram import BEYOND
+from lab.stats.units import format_blocks
+
+WHY_NO_MORE = {
+    "limit": "limited by a container's CPU limit",
+    "link": "limited by the shaped link",
+    "errors": "limited by what failed",
+    "waiting": "no CPU was full: what it waited for was the limit",
+}
+"""Notes of closed-loop rows in which every sample had this limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One arm at one point, which may be a control run. `base`: the cell that it is compared with; None = it is compared with nothing."""
+
+    cell: Cell
+    base: Cell | None
+    effects: tuple[Effect, ...]
+
+    @property
+    def arm(self) -> Arm:
+        return self.cell.arm
+
+    @property
+    def point(self) -> Point:
+        return self.cell.point
+
+    @property
+    def shown(self) -> tuple[Effect, ...]:
+        """What the effect column carries: the primary metric's effect, or the A/A pair's floors."""
+        return tuple(effect for effect in self.effects if effect.primary)
+
+    @property
+    def generator_limited(self) -> bool:
+        """At a closed loop: whether any valid sample of the arm or its baseline was."""
+        return any(True in limited(cell.counted.values()) for cell in (self.cell, self.base) if cell)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_notes(self)))
+
+
+def _notes(row: Row) -> Iterator[str]:
+    cell = row.cell
+    if total := sum(cell.invalid.values()):
+        reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
+        yield f"{total} invalid: {', '.join(reasons)}"
+    if cell.lost:
+        yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
+    if cell.tried < cell.planned_blocks:
+        yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
+    if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):
+        yield LIMITED
+    # p99.9 is mixed up by fewer failures than the others
+    if any(effect.note == ERRORS_MIX for effect in row.effects if effect.metric != "p99.9"):
+        yield ERRORS_MIX
+    if cell.cpu_of == "backend":
+        yield "no proxy: CPU per request is the backend's"
+    for effect in row.shown:
+        yield from _effect_notes(effect, steady=row.point.disturbance is None)
+    limits = {sample.limited_by for sample in cell.counted.values()}
+    if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
+        yield why
+    yield from cell.notes
+
+
+def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
+    metric, estimate = about(effect.metric), effect.estimate
+    if effect.note:
+        yield effect.note if steady else f"{metric.title}: {effect.note}"
+    if estimate is None or effect.note:
+        return
+    if stats.OUTLIERS in estimate.notes and estimate.has_interval:
+        middle = metric.change(estimate.hodges_lehmann) if steady else metric.text(estimate.hodges_lehmann, signed=True)
+        beside = metric.ends(estimate.hl_low, estimate.hl_high)
+        yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{beside}"
+    if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady:
+        yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
+    if stats.NEED_BLOCKS in estimate.notes:
+        yield stats.NEED_BLOCKS
+    elif effect.floor is None and effect.judgement == "unresolved":
+        yield f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
+
+
+def _despite(effect: Effect) -> bool:
+    """Whether something else than CPU per request carries the effect though a generator was the limit."""
+    return effect.metric != "cpu_per_request" and effect.judgement in {"claimed", "no-interval", "a/a"}
+
+
+def slowed_by(rows: Sequence[Row]) -> str | None:
+    """p99, or p50 where an arm has too few answers for it: what is compared with before the disturbance. None in control runs."""
+    told = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]
+    return next((name for name in reversed(WINDOWED) if told and all(name in names for names in told)), None)
+
+
+def general_notes(rows: Sequence[Row], disturbed: bool) -> tuple[str, ...]:
+    """How to read the rows' table, as far as it holds for what stands in it."""
+    stood_in = (f"{row.cell.generator} stood in for {row.cell.stand_in_for}" for row in rows if row.cell.stand_in_for)
+    return tuple(dict.fromkeys((*stood_in, *(_of_disturbances(rows) if disturbed else _of_steady_loads(rows)))))
+
+
+def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        if row.cell.histogram == "quantiles":
+            yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
+    if _judged(rows):
+        yield "effect: change against the baseline with its 95 % interval; ~: not wholly beyond the A/A floor"
+    if _marked(rows):
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {MARK_P}; only the effect column claims"
+    if any(row.cell.valid_blocks and row.cell.shown(name) is None for row in rows for name in QUANTILES):
+        yield f"–: fewer than {BEYOND} requests lie beyond it"
+    if any(row.cell.errors_invalid for row in rows):
+        yield "errors (+n): n more in invalid samples"
+
+
+def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
+    measured = [row for row in rows if row.cell.valid_blocks]
+    if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
+        yield "median of the blocks [95 % interval of the median]"
+    if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
+        yield f"median (smallest to largest): fewer than {stats.MIN_BLOCKS} blocks, nothing is claimed"
+    if _judged(rows):
+        yield (
+            "against the baseline: the blocks' mean difference with its 95 % interval; ~: not wholly beyond the A/A floor"
+        )
+    if _marked(rows):
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {MARK_P}; only a variant's primary metric claims"
+    if measured:
+        yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
+        points = {row.point.name for row in measured}
+        if any(slowed_by([row for row in measured if row.point.name == name]) for name in points):
+            yield f"during against before: geometric mean of the blocks' ratios [95 % interval from {stats.MIN_BLOCKS} blocks on]"
+        error_s = max(row.cell.clock_error_s for row in measured)
+        yield f"clocks of generator and events: their offset is known to {error_s * 1e3:.3g} ms and taken out"
+
+
+def _judged(rows: Sequence[Row]) -> bool:
+    return any(effect.judgement in {"claimed", "unresolved"} for row in rows for effect in row.shown)
+
+
+def _marked(rows: Sequence[Row]) -> bool:
+    return any(effect.judgement == "marked" for row in rows for effect in row.effects)

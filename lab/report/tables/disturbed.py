@@ -1,0 +1,166 @@
+"""What came of a disturbance, at one point: arms stand side by side, what came of each below one another.
+
+    kill  100 req/s, …; kill after 5 s (role proxy, how delete)
+
+                          baseline                  proxy-replicas-2
+    failed requests          2,981 [2,975, 2,990]            0
+      against baseline                                  −2,981 [−2,990, −2,972]
+
+Shows what a disturbance produced and nothing else: a number that it left as its control run had it has no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from lab.analysis.effects import Effect
+from lab.analysis.rows import Row, slowed_by
+from lab.analysis.summary import Summary
+from lab.analysis.verdicts import interval_text
+from lab.model.metric import Metric
+from lab.model.metrics import DIFFERENCES, METRICS
+from lab.report import grid
+from lab.report.grid import Cell, Column, Grid, Panels
+from lab.stats import paired as stats
+
+MOVED = 1.2
+"""What any system has is shown where it is so many times what the control run had, at least."""
+CONTROL_METRICS = ("requests", "failed", "gap_s", "p50_during_s", "p99_during_s", "max_during_s")
+LATENCY_AFTER = "_after_s"
+
+
+def table(summary: Summary, rows: Sequence[Row]) -> Grid:
+    """The rows of one point. As many arms side by side as fit; the others below, beside the baseline again."""
+    arms = [Column(row.arm.name, "", "split", "", "bold" if row.arm.role == "variant" else "", 3) for row in rows]
+    lines = tuple(_lines(summary, rows))
+    names = (Column("", stands="left"), Column("", stands="left"))
+    return Grid((*names, *arms), lines, Panels(2), blank=True, wide=Grid((names[0], *arms), tuple(map(_wide, lines))))
+
+
+def _wide(line: grid.Row) -> grid.Row:
+    """With the unit behind its title."""
+    title, unit, *cells = line.cells
+    text = (f"{title.text}, {unit.text}" if unit.text else title.text).replace("  ", "&emsp;", 1)
+    return replace(line, cells=(Cell(text), *cells))
+
+
+def _lines(summary: Summary, rows: Sequence[Row]) -> Iterator[grid.Row]:
+    yield _line("blocks", "", (blocks(row) for row in rows))
+    slowed = slowed_by(rows)
+    for name in metrics_shown(summary, rows):
+        metric = METRICS[name]
+        title, style = ("  " + metric.title, "dim") if metric.detail else (metric.title, "")
+        yield _line(title, metric.unit, (_level(row, name) for row in rows), style)
+        effects = [next((effect for effect in row.shown if effect.metric == name), None) for row in rows]
+        if any(effects):
+            against = ", ".join(dict.fromkeys(effect.against for effect in effects if effect))
+            yield _line(f"  against {against}", metric.unit, map(_effect, effects), "dim")
+        if name == f"{slowed}_during_s":
+            yield _line(f"  {slowed} during against before", "×", (_slowdown(row, slowed) for row in rows), "dim")
+
+
+def _line(title: str, unit: str, cells: Iterable[Cell], style: str = "") -> grid.Row:
+    return grid.row(Cell(title, style), Cell(unit, "dim"), *cells)
+
+
+def blocks(row: Row) -> Cell:
+    """`5/6¹`: how many of the planned blocks count, and the row's notes."""
+    valid, planned = row.cell.valid_blocks, row.cell.planned_blocks
+    return Cell(f"{valid}/{planned}", "yellow" if valid < planned else "", notes=row.notes)
+
+
+def _slowdown(row: Row, name: str | None) -> Cell:
+    estimate = row.cell.slowdowns.get(name) if name else None
+    if estimate is None:
+        return Cell("–")
+    ends = estimate.ratio_interval
+    return Cell(ratio_text(estimate.ratio), tail=f" [{', '.join(map(ratio_text, ends))}]" if ends else "")
+
+
+def ratio_text(value: float) -> str:
+    """Three significant digits, two decimals at most: 0.98, 12.3, 1,234."""
+    return f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+
+
+def metrics_shown(summary: Summary, rows: Sequence[Row]) -> list[str]:
+    """The metrics worth a line at this point: primary ones, what is never left out, and what the disturbance brought about."""
+    wanted = {effect.metric for row in rows for effect in row.shown}
+    known = [metric for metric in DIFFERENCES if any(metric in row.cell.values for row in rows)]
+    if rows and rows[0].point.control:
+        return [metric for metric in known if metric in CONTROL_METRICS]
+    return [metric for metric in known if metric in wanted or _worth(summary, rows, metric)]
+
+
+def _worth(summary: Summary, rows: Sequence[Row], metric: str) -> bool:
+    about = METRICS[metric]
+    if metric == "clock_error_s":
+        return False  # a note says it
+    if metric == "reloads" and not any("changes" in row.cell.values for row in rows):
+        return any(row.cell.largest(metric) for row in rows)
+    if metric == "max_before_s":
+        return False
+    if metric == "max_after_s":  # later than it acts, the worst is its doing as well
+        return any(_moved(row.cell.largest(metric), row.cell.largest("max_during_s")) for row in rows)
+    if metric.endswith(LATENCY_AFTER):
+        return any(
+            _moved(row.cell.largest(metric), row.cell.largest(metric.replace(LATENCY_AFTER, "_before_s")))
+            for row in rows
+        )
+    if about.idle:
+        controls = {row.arm.name: summary.control_of(row) for row in rows}
+        return any(
+            _moved(
+                row.cell.largest(metric), control.cell.largest(metric) if (control := controls[row.arm.name]) else None
+            )
+            for row in rows
+        )
+    return about.always or any(row.cell.largest(metric) for row in rows)
+
+
+def _moved(value: float | None, control: float | None) -> bool:
+    if value is None:
+        return False
+    return control is None or value > MOVED * control
+
+
+def _level(row: Row, metric: str) -> Cell:
+    values, level = row.cell.values.get(metric), row.cell.level(metric)
+    if values is None or level is None:
+        return Cell("" if values is None else "–")
+    mark = "".join(arrow(effect) for effect in row.effects if effect.metric == metric)
+    return Cell(METRICS[metric].text(level.value), tail=mark + _spread(METRICS[metric], level, values))
+
+
+def arrow(effect: Effect) -> str:
+    """↑ or ↓ behind a number that is marked; empty for another."""
+    if effect.judgement != "marked":
+        return ""
+    return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
+
+
+def _spread(metric: Metric, level: stats.Level, found: Mapping[int, float | None]) -> str:
+    """The interval, or the range below six blocks; nothing where all blocks show the same; and how many did not tell."""
+    known = [value for value in found.values() if value is not None]
+    low, high = (level.low, level.high) if level.low is not None else (min(known), max(known))
+    texts = metric.text(low), metric.text(high)
+    untold = f" ({len(found) - len(known)} –)" if len(known) < len(found) else ""
+    if texts[0] == texts[1] == metric.text(level.value):
+        return untold
+    return (f" [{texts[0]}, {texts[1]}]" if level.low is not None else f" ({texts[0]} to {texts[1]})") + untold
+
+
+def _effect(effect: Effect | None) -> Cell:
+    if effect is None:
+        return Cell("")
+    metric = METRICS[effect.metric]
+    if effect.judgement == "a/a" and effect.floor is not None:
+        return Cell("", "cyan", f" floor {metric.text(effect.floor)}")
+    if effect.estimate is None or effect.judgement == "not-judged":
+        return Cell("–", "dim")
+    number = metric.text(effect.estimate.effect, signed=True)
+    if effect.judgement == "claimed":
+        return Cell(number, "bold green" if effect.better else "bold red", interval_text(effect))
+    if effect.judgement == "unresolved":
+        return Cell("~", "dim", interval_text(effect))
+    return Cell(number, "dim", " no interval")

@@ -1,0 +1,91 @@
+"""A run's summary as a page: its tables, what has to be said with them, and a sentence per variant.
+
+Of steady loads one table, an arm's row below its point; of disturbed ones a table for each point (`lab.report.tables.disturbed`).
+Milliseconds and microseconds only here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from lab.analysis.rows import Row
+from lab.analysis.summary import Summary
+from lab.analysis.verdicts import effect_text, floor_line, verdicts
+from lab.model.metrics import COLUMNS, METRICS
+from lab.report import grid
+from lab.report.grid import Cell, Column, Fold, Grid, Heading, Notes, Part, advice, plain, title
+from lab.report.loads import load_text, point_text
+from lab.report.tables import disturbed
+from lab.stats.units import format_rate
+
+UNDISTURBED = "nothing failed, and no good answer was missing for 0.1 s or three times the p99: what stands above came of the disturbance"
+STYLES = {"claimed": "bold red", "a/a": "cyan"}
+"""Of the effect column, but for what is better; else it is dim."""
+
+
+def page(summary: Summary) -> list[Part]:
+    """Tables, numbered notes, and the verdicts with what to apply (of a baseline alone, its floor)."""
+    notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True)
+    return [*(_disturbed(summary) if summary.disturbed else [_steady(summary)]), notes, *_verdicts(summary)]
+
+
+def _verdicts(summary: Summary) -> Iterator[Part]:
+    found = verdicts(summary)
+    for number, verdict in enumerate(found):
+        yield advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply", blank=not number)
+    if not found:
+        yield plain(floor_line(summary), blank=True)
+
+
+def _steady(summary: Summary) -> Grid:
+    """Where one line does not fit, the variant with its generator and effect stand above its numbers."""
+    offered = Column("offered", "req/s")
+    numbers = [Column(METRICS[name].heading or METRICS[name].short, METRICS[name].unit) for name in COLUMNS]
+    left = [Column(name, stands="left") for name in ("variant", "generator", "effect")]
+    columns = (*left[:2], offered, *numbers, Column("blocks"), left[2])
+    last = len(columns) - 1
+    absent = Heading("not measurable here")
+    rows = [grid.row(*_cells(row), under=[Heading(row.point.name, load_text(row.point))]) for row in summary.rows]
+    rows += [
+        grid.row(Cell(item.variant, "bold"), Cell(f"not measurable: {item.what}", "yellow"), under=[absent], free=True)
+        for item in summary.not_measurable
+    ]
+    return Grid(columns, tuple(rows), Fold((0, 1, last), tuple(range(2, last))), gaps=(2, 1))
+
+
+def _cells(row: Row) -> Iterator[str | Cell]:
+    cell, marks = row.cell, {effect.metric: disturbed.arrow(effect) for effect in row.effects}
+    made_by = cell.generator or row.point.generator
+    yield Cell(row.arm.name, "bold" if row.arm.role == "variant" else "")
+    yield f"{made_by} (for {cell.stand_in_for})" if cell.stand_in_for else made_by
+    yield format_rate(row.point.rate_rps) if row.point.rate_rps is not None else "closed"
+    for name in COLUMNS:
+        yield _errors(row) if name == "errors" else METRICS[name].text(cell.shown(name)) + marks.get(name, "")
+    yield disturbed.blocks(row)
+    shown = row.shown
+    better = bool(shown) and shown[0].judgement == "claimed" and all(effect.better for effect in shown)
+    style = "bold green" if better else STYLES.get(shown[0].judgement, "dim") if shown else ""
+    yield Cell(", ".join(map(effect_text, shown)), style)
+
+
+def _errors(row: Row) -> Cell:
+    """Requests that failed, and in brackets those of invalid samples."""
+    lost, more = sum(row.cell.errors.values()), sum(row.cell.errors_invalid.values())
+    return Cell(f"{lost:,}" + (f" (+{more:,})" if more else ""), "red" if lost else "")
+
+
+def _disturbed(summary: Summary) -> Iterator[Part]:
+    for number, point in enumerate(summary.points):
+        rows = summary.at(point)
+        yield title(point.name, point_text(point), blank=number > 0)
+        yield disturbed.table(summary, rows)
+        if point.control and (said := control_text(rows)):
+            yield plain(said, "dim", blank=True)
+
+
+def control_text(rows: Sequence[Row]) -> str:
+    """What the control runs prove; empty where none is valid."""
+    valid, planned = sum(row.cell.valid_blocks for row in rows), sum(row.cell.planned_blocks for row in rows)
+    return f"{valid} {f'of {planned} ' if valid < planned else ''}control runs: {UNDISTURBED}" if valid else ""

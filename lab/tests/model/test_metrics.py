@@ -1,0 +1,48 @@
+"""The catalogue of metrics: every entry can be read, shown and looked up, and what is derived from it follows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.analysis.claims.derived import LOGS
+from lab.model.metrics import CARRIED, COLUMNS, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
+from lab.tests.support.factories import make_point
+
+
+def test_every_metric_is_read_off_something() -> None:
+    """Off the sample, its histogram, its outcome, its gauges (`role/name`), or its logs."""
+    for name, metric in METRICS.items():
+        sources = [metric.sample, metric.histogram, metric.kind == "difference", "/" in name, name in LOGS]
+        assert sum(map(bool, sources)) == 1, name
+
+
+def test_arms_are_compared_by_ratio_at_steady_loads_and_by_difference_beside_a_disturbance() -> None:
+    assert compared(make_point()) == RATIOS == ("rate", "cpu_per_request", *QUANTILES)
+    assert all(METRICS[name].primary for name in RATIOS)
+    assert set(CARRIED.values()) <= set(DIFFERENCES)
+
+
+def test_columns_stand_in_their_places() -> None:
+    assert COLUMNS == ("rate", "p50", "p90", "p99", "p99.9", "slowest_s", "errors", "cpu_per_request")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text", "size", "change", "ends"),
+    [
+        ("rate", 12_345.6, "12,346", "5.1 %", "+5.1 %", " [−4.9, +5.1]"),
+        ("p99", 0.00361, "3.61", "5.1 %", "+5.1 %", " [−4.9, +5.1]"),
+        ("cpu_per_request", 21e-6, "21.0", "5.1 %", "+5.1 %", " [−4.9, +5.1]"),
+        ("gap_s", 29.81, "29.8", "0.05 s", "+0.05 s", " [−0.05, +0.05]"),
+    ],
+)
+def test_numbers_and_effects_read_as_their_kind_has_it(
+    name: str, value: float, text: str, size: str, change: str, ends: str
+) -> None:
+    metric = METRICS[name]
+    assert metric.text(value) == text
+    assert (metric.size(0.05), metric.change(0.05), metric.ends(-0.05, 0.05)) == (size, change, ends)
+    assert metric.ends(None, None) == ""
+
+
+def test_what_is_not_in_the_catalogue_is_called_by_its_own_name() -> None:
+    assert (about("proxy/threads").title, about("proxy/threads").unit) == ("proxy/threads", "")
