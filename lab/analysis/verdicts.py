@@ -239,20 +239,19 @@ def interval_text(effect: Effect) -> str:
     return about(effect.metric).ends(*interval) if interval else ""
 
 
-def effect_text(effect: Effect, named: bool = True) -> str:
-    """One effect as a table's effect column has it, or a ranking (without its metric's name); in brackets what is shown but not judged."""
+def effect_text(effect: Effect) -> str:
+    """The effect column's words for one effect; in brackets what is shown but not judged."""
     metric, estimate = about(effect.metric), effect.estimate
-    name = [metric.short] if named else []
     if effect.judgement == "a/a" and effect.floor is not None:
-        return " ".join(["floor", *name, metric.size(effect.floor)])
+        return f"floor {metric.short} {metric.size(effect.floor)}"
     if estimate is None or (effect.judgement == "not-judged" and (effect.metric == "rate" or not metric.ratio)):
-        return " ".join([*name, "–"])
+        return f"{metric.short} –"
     if not estimate.has_interval:
-        return " ".join([*name, f"no interval ({format_blocks(estimate.n)})"])
+        return f"{metric.short} no interval ({format_blocks(estimate.n)})"
     if effect.judgement == "claimed":
-        return " ".join([*name, difference_text(effect)])
+        return f"{metric.short} {difference_text(effect)}"
     if effect.judgement == "unresolved":
-        unit = [metric.unit] if metric.unit and not metric.ratio else []
-        floor = f"(floor {metric.size(effect.floor)})" if effect.floor is not None else "(no floor)"
-        return " ".join([*name, f"~{interval_text(effect)}", *unit, floor])
-    return f"({' '.join([*name, difference_text(effect)])})"
+        unit = f" {metric.unit}" if metric.unit and not metric.ratio else ""
+        floor = f"floor {metric.size(effect.floor)}" if effect.floor is not None else "no floor"
+        return f"{metric.short} ~{interval_text(effect)}{unit} ({floor})"
+    return f"({metric.short} {difference_text(effect)})"

@@ -17,7 +17,6 @@ from lab.commands.answers import answer
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
-    from lab.model.metrics import about
     from lab.model.run import NotMeasured
     from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
@@ -114,6 +113,7 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
 
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.analysis.forecast import UNKNOWN
+    from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
     from lab.stats.units import format_duration
 

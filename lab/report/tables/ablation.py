@@ -174,7 +174,7 @@ def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
 
 def _effect(effect: Effect | None) -> str:
     """Without the metric's name, which has a column of its own."""
-    return effect_text(effect, named=False) if effect else "–"
+    return effect_text(effect).removeprefix(f"{about(effect.metric).short} ") if effect else "–"
 
 
 def _numbered(lines: Sequence[Ranked]) -> dict[str, int]:

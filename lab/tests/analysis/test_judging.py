@@ -17,7 +17,7 @@ from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
-from lab.tests.report.tables.test_steady import effect_of, row_of, summary_of
+from lab.tests.report.tables.test_run import effect_of, row_of, summary_of
 from lab.tests.support.factories import make_plan, make_point, make_run, make_sample
 
 Change = Callable[[Slot, Sample], Sample]
