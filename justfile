@@ -186,6 +186,13 @@ sabotage *ARGS:
 selfbench *ARGS:
     @python -m lab selfbench "$@"
 
+# A finished run in few files, for a repository or for good: just pack RUN
+[group('develop')]
+[no-cd]
+[no-exit-message]
+pack RUN:
+    @python -m lab pack "$@"
+
 # Write README's generated parts again
 [group('develop')]
 readme:

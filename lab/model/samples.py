@@ -150,7 +150,8 @@ class Sample(BaseModel):
         description="of a logged load: what came of the disturbance (lab/records/outcomes.py has the metrics); null = not to be told",
     )
     raw_sha256: str = Field(
-        default="", description="of raw.zst (raw.xz, raw.log.xz) as it lies there; empty in older samples"
+        default="",
+        description="of the generator's verbatim output, unpacked (earlier labs: as packed); empty in older samples",
     )
     verdict: Literal["valid", "invalid"]
     reason: Reason | None

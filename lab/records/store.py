@@ -1,33 +1,20 @@
-"""The only module that knows `data/`: runs, samples, read-backs. A sample appears whole or not at all.
+"""The only module that knows `data/`: runs, samples, read-backs, in both forms of a run's folder.
 
-    data/runs/<run>/run.json            schema version, plan, seed, facts, versions, digests, git commit
-                    manifests/<variant>.yaml (in data/reference .yaml.xz)
-                    readback/b01-<arm>.json
-                    deployed/b01-<arm>.json  the pods, on a cluster
-                    roundtrip.json           of the bare network
-                    knee.json                of a search for the knee: what it found, derived from the samples
-                    samples/<id>/sample.json raw.zst (in data/reference raw.xz, raw.log.xz) hist.parquet usage.parquet
-                                 events.parquet where something was done to the system, or a control run of it
-                                 k6-summary.json, k6.csv.gz, k6.json.gz where k6's own were asked for
+A run is written as a folder per sample (`folders`): a sample appears whole or not at all. A finished one may have been packed into a
+few files (`packed`, by `packing`), and reads the same. `run.json` is there in both: schema version, plan, seed, facts, versions,
+digests, git commit; as are `roundtrip.json` (of the bare network) and `knee.json` (what a search for the knee found, derived from the samples).
 
-`hist.parquet` is derived: where it is missing, its histograms are read off the verbatim output again.
-
-Refuses to overwrite a sample, and to read a damaged one as if it were whole.
+Refuses to overwrite a sample, to read a damaged one as if it were whole, and to write into a packed run.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import hashlib
-import json
-import lzma
 import os
 import random
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -38,7 +25,7 @@ from pydantic import BaseModel
 
 from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.files import json_bytes, read_record, replace, runs_folder, sync, write_frame, write_synced, writing
+from lab.base.files import json_bytes, read_record, replace, runs_folder, writing
 from lab.generators import generator
 from lab.generators.loads import load_of
 from lab.generators.streaming import Output, Reduced
@@ -51,20 +38,18 @@ from lab.model.run import RoundTrip, RunRecord, now
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records import tables as frames
+from lab.records.folders import Folders
+from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, Form, unreadable
+from lab.records.packed import RESTORE, Packed, is_packed
 from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
+Series = Literal["latency", "service"]
 
-HISTOGRAMS, USAGE = "hist.parquet", "usage.parquet"
-"""What lies beside sample.json and the verbatim output."""
-EVENTS = "events.parquet"
-"""Lies there too where the load was logged."""
 READ_AGAIN = 256
 """So many samples' histograms that were read off verbatim output are kept in memory, 15 MB."""
 NOWHERE = Endpoint("http://192.0.2.1", "")
 """Where a load went does not matter to a parser."""
-ROUNDTRIP = "roundtrip.json"
-KNEE = "knee.json"
 ABLATION = "ablation.json"
 """Makes a folder beside the runs an ablation, which is none."""
 
@@ -84,19 +69,15 @@ def run_names(folder: Path | None = None) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise _unreadable(folder, error, "make it readable, or set LAB_RUNS to a folder that is") from None
+        raise unreadable(folder, error, "make it readable, or set LAB_RUNS to a folder that is") from None
     return [name for name in names if _is_run(folder / name)]
 
 
 def _is_run(folder: Path) -> bool:
     try:
-        return (folder / "run.json").is_file()
+        return (folder / RUN).is_file()
     except OSError:
         return False
-
-
-def _unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
-    return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
 
 
 def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
@@ -104,44 +85,57 @@ def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
     return "-".join(filter(None, [f"b{block:02d}", arm, point, f"g{generation}" if generation else ""]))
 
 
-def _output(sample: Sample, path: Path) -> Output:
+def _output(sample: Sample, path: frames.Place) -> Output:
     tool, load = generator(sample.generator), load_of(sample.point, NOWHERE)
     return Output(tool, load, lambda stream: frames.raw_pieces(path, stream))
 
 
 class RunStore:
-    """One run's folder."""
+    """One run's folder, in either form."""
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder, self.record = folder, record
+        self._folders = Folders(folder, record.id)
+        self._packed: Packed | None = None
         self._read_again: dict[str, Mapping[str, Histogram]] = {}
+
+    @property
+    def _form(self) -> Form:
+        """Looked for anew as long as it is a folder per sample: somebody may pack it meanwhile."""
+        if self._packed is None and is_packed(self.folder):
+            self._packed = Packed(self.folder)
+        return self._packed or self._folders
+
+    def _read(self, read: Callable[[Form], Told]) -> Told:
+        """Once more, where it was packed while it was read."""
+        form = self._form
+        try:
+            return read(form)
+        except (OSError, frames.FrameError, UsageError):
+            if self._form is form:
+                raise
+            return read(self._form)
 
     # -- making and finding runs ------------------------------------------------------------------------
 
     @classmethod
     def create(cls, record: RunRecord, manifests: Mapping[str, Sequence[Mapping[str, Any]]]) -> RunStore:
         """A new run's folder with `run.json` and the rendered manifests in it."""
-        folder = runs_folder() / record.id
-        with writing(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir()
-            for part in ("manifests", "readback", "samples"):
-                (folder / part).mkdir()
-            for variant, objects in manifests.items():
-                text = yaml.safe_dump_all(objects, sort_keys=False)
-                write_synced(folder / "manifests" / f"{variant}.yaml", text.encode())
-            replace(folder / "run.json", json_bytes(record))
-        return cls(folder, record)
+        store = cls(runs_folder() / record.id, record)
+        with writing(store.folder):
+            store._folders.create(manifests)
+            replace(store.folder / RUN, json_bytes(record))
+        return store
 
     @classmethod
     def open(cls, name: str) -> RunStore:
         """A run by its name or folder; UsageError when it is not there or damaged."""
         folder = Path(name) if "/" in name else runs_folder() / name
         try:  # a folder may be closed to us, or the name no name
-            recorded, exists = (folder / "run.json").is_file(), folder.is_dir()
+            recorded, exists = (folder / RUN).is_file(), folder.is_dir()
             ablation = (folder / ABLATION).is_file()
         except OSError as error:
-            raise _unreadable(folder, error, "make it readable for you, or name another run") from None
+            raise unreadable(folder, error, "make it readable for you, or name another run") from None
         if not recorded:
             if ablation:
                 remedy = f"`just table {folder.name}` names its runs; go on with `just ablate --resume {folder.name}`"
@@ -154,7 +148,18 @@ class RunStore:
                 raise UsageError(str(folder), "has no run.json, so it is not a run", remedy)
             raise UsageError("run", f"unknown run '{name}'", did_you_mean(name, run_names()))
         remedy = "restore it from a copy; the samples beside it are untouched"
-        return cls(folder, read_record(folder / "run.json", RunRecord, remedy, known(disturbances.kinds())))
+        return cls(folder, read_record(folder / RUN, RunRecord, remedy, known(disturbances.kinds())))
+
+    @property
+    def packed(self) -> bool:
+        """Whether it is finished and lies in few files."""
+        return self._form is not self._folders
+
+    def refuse_packed(self) -> None:
+        """UsageError where there is nothing to go on with."""
+        if self.packed:
+            remedy = f"`just table {self.folder}` shows it; start a new run to measure more"
+            raise UsageError(self.record.id, "is packed, so it is finished", remedy)
 
     def note_resumed(self, facts: Mapping[str, str]) -> None:
         """Record that the run goes on now, and which facts differ from those it began with."""
@@ -162,7 +167,7 @@ class RunStore:
         entry = {"at": now(), **changed}
         self.record = self.record.model_copy(update={"resumed": (*self.record.resumed, entry)})
         with writing(self.folder):
-            replace(self.folder / "run.json", json_bytes(self.record))
+            replace(self.folder / RUN, json_bytes(self.record))
 
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
@@ -180,37 +185,13 @@ class RunStore:
         }
         self.record = record.model_copy(update=grown)
         with writing(self.folder):
-            replace(self.folder / "run.json", json_bytes(self.record))
+            replace(self.folder / RUN, json_bytes(self.record))
 
     # -- samples ----------------------------------------------------------------------------------------
 
     def samples(self) -> list[Sample]:
         """Every sample's record, in plan order. UsageError names the first damaged one."""
-        found = []
-        for folder in sorted(self._sample_folders()):
-            remedy = f"move {folder} away and `--resume {self.record.id}` measures it again"
-            try:
-                parts = frames.raw_path(folder), folder / USAGE
-                missing = [path.name for path in parts if not path.is_file()]
-                told = (folder / EVENTS).is_file()
-            except OSError as error:
-                raise _unreadable(folder, error, "make it readable for you") from None
-            if not missing:
-                found.append(read_record(folder / "sample.json", Sample, remedy, known(disturbances.kinds())))
-                missing = [EVENTS] if found[-1].outcome and not told else []
-            if missing:
-                raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)
-        return sorted(found, key=lambda sample: (sample.order, sample.id))
-
-    def _sample_folders(self) -> Iterator[Path]:
-        try:
-            yield from (path for path in (self.folder / "samples").iterdir() if not path.name.startswith("."))
-        except OSError as error:
-            raise UsageError(
-                f"{self.folder}/samples",
-                f"cannot be read: {error.strerror}",
-                "restore the folder",
-            ) from None
+        return sorted(self._read(lambda form: form.samples()), key=lambda sample: (sample.order, sample.id))
 
     def write_sample(
         self,
@@ -226,26 +207,7 @@ class RunStore:
 
         `left`: files of the generator's own, name → content, kept as they are.
         """
-        final = self.folder / "samples" / sample.id
-        partial = final.with_name(f".{sample.id}.partial")
-        with writing(final):
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            packed = frames.pack_raw(raw)
-            write_synced(partial / frames.RAW, packed)
-            write_frame(partial / HISTOGRAMS, frames.histogram_frame(histograms))
-            write_frame(partial / USAGE, usage)
-            if events is not None:
-                write_frame(partial / EVENTS, events)
-            for name, content in (left or {}).items():
-                write_synced(partial / name, content)
-            noted = sample.model_copy(update={"raw_sha256": hashlib.sha256(packed).hexdigest()})
-            write_synced(partial / "sample.json", json_bytes(noted))
-            sync(partial)
-            if final.exists():
-                raise FileExistsError(errno.EEXIST, "a sample of that name exists", str(final))
-            partial.rename(final)
-            sync(final.parent)
+        self._folders.write_sample(sample, raw, histograms, usage, events, left or {})
 
     def mark_interrupted(self, samples: Sequence[Sample]) -> None:
         """Take samples out of count because their block is measured again whole; what they were stays in `detail`."""
@@ -258,8 +220,7 @@ class RunStore:
                     "detail": f"block interrupted and measured again (was {was}) {sample.detail}".strip(),
                 }
             )
-            with writing(self.folder):
-                replace(self.folder / "samples" / sample.id / "sample.json", json_bytes(marked))
+            self._folders.write_record(marked)
 
     def raw(self, sample: Sample) -> tuple[str, str]:
         """(stdout, stderr) of the generator, verbatim."""
@@ -271,7 +232,7 @@ class RunStore:
             return self._of_raw(sample, lambda path: _output(sample, path).result())
         except OutputError as error:
             fault = f"cannot be parsed any more: {error}"
-            raise UsageError(str(self._raw_path(sample)), fault, "restore it from a copy") from None
+            raise UsageError(self.raw_place(sample), fault, "restore it from a copy") from None
 
     def reduced(self, sample: Sample) -> Reduced:
         """Its request rows (a k6 log, oha's CSV) as counts, read in pieces: memory does not grow with them. UsageError where it has none."""
@@ -280,86 +241,113 @@ class RunStore:
         except OutputError as error:
             fault = f"holds no whole rows of requests: {error}"
             remedy = "name a valid sample of a disturbance, or of oha at a rate"
-            raise UsageError(str(self._raw_path(sample)), fault, remedy) from None
+            raise UsageError(self.raw_place(sample), fault, remedy) from None
 
-    def _raw_path(self, sample: Sample) -> Path:
-        return frames.raw_path(self.folder / "samples" / sample.id)
-
-    def _of_raw(self, sample: Sample, read: Callable[[Path], Told]) -> Told:
-        path = self.folder / "samples" / sample.id
+    def raw_place(self, sample: Sample) -> str:
+        """What messages call its verbatim output."""
         try:
-            path = self._raw_path(sample)
-            return read(path)
+            return str(self._form.raw(sample.id))
+        except (OSError, frames.FrameError):
+            return str(self.folder)
+
+    def raw_held(self, sample: Sample) -> bool:
+        """Whether its verbatim output is what its record has the digest of. OSError, or FrameError where it cannot be read."""
+        return self._read(lambda form: form.holds(sample))
+
+    def _of_raw(self, sample: Sample, read: Callable[[frames.Place], Told]) -> Told:
+        try:
+            return self._read(lambda form: read(form.raw(sample.id)))
         except (OSError, frames.FrameError) as error:
             remedy = f"restore it from a copy; without --from-raw, `just table {self.record.id}` does not read it"
-            raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
+            raise UsageError(self.raw_place(sample), f"cannot be read: {error}", remedy) from None
 
     def left(self, sample: Sample, name: str) -> bytes | None:
         """A file that the generator itself wrote beside a sample, as it is; None where it left none."""
-        path = self.folder / "samples" / sample.id / name
         try:
-            return path.read_bytes() if path.is_file() else None
+            return self._read(lambda form: form.left(sample.id, name))
         except OSError as error:
-            raise _unreadable(path, error, "make it readable for you") from None
+            raise unreadable(self.folder, error, "make it readable for you") from None
+        except frames.FrameError as error:
+            raise UsageError(f"{self.folder}: {name} of {sample.id}", f"damaged: {error}", RESTORE) from None
 
-    def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
+    def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
         """A sample's histogram, as stored or else from its verbatim output; None where it recorded none."""
         if sample.histogram is None:
             return None
-        path = self.folder / "samples" / sample.id / HISTOGRAMS
         try:
-            if not path.exists():
-                return self._histograms_again(sample).get(series)
-            return frames.read_histogram(path, series, sample.histogram)
+            kept = self._read(lambda form: form.histograms(sample))
         except (OSError, frames.FrameError) as error:
             remedy = (
                 f"restore it from a copy; `just table {self.record.id} --from-raw` reads the verbatim output instead"
             )
-            raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
+            place = self._form.path(HISTOGRAMS, sample.id)
+            raise UsageError(str(place), f"cannot be read: {error}", remedy) from None
+        return (self._histograms_again(sample) if kept is None else kept).get(series)
 
     def _histograms_again(self, sample: Sample) -> Mapping[str, Histogram]:
+        form = self._form
+        if isinstance(form, Packed) and form.cache.begin():
+            form.cache.write(self._all_histograms(form))
+            kept = form.histograms(sample)
+            if kept is not None:
+                return kept
         if sample.id not in self._read_again:
             if len(self._read_again) >= READ_AGAIN:
                 self._read_again.clear()
-            result = self.result(sample)
-            named = {"latency": result.latency, "service": result.service}
-            self._read_again[sample.id] = {name: each for name, each in named.items() if each is not None}
+            self._read_again[sample.id] = self._read_off(sample)
         return self._read_again[sample.id]
+
+    def _all_histograms(self, form: Packed) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
+        """(sample, state of its output, series → histogram) of every output that can be read."""
+        for sample in form.samples():
+            if sample.histogram is not None:
+                with suppress(UsageError):
+                    yield sample.id, form.state(sample.id), self._read_off(sample)
+
+    def _read_off(self, sample: Sample) -> Mapping[str, Histogram]:
+        result = self.result(sample)
+        named = {"latency": result.latency, "service": result.service}
+        return {name: each for name, each in named.items() if each is not None}
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
-        path = self.manifests_path(variant)
         try:
-            content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-            loaded = yaml.load_all(content.decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            text = self._read(lambda form: form.manifests(variant))
+            loaded = yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             return [found for found in loaded if isinstance(found, dict)]
-        except (OSError, lzma.LZMAError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, frames.FrameError, yaml.YAMLError) as error:
             first = " ".join(str(error).split())
-            raise UsageError(str(path), f"cannot be read: {first}", "restore it from a copy") from None
+            raise UsageError(
+                str(self.manifests_path(variant)), f"cannot be read: {first}", "restore it from a copy"
+            ) from None
 
     def manifests_path(self, variant: str) -> Path:
-        """Where a variant's rendered objects lie, or should lie: YAML, in data/reference packed by xz."""
-        plain = self.folder / "manifests" / f"{variant}.yaml"
-        packed = plain.with_name(f"{plain.name}.xz")
-        return packed if packed.is_file() and not plain.is_file() else plain
+        """The file with a variant's rendered objects: YAML, in a packed run every variant's, by xz."""
+        return self._form.manifests_path(variant)
 
     def usage(self, sample: Sample) -> pl.DataFrame:
         """What the processes of a sample used, second by second: the columns of `lab.model.usage.USAGE_SCHEMA`."""
-        return self._table(self.folder / "samples" / sample.id / USAGE, frames.read_usage)
+        try:
+            return self._read(lambda form: form.usage(sample.id))
+        except (OSError, frames.FrameError) as error:
+            raise self._no_table(USAGE, sample, error) from None
 
     def events(self, sample: Sample) -> pl.DataFrame:
         """What happened to the system meanwhile: the columns of `lab.model.events.EVENTS_SCHEMA`. Of a steady load, no rows."""
-        path = self.folder / "samples" / sample.id / EVENTS
-        if sample.point.disturbance is None or not (sample.outcome or path.is_file()):
+        if sample.point.disturbance is None:
             return pl.DataFrame(schema=EVENTS_SCHEMA)
-        return self._table(path, frames.read_events)
-
-    def _table(self, path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         try:
-            return read(path)
+            return self._read(lambda form: form.events(sample.id))
+        except FileNotFoundError as error:
+            if sample.outcome:
+                raise self._no_table(EVENTS, sample, error) from None
+            return pl.DataFrame(schema=EVENTS_SCHEMA)
         except (OSError, frames.FrameError) as error:
-            remedy = f"restore it from a copy; `just table {self.record.id}` does not read it"
-            raise UsageError(str(path), f"cannot be read: {error}", remedy) from None
+            raise self._no_table(EVENTS, sample, error) from None
+
+    def _no_table(self, part: str, sample: Sample, error: Exception) -> UsageError:
+        remedy = f"restore it from a copy; `just table {self.record.id}` does not read it"
+        return UsageError(str(self._form.path(part, sample.id)), f"cannot be read: {error}", remedy)
 
     def requests(self, sample: Sample) -> pl.DataFrame:
         """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
@@ -367,7 +355,7 @@ class RunStore:
             found = self._of_raw(sample, lambda path: _output(sample, path).requests())
         except OutputError as error:
             fault = f"holds no log of requests: {error}"
-            raise UsageError(str(self._raw_path(sample)), fault, "name a valid sample of a disturbance") from None
+            raise UsageError(self.raw_place(sample), fault, "name a valid sample of a disturbance") from None
         return shifted(found, sample.clock_offset_s or 0.0)
 
     # -- read-backs and the lock ------------------------------------------------------------------------
@@ -381,7 +369,7 @@ class RunStore:
         point: str = "",
     ) -> None:
         """What was read back after a bring-up, `point`: for this one alone. A resumed block adds a file, it replaces none."""
-        self._write_brought_up("readback", block, arm, generation, readings, point)
+        self._folders.write_brought_up(READBACK, _brought_up(block, arm, generation, point), readings)
 
     def readings(self, sample: Sample) -> list[dict[str, Any]]:
         """What was read back of the system that a sample measured (`Reading.as_json`); empty where nothing was to be.
@@ -389,14 +377,16 @@ class RunStore:
         UsageError when it is missing or damaged.
         """
         point = sample.point.name if sample.point.disturbance is not None else ""
-        path = self.folder / "readback" / f"{_brought_up(sample.block, sample.arm, sample.generation, point)}.json"
+        stem = _brought_up(sample.block, sample.arm, sample.generation, point)
         try:
-            found: Any = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise UsageError(str(path), f"cannot be read: {error}", "restore it from a copy") from None
+            found = self._read(lambda form: form.brought_up(READBACK, stem))
+        except (OSError, frames.FrameError) as error:
+            place = str(self._form.brought_up_path(READBACK, stem))
+            raise UsageError(place, f"cannot be read: {error}", "restore it from a copy") from None
         readings = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else None
         if readings is None or len(readings) != len(found):
-            raise UsageError(str(path), "damaged: no list of readings", "restore it from a copy")
+            place = str(self._form.brought_up_path(READBACK, stem))
+            raise UsageError(place, "damaged: no list of readings", "restore it from a copy")
         return readings
 
     def write_deployed(
@@ -404,17 +394,7 @@ class RunStore:
     ) -> None:
         """What came up, where there are pods to speak of (a cluster)."""
         if pods:
-            self._write_brought_up("deployed", block, arm, generation, pods, point)
-
-    def _write_brought_up(
-        self, kind: str, block: int, arm: str, generation: int, found: Sequence[Mapping[str, Any]], point: str
-    ) -> None:
-        stem = _brought_up(block, arm, generation, point)
-        names = (f"{stem}{suffix}.json" for suffix in ("", *(f".{n}" for n in range(2, 1000))))
-        with writing(self.folder):
-            (self.folder / kind).mkdir(exist_ok=True)
-            path = next(path for name in names if not (path := self.folder / kind / name).exists())
-            replace(path, json.dumps(list(found), indent=1).encode())
+            self._folders.write_brought_up(DEPLOYED, _brought_up(block, arm, generation, point), pods)
 
     def write_roundtrip(self, found: RoundTrip) -> None:
         """The bare network's round trip, measured once per run."""
@@ -434,8 +414,7 @@ class RunStore:
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""
-        for partial in (self.folder / "samples").glob(".*.partial"):
-            shutil.rmtree(partial, ignore_errors=True)
+        self._folders.clear_partial()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -443,7 +422,7 @@ class RunStore:
         try:
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
-            raise _unreadable(self.folder, error, "make it readable for you") from None
+            raise unreadable(self.folder, error, "make it readable for you") from None
         try:
             self._lock(handle)
             yield

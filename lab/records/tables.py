@@ -1,16 +1,22 @@
-"""A sample's tables and verbatim output as bytes and back: hist.parquet, usage.parquet, events.parquet, raw.zst, raw.xz or raw.log.xz.
+"""A sample's tables and verbatim output as bytes and back: histograms, usage, events; raw.zst, raw.xz or raw.log.xz.
 
 Refuses a histogram table whose columns, buckets or counts are not what `histogram_frame` makes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import lzma
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import zstandard
 
@@ -23,12 +29,15 @@ from lab.stats.histogram import BUCKETS, Histogram
 _ADDED = ("tid",)
 """Columns that usage tables of earlier labs do not have: null there."""
 
+SAMPLE = "sample"
+"""First column of a packed run's tables: whose row it is."""
+
 HISTOGRAM_SCHEMA = {
     "series": pl.String,  # latency or service
     "bucket": pl.Int64,
     "count": pl.Int64,
 }
-"""Columns of hist.parquet: one row per series and bucket that is not empty."""
+"""Columns of a sample's hist.parquet: one row per series and bucket that is not empty."""
 FORMERLY = ("low_s", "high_s")
 """A bucket's ends, which its number tells: columns of earlier labs, seven eighths of their hist.parquet."""
 
@@ -37,7 +46,14 @@ STDERR_MARK = "\n#lab stderr\n"
 PACKED_BYTES = 2**16
 """Of packed output read at once: request rows are some ten times as much unpacked."""
 RAW, SMALL_RAW, SMALL_LOG = "raw.zst", "raw.xz", "raw.log.xz"
-"""Verbatim output as a run writes it, and as `packing` leaves it: with a log of requests its lines as differences."""
+"""Verbatim output as a run writes it, and as a packed run has it: with a log of requests its lines as differences."""
+Ints = npt.NDArray[np.int64]
+Place = Path | zipfile.Path
+"""Where verbatim output lies: a file of a sample's folder, or one in a packed run's raw.zip."""
+BEST = 22
+"""Level of zstd: the slowest."""
+MOST_WINDOW = 2**26
+"""Of xz: as much as its best preset has."""
 
 
 class FrameError(Exception):
@@ -56,15 +72,31 @@ def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
 
 def read_histogram(path: Path, series: str, kind: Literal["exact", "quantiles"]) -> Histogram | None:
     """One series of a hist.parquet, None where it has no row. OSError, or FrameError when the file is damaged."""
-    frame = _of(_read(path).drop(FORMERLY, strict=False), HISTOGRAM_SCHEMA)
-    rows = frame.filter(pl.col("series") == series)
-    if rows.is_empty():
-        return None
-    sound = pl.col("bucket").is_between(0, BUCKETS - 1) & (pl.col("count") > 0)
-    if rows.filter(sound).height != rows.height or rows["bucket"].n_unique() != rows.height:
+    return read_histograms(path, kind).get(series)
+
+
+def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str, Histogram]:
+    """Every series of a hist.parquet that has a row. OSError, or FrameError when the file is damaged."""
+    frame = read_counts(path)
+    parts = frame.partition_by("series", as_dict=True, maintain_order=True)
+    return {
+        str(series): histogram_of(rows["bucket"].to_numpy(), rows["count"].to_numpy(), kind)
+        for (series,), rows in parts.items()
+    }
+
+
+def read_counts(path: Path) -> pl.DataFrame:
+    """The rows of a hist.parquet of this lab or an earlier one, not looked into. OSError, or FrameError when the file is damaged."""
+    return _of(_read(path).drop(FORMERLY, strict=False), HISTOGRAM_SCHEMA)
+
+
+def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"]) -> Histogram:
+    """`buckets`, `filled`: int64, shape (n,): the buckets that are not empty, and their counts. FrameError for what no histogram has."""
+    sound = ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
+    if not sound or np.unique(buckets).size != buckets.size:
         raise FrameError("a bucket that there is not, or twice, or an empty one")
     counts = Histogram.empty().counts
-    counts[rows["bucket"].to_numpy()] = rows["count"].to_numpy()
+    counts[buckets] = filled
     return Histogram(counts, kind)
 
 
@@ -77,6 +109,25 @@ def read_usage(path: Path) -> pl.DataFrame:
     if frame.columns != list(USAGE_SCHEMA) and set(frame.columns) == set(USAGE_SCHEMA):
         frame = frame.select(list(USAGE_SCHEMA))
     return _of(frame, USAGE_SCHEMA)
+
+
+def joined(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
+    """One table of many samples': sample → its rows, with the sample's name as the first column."""
+    nothing = pl.DataFrame(schema={SAMPLE: pl.String, **schema})
+    return pl.concat([nothing, *(rows.select(pl.lit(name).alias(SAMPLE), *schema) for name, rows in frames.items())])
+
+
+def read_joined(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
+    """Sample → its rows, of those that have any. OSError, or FrameError when the file is damaged."""
+    frame = _of(_read(path), {SAMPLE: pl.String, **schema})
+    runs = frame.select(pl.col(SAMPLE).rle()).unnest(SAMPLE)
+    if runs["value"].n_unique() != runs.height:
+        raise FrameError("a sample's rows do not lie together")
+    rows, parts, at = frame.drop(SAMPLE), dict[str, pl.DataFrame](), 0
+    for length, name in runs.select("len", "value").iter_rows():
+        parts[name] = rows.slice(at, length)
+        at += length
+    return parts
 
 
 def events_frame(events: Iterable[Event]) -> pl.DataFrame:
@@ -109,23 +160,41 @@ def join_raw(stdout: str, stderr: str) -> str:
     return stdout + (STDERR_MARK + stderr if stderr else "")
 
 
+def digest(raw: bytes) -> str:
+    """What sample.json has as `raw_sha256`: of the verbatim output itself, however it is packed."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def raw_bytes(raw: str) -> bytes:
+    return raw.encode("utf-8", "surrogateescape")
+
+
 def pack_raw(raw: str, level: int = 3) -> bytes:
-    return zstandard.compress(raw.encode("utf-8", "surrogateescape"), level)
+    return zstandard.compress(raw_bytes(raw), level)
 
 
 def pack_small(raw: str) -> bytes:
-    """A fifth smaller than `pack_raw` at its best, and some hundred times as slow: for what is kept in a repository."""
-    return _compressed(raw.encode("utf-8", "surrogateescape"))
+    """A fifth smaller than `pack_raw` at its best, and some hundred times as slow: for what is kept."""
+    return compressed(raw_bytes(raw))
 
 
 def pack_log(raw: str) -> bytes:
     """As `pack_small`, and of a log of requests some half of that."""
-    return _compressed(as_differences(raw.encode("utf-8", "surrogateescape")))
+    return compressed(as_differences(raw_bytes(raw)))
 
 
-def _compressed(content: bytes) -> bytes:
-    text = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0}]
+def compressed(content: bytes) -> bytes:
+    """By xz as small as it goes; a window no larger than the content, so that reading takes no more memory than that."""
+    window = min(max(len(content), 4096), MOST_WINDOW)
+    text = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0, "dict_size": window}]
     return lzma.compress(content, check=lzma.CHECK_CRC32, filters=text)
+
+
+def parquet_bytes(frame: pl.DataFrame) -> bytes:
+    """A table by zstd as small as it goes."""
+    written = io.BytesIO()
+    frame.write_parquet(written, compression="zstd", compression_level=BEST, statistics=False)
+    return written.getvalue()
 
 
 def raw_path(folder: Path) -> Path:
@@ -133,13 +202,18 @@ def raw_path(folder: Path) -> Path:
     return next((path for name in (RAW, SMALL_RAW, SMALL_LOG) if (path := folder / name).is_file()), folder / RAW)
 
 
-def read_raw(path: Path) -> tuple[str, str]:
+def read_raw(path: Place) -> tuple[str, str]:
     """(stdout, stderr) of packed output. OSError, or FrameError when the file is damaged."""
-    stdout, _, stderr = b"".join(_unpacked(path)).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
+    stdout, _, stderr = unpacked(path).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
     return stdout, stderr
 
 
-def raw_pieces(path: Path, stream: Stream) -> Iterator[bytes]:
+def unpacked(path: Place) -> bytes:
+    """All of it, as `join_raw` made it. OSError, or FrameError when the file is damaged."""
+    return b"".join(_unpacked(path))
+
+
+def raw_pieces(path: Place, stream: Stream) -> Iterator[bytes]:
     """stdout or stderr of packed output in pieces of some MB at most, unpacked while they are read. OSError, or FrameError as `read_raw`."""
     mark = STDERR_MARK.encode()
     held, marked = b"", False
@@ -163,7 +237,7 @@ def raw_pieces(path: Path, stream: Stream) -> Iterator[bytes]:
         yield held
 
 
-def _unpacked(path: Path) -> Iterator[bytes]:
+def _unpacked(path: Place) -> Iterator[bytes]:
     pieces = _decompressed(path)
     if path.name != SMALL_LOG:
         yield from pieces
@@ -174,9 +248,9 @@ def _unpacked(path: Path) -> Iterator[bytes]:
         raise FrameError(f"a line is no difference of requests: {error}") from None
 
 
-def _decompressed(path: Path) -> Iterator[bytes]:
+def _decompressed(path: Place) -> Iterator[bytes]:
     unpacking = lzma.LZMADecompressor() if path.suffix == ".xz" else zstandard.ZstdDecompressor().decompressobj()
-    with open(path, "rb") as packed:
+    with _opened(path) as packed:
         while not unpacking.eof and (piece := packed.read(PACKED_BYTES)):
             try:
                 yield unpacking.decompress(piece)
@@ -184,3 +258,12 @@ def _decompressed(path: Path) -> Iterator[bytes]:
                 raise FrameError(str(error)) from None
     if not unpacking.eof:
         raise FrameError("it is cut short")
+
+
+@contextmanager
+def _opened(path: Place) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("rb") as packed:
+            yield packed
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise FrameError(str(error) or "it is cut short") from None

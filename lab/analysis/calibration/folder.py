@@ -2,6 +2,7 @@
 
     data/runs/<stamp>-calibration-xxxx/calibration.json
                                        measurements/<id>/raw.zst hist.parquet   verbatim output; latency, service, truth
+                                       raw.zip histograms.parquet               instead of them where it is packed
 
 Refuses to keep a measurement's number without what it was read from: the folder is there before the record tells of it.
 """
@@ -35,6 +36,11 @@ def names() -> list[str]:
     """Of the calibrations there are, the oldest first."""
     folder = runs_folder()
     return sorted(path.parent.name for path in folder.glob(f"*/{FILE}")) if folder.is_dir() else []
+
+
+def is_one(name: str) -> bool:
+    """Whether a calibration of this name or folder is there."""
+    return _there(Path(name) if "/" in name else runs_folder() / name)
 
 
 class CalibrationFolder:

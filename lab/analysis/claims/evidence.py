@@ -26,6 +26,7 @@ from lab.model.samples import Sample
 from lab.model.sweeps import Point, control_of
 from lab.records import outcomes, propagation
 from lab.records.store import RunStore, run_names
+from lab.records.tables import FrameError
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 
@@ -198,14 +199,12 @@ class AsApplied(RunStore):
     def samples(self) -> list[Sample]:
         found = super().samples()
         for sample in (each for each in found if each.raw_sha256):
-            path = self._raw_path(sample)
             try:
-                with open(path, "rb") as packed:
-                    same = hashlib.file_digest(packed, "sha256").hexdigest() == sample.raw_sha256
-            except OSError as error:
-                raise UsageError(str(path), f"cannot be read: {error.strerror}", RESTORE) from None
+                same = self.raw_held(sample)
+            except (OSError, FrameError) as error:
+                raise UsageError(self.raw_place(sample), f"cannot be read: {error}", RESTORE) from None
             if not same:
-                raise UsageError(str(path), "not what sample.json has the digest of", RESTORE)
+                raise UsageError(self.raw_place(sample), "not what sample.json has the digest of", RESTORE)
         return found
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:

@@ -92,6 +92,7 @@ def resume(
     `of_trial` chooses the generator of a search for the knee, which the run must be then; else it must be none.
     """
     run = RunStore.open(name)
+    run.refuse_packed()
     record = run.record
     if (record.knee is None) != (of_trial is None):
         what, verb = ("a run", "bench") if of_trial else ("a search for a knee", "knee")

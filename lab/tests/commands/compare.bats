@@ -17,7 +17,7 @@ compare() {
 # copied NAME [PYTHON]: the committed run under another name; PYTHON changes its record `run`.
 copied() {
   mkdir -p "$LAB_RUNS"
-  cp -r "$reference" "$LAB_RUNS/$1"
+  unpacked "$reference" "$LAB_RUNS/$1"
   python - "$LAB_RUNS/$1/run.json" "$1" "${2-}" <<'PY'
 import json, sys
 path, name, change = sys.argv[1:]

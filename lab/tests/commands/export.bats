@@ -9,11 +9,15 @@ setup() {
   run_folder=data/reference/quick-keepalive
 }
 
+# samples: how many the committed run has.
+samples() {
+  python -c 'import sys; from lab.records.store import RunStore; print(len(RunStore.open(sys.argv[1]).samples()))' "$run_folder"
+}
+
 @test "export prints a CSV line for every sample, valid or not, and one of names" {
   lab export "$run_folder"
   assert_success
-  folders=("$run_folder"/samples/*)
-  assert_equal "${#lines[@]}" $((${#folders[@]} + 1))
+  assert_equal "${#lines[@]}" $(($(samples) + 1))
   assert_line --index 0 --regexp '^run,sample,.*,cpu_per_request_s,.*usage_proxy_cpu_s'
   assert_output --partial ",other-processes,"
 }

@@ -12,7 +12,7 @@ setup() {
 
 # slower FOLDER: a copy of the committed run in which every sample of keepalive used 1.5 times the CPU.
 slower() {
-  cp -r "$run_folder" "$1"
+  unpacked "$run_folder" "$1"
   python - "$1" <<'PY'
 import json, pathlib, sys
 
@@ -92,7 +92,7 @@ PY
 }
 
 @test "gate exits 1 with a candidate that does not work" {
-  cp -r "$run_folder" "$BATS_TEST_TMPDIR/candidate"
+  unpacked "$run_folder" "$BATS_TEST_TMPDIR/candidate"
   python - "$BATS_TEST_TMPDIR/candidate" <<'PY'
 import json, pathlib, sys
 
@@ -105,7 +105,7 @@ PY
 }
 
 @test "gate with --strict refuses a run that lacks an arm of the base" {
-  cp -r "$run_folder" "$BATS_TEST_TMPDIR/candidate"
+  unpacked "$run_folder" "$BATS_TEST_TMPDIR/candidate"
   python - "$BATS_TEST_TMPDIR/candidate" <<'PY'
 import json, pathlib, shutil, sys
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jsonschema
 import polars as pl
@@ -22,6 +22,7 @@ from lab.stats.histogram import Histogram
 from lab.targets.cluster.facts import pods_record
 from lab.targets.readback import Reading
 from lab.tests.support.factories import made_invalid, make_plan, make_run, make_sample
+from lab.tests.support.made_runs import made_record
 
 
 def accepts(name: str, data: Any) -> None:
@@ -119,7 +120,7 @@ def test_results_keep_their_schema(blocks: int) -> None:
 def test_recorded_tables_have_the_documented_columns(tmp_path: Path) -> None:
     """hist.parquet and usage.parquet as the store writes them."""
     (tmp_path / "samples").mkdir()
-    store, sample = RunStore(tmp_path, cast("Any", None)), make_sample()
+    store, sample = RunStore(tmp_path, made_record("run-1", make_plan())), make_sample()
     both = {"latency": Histogram.of_values([1e-3, 2e-3]), "service": Histogram.of_values([1e-3])}
     store.write_sample(sample, "", both, pl.DataFrame(schema=USAGE_SCHEMA))
     for name, file in (("histogram", "hist.parquet"), ("usage", "usage.parquet")):

@@ -13,6 +13,11 @@ lab() {
   run --separate-stderr timeout "${limit_s:-120}" "${python:-python}" -m lab "$@"
 }
 
+# unpacked RUN FOLDER: a committed run in FOLDER, in the form in which it was measured: a folder per sample.
+unpacked() {
+  python -m lab.tests.support.unpacked "$@"
+}
+
 # refused TEXT ARG...: the command ($verb, if set, with ARG) ends with 2 and says TEXT on stderr, without a traceback; nothing is
 # printed or recorded.
 refused() {

@@ -1,60 +1,493 @@
-"""A run packed for a repository, and read as if it had not been."""
+"""A finished run packed into few files, and read as if it had not been; interrupted anywhere it is whole in one form or the other."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from lab.__main__ import main
 from lab.analysis.claims import evidence
-from lab.records.packing import main, packed
+from lab.base.errors import UsageError
+from lab.experiments import bench
+from lab.model.events import EVENTS_SCHEMA
+from lab.model.plan import arms_for, plan
+from lab.model.samples import Sample
+from lab.model.usage import USAGE_SCHEMA
+from lab.records import cache, packed, packing
+from lab.records.folders import Folders
+from lab.records.forms import EVENTS, HISTOGRAMS, USAGE
+from lab.records.packing import OLD, PARTIAL, Size, pack
 from lab.records.store import RunStore
-from lab.records.tables import RAW, SMALL_LOG
+from lab.records.tables import SMALL_LOG, FrameError, joined, read_joined
+from lab.stats.histogram import Histogram
+from lab.targets import chosen
 from lab.tests.support.committed import nds_story, run_of
+from lab.tests.support.factories import make_point, make_sample, of_slot
+from lab.tests.support.made_runs import made_record
+
+MANIFESTS = {
+    "kill-nds": [{"kind": "ConfigMap", "data": {"hide-headers": "Größe\n# variant: x\n---\n"}}, {"kind": "Service"}]
+}
+VARIANTS = [("kill-nds", "kill-grace-30")]
+WRK = (Path(__file__).parents[1] / "generators/testdata/generators/wrk/slow.out").read_text()
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
-    manifests = {"kill-nds": [{"kind": "ConfigMap", "data": {"hide-headers": "Größe"}}, {"kind": "Service"}]}
-    variants = [("kill-nds", "kill-grace-30")]
-    return run_of(tmp_path / "runs", monkeypatch, "kill-quick", variants, nds_story, blocks=1, manifests=manifests)
+    """A finished run of disturbances: logs of requests, events, manifests, read-backs."""
+    made = run_of(tmp_path / "runs", monkeypatch, "kill-quick", VARIANTS, nds_story, blocks=1, manifests=MANIFESTS)
+    for path in made.folder.glob(f"samples/*/{HISTOGRAMS}"):
+        path.unlink()  # nothing was counted while this was made: they are read off the outputs
+    for sample in made.samples():
+        readings: list[dict[str, Any]] = [{"check": sample.arm, "found": "9", "holds": True}]
+        made.write_readback(sample.block, sample.arm, sample.generation, readings, sample.point.name)
+        made.write_deployed(sample.block, sample.arm, sample.generation, [{"pod": sample.arm}], sample.point.name)
+    return made
 
 
-def test_a_packed_run_is_the_same_run(run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same output, tables and manifests; smaller; and its digests hold, so that it is evidence."""
-    packed(run.folder, tmp_path / "reference" / "kill")
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
-    (found,) = evidence.shelf().runs
-    copy = found.run
-    for mine, its in zip(run.samples(), copy.samples(), strict=True):
-        assert its == mine.model_copy(update={"raw_sha256": its.raw_sha256}) and its.raw_sha256 != mine.raw_sha256
-        assert copy.raw(its) == run.raw(mine)
-        assert copy.usage(its).equals(run.usage(mine))
-        assert copy.events(its).equals(run.events(mine))
-        folder = copy.folder / "samples" / its.id
-        assert {path.name for path in folder.glob("raw.*")} == {SMALL_LOG}
-        assert (folder / SMALL_LOG).stat().st_size < (run.folder / "samples" / mine.id / RAW).stat().st_size
-    assert copy.manifests("kill-nds") == run.manifests("kill-nds") != []
-    assert [path.name for path in (copy.folder / "manifests").iterdir()] == ["kill-nds.yaml.xz"]
+def steady(folder: Path, outputs: Sequence[str], usage: pl.DataFrame, left: Mapping[str, bytes]) -> RunStore:
+    """A finished steady run, a sample for each output of wrk's."""
+    point = make_point("ceiling", generator="wrk", rate_rps=None, connections=64)
+    planned = plan(arms_for([("keepalive", "baseline")], None), [point], max(1, len(outputs)), seed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_RUNS", str(folder))
+        made = RunStore.create(made_record("steady", planned), {})
+    for number, slot in enumerate(planned.slots):
+        sample = make_sample(**of_slot(slot), generator="wrk", histogram=None)
+        made.write_sample(sample, outputs[number % len(outputs)] if outputs else "", {}, usage, None, left)
+    return made
 
 
-def test_a_packed_run_that_was_changed_is_damaged(
-    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def told(run: RunStore) -> list[Any]:
+    """What every method says of every sample, to be compared."""
+    found: list[Any] = []
+    for sample in run.samples():
+        histograms = [run.histogram(sample, series) for series in ("latency", "service")]
+        found.append((sample, run.raw(sample), [None if each is None else each.counts.tolist() for each in histograms]))
+        found.append((run.usage(sample).rows(), run.events(sample).rows(), dict(run.events(sample).schema)))
+        if sample.outcome:
+            found.append((run.readings(sample), run.requests(sample).rows(), run.reduced(sample).requests))
+    names = [name for name in run.record.variants if name in MANIFESTS]
+    return [*found, [run.manifests(name) for name in names], run.roundtrip()]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_packed_run_is_the_same_run(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To whoever has it open and to whoever opens it, in eight files; its digests hold, so that it is evidence."""
+    before, stored = told(run), len(run.samples())
+    was, now = pack(run)
+    assert was.files > 4 * stored and now.files == len(files(run.folder)) <= 8
+    assert now.bytes < was.bytes
+    assert told(run) == before == told(RunStore.open(str(run.folder)))
+    assert RunStore.open(str(run.folder)).packed
+    assert {path.name for path in run.folder.iterdir()} >= {"run.json", packed.SAMPLES, packed.RAW, USAGE, EVENTS}
+    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
+    monkeypatch.setenv("LAB_REFERENCE", str(run.folder.parent))
+    assert evidence.shelf().damaged == ()
+
+
+def test_whatever_was_kept_of_a_bring_up_is_there(run: RunStore) -> None:
+    """Also of a block that was begun anew, and what nobody in the lab reads."""
+    kept = {
+        (kind, path.stem): path.read_bytes()
+        for kind in ("readback", "deployed")
+        for path in (run.folder / kind).iterdir()
+    }
+    run.write_readback(1, "kill-nds", 0, [{"again": 1.25}], "delete")
+    pack(run)
+    form = packed.Packed(run.folder)
+    assert all(form.brought_up(*key) for key in kept)
+    assert form.brought_up("readback", "b01-kill-nds-delete.2") == [{"again": 1.25}]
+
+
+def test_one_table_of_all_samples_is_for_anybody(run: RunStore) -> None:
+    """A column says whose row it is, the others are as ever: one schema for every run."""
+    pack(run)
+    for file, schema, of in ((USAGE, USAGE_SCHEMA, run.usage), (EVENTS, EVENTS_SCHEMA, run.events)):
+        frame = pl.read_parquet(f"{run.folder.parent}/*/{file}")
+        assert dict(frame.schema) == {"sample": pl.String, **schema}
+        for sample in run.samples():
+            assert frame.filter(pl.col("sample") == sample.id).drop("sample").equals(of(sample))
+
+
+def test_outputs_come_out_of_the_zip_without_the_lab(run: RunStore) -> None:
+    """Logs as differences, anything else as any xz does."""
+    pack(run)
+    with zipfile.ZipFile(run.folder / packed.RAW) as whole:
+        assert {name.partition("/")[2] for name in whole.namelist()} == {SMALL_LOG}
+        assert {name.partition("/")[0] for name in whole.namelist()} == {sample.id for sample in run.samples()}
+        assert whole.testzip() is None
+
+
+def test_the_same_run_packs_to_the_same_bytes(run: RunStore, tmp_path: Path) -> None:
+    other = tmp_path / "other" / run.folder.name
+    shutil.copytree(run.folder, other)
+    pack(run)
+    pack(RunStore.open(str(other)))
+    assert files(run.folder) == files(other)
+
+
+lines = st.text(st.characters(codec="utf-8"), max_size=60)
+rows = st.fixed_dictionaries(
+    {"t_s": st.floats(0, 1e6), "role": st.sampled_from(["proxy", "lab"]), "pid": st.integers(1, 99)}
+)
+
+
+@settings(max_examples=12)
+@given(
+    outputs=st.lists(lines, max_size=3),
+    usage=st.lists(rows, max_size=4),
+    left=st.dictionaries(st.sampled_from(["k6.csv.gz", "k6-summary.json"]), st.binary(max_size=50)),
+)
+def test_whatever_a_generator_said_comes_back(
+    outputs: list[str], usage: list[dict[str, Any]], left: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Another sample's output is whole, and not this one's."""
-    packed(run.folder, tmp_path / "reference" / "kill")
-    one, other, *_ = sorted((tmp_path / "reference" / "kill" / "samples").glob(f"*/{SMALL_LOG}"))
+    """Nothing said, bytes that are no text, lines like a log's; no row of usage; files of the generator's own."""
+    folder = tmp_path_factory.mktemp("runs")
+    said = [text.encode().decode("utf-8", "surrogateescape") + "\udcff=1\n" for text in outputs]
+    run = steady(folder, said, pl.DataFrame(usage, schema=USAGE_SCHEMA), left)
+    before = told(run)
+    pack(run)
+    assert told(run) == before
+    for sample in run.samples():
+        assert {name: run.left(sample, name) for name in left} == left
+        assert run.left(sample, "none") is None
+
+
+@given(st.dictionaries(st.text("ab", min_size=1, max_size=3), st.lists(st.integers(0, 9), min_size=1, max_size=4)))
+def test_a_joined_table_comes_apart_as_it_was(values: dict[str, list[int]]) -> None:
+    schema = {"count": pl.Int64()}
+    frames = {name: pl.DataFrame({"count": counts}, schema=schema) for name, counts in values.items()}
+    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"joined-{os.getpid()}.parquet"
+    try:
+        joined(frames, schema).write_parquet(path)
+        found = read_joined(path, schema)
+    finally:
+        path.unlink(missing_ok=True)
+    assert found.keys() == frames.keys() and all(found[name].equals(frames[name]) for name in frames)
+
+
+@given(
+    st.dictionaries(
+        st.text("abc-+1", min_size=1), st.lists(lines.map(lambda text: {"data": text}), max_size=3), max_size=4
+    )
+)
+def test_manifests_come_apart_by_variant(objects: dict[str, list[dict[str, str]]]) -> None:
+    texts = {name: yaml.safe_dump_all(each, sort_keys=False) for name, each in objects.items()}
+    whole = packed.manifests_packed(texts)
+    assert packed.by_variant(whole) == texts
+
+
+# -- the cache -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> RunStore:
+    """A packed run with histograms, read off wrk's own output; without its cache."""
+    point = make_point("ceiling", generator="wrk", rate_rps=None, connections=64)
+    planned = plan(arms_for([("keepalive", "baseline")], None), [point], 2, seed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+        made = RunStore.create(made_record("measured", planned), {})
+    for slot in planned.slots:
+        sample = make_sample(**of_slot(slot), generator="wrk", histogram="exact")
+        made.write_sample(sample, WRK, {}, pl.DataFrame(schema=USAGE_SCHEMA))
+    for each in made.folder.glob(f"samples/*/{HISTOGRAMS}"):
+        each.unlink()
+    pack(made)
+    (made.folder / HISTOGRAMS).unlink(missing_ok=True)
+    return RunStore.open(str(made.folder))
+
+
+def counts(run: RunStore) -> list[list[int]]:
+    found = [run.histogram(sample) for sample in run.samples()]
+    return [each.counts.tolist() for each in found if each is not None]
+
+
+def opened(run: RunStore) -> RunStore:
+    return RunStore.open(str(run.folder))
+
+
+def test_histograms_are_read_once_and_kept(measured: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = counts(measured)
+    assert len(first) == 6 and (measured.folder / HISTOGRAMS).is_file()
+    monkeypatch.setattr(RunStore, "result", lambda *_: pytest.fail("read again"))
+    assert counts(opened(measured)) == first
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1"])
+def test_a_damaged_cache_is_done_without(measured: RunStore, content: bytes) -> None:
+    """And written anew."""
+    first = counts(measured)
+    good = (measured.folder / HISTOGRAMS).read_bytes()
+    (measured.folder / HISTOGRAMS).write_bytes(content)
+    assert counts(opened(measured)) == first
+    assert pl.read_parquet(measured.folder / HISTOGRAMS).equals(pl.read_parquet(good))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pl.col("state").str.replace("^.", "x"),
+        pl.lit([-1], pl.List(pl.Int64)).alias("bucket"),
+        pl.lit(None, pl.List(pl.Int64)).alias("count"),
+        pl.col("series").alias("other"),
+    ],
+)
+def test_a_cache_of_another_output_is_not_believed(measured: RunStore, change: pl.Expr) -> None:
+    """Nor one of other parsers, nor rows that no histogram has: the output itself tells."""
+    first, path = counts(measured), measured.folder / HISTOGRAMS
+    pl.read_parquet(path).with_columns(change).write_parquet(path)
+    assert counts(opened(measured)) == first
+
+
+def test_another_parser_reads_again(measured: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts(measured)
+    monkeypatch.setattr(cache, "reader", lambda: "another")
+    reads: list[Sample] = []
+    real = RunStore.result
+    monkeypatch.setattr(RunStore, "result", lambda self, sample: (reads.append(sample), real(self, sample))[1])
+    counts(opened(measured))
+    assert len(reads) == 6
+
+
+def test_where_nothing_may_be_written_histograms_are_read_all_the_same(
+    measured: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read-only checkout; and one that only turns out to be when it is written."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    first = counts(opened(measured))
+    assert not (measured.folder / HISTOGRAMS).exists()
+    monkeypatch.undo()
+
+    def full(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(cache, "write_frame", full)
+    assert counts(opened(measured)) == first
+    assert not list(measured.folder.glob(f".{HISTOGRAMS}*")) and not (measured.folder / HISTOGRAMS).exists()
+
+
+@pytest.mark.slow
+def test_readers_at_once_get_the_same(measured: RunStore) -> None:
+    """Processes that all find no cache, and write it under each other's hands."""
+    program = (
+        "import sys; from lab.records.store import RunStore; run = RunStore.open(sys.argv[1]);"
+        "print([run.histogram(sample).total for sample in run.samples()])"
+    )
+    command = [sys.executable, "-c", program, str(measured.folder)]
+    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [reader.communicate(timeout=120)[0] for reader in readers]
+    wanted = [sum(each) for each in counts(measured)]
+    assert said == [f"{wanted}\n"] * 3
+    assert not list(measured.folder.glob(".*.partial"))
+
+
+# -- what is refused -----------------------------------------------------------------------------------
+
+
+def refused(run: RunStore, fault: str) -> UsageError:
+    """Packing it is, with a remedy; the run is as it was."""
+    before = files(run.folder)
+    with pytest.raises(UsageError, match=fault) as caught:
+        pack(run)
+    assert caught.value.remedy and caught.value.exit_status == 2
+    assert files(run.folder) == before
+    return caught.value
+
+
+def test_an_unfinished_run_is_refused(run: RunStore) -> None:
+    shutil.rmtree(next((run.folder / "samples").iterdir()))
+    error = refused(run, "is not finished: 1 of 6 are not measured")
+    assert f"just bench --resume {run.record.id}" in error.remedy
+
+
+def test_a_run_in_use_is_refused(run: RunStore) -> None:
+    with run.locked():
+        refused(RunStore.open(str(run.folder)), "another lab is measuring this run")
+
+
+def test_a_packed_run_is_not_packed_again(run: RunStore) -> None:
+    pack(run)
+    refused(run, "is packed already")
+
+
+@pytest.mark.parametrize("place", ["manifests/notes.txt", "readback/x.txt", "samples/SAMPLE/more/x"])
+def test_a_file_without_a_place_is_refused(run: RunStore, place: str) -> None:
+    """Nothing is lost without a word."""
+    path = run.folder / place.replace("SAMPLE", run.samples()[0].id)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    refused(run, "has no place in a packed run")
+
+
+def test_what_lies_beside_the_parts_stays(run: RunStore) -> None:
+    (run.folder / "notes.txt").write_text("mine")
+    pack(run)
+    assert (run.folder / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("file", ["raw.zst", USAGE, EVENTS, "sample.json"])
+def test_a_damaged_run_is_refused(run: RunStore, file: str) -> None:
+    path = run.folder / "samples" / run.samples()[0].id / file
+    path.write_bytes(path.read_bytes()[:-9])
+    refused(run, file)
+
+
+def test_another_samples_output_is_refused(run: RunStore) -> None:
+    one, other = sorted(run.folder.glob("samples/*/raw.zst"))[:2]
     one.write_bytes(other.read_bytes())
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path / "reference"))
+    refused(run, "not what sample.json has the digest of")
+
+
+def test_histograms_that_are_not_the_outputs_are_refused(tmp_path: Path) -> None:
+    """Packed they would be read off it, and the run would say something else."""
+    run = steady(tmp_path, [WRK], pl.DataFrame(schema=USAGE_SCHEMA), {})
+    sample = run.samples()[0]
+    shutil.rmtree(run.folder / "samples" / sample.id)
+    other = {"latency": Histogram.of_values([0.5] * 3)}
+    run.write_sample(
+        sample.model_copy(update={"histogram": "exact"}),
+        WRK,
+        other,
+        pl.DataFrame(schema=USAGE_SCHEMA),
+    )
+    refused(run, "the histogram of .* would not read back as it was")
+
+
+def test_what_is_packed_is_not_gone_on_with(run: RunStore) -> None:
+    pack(run)
+    with pytest.raises(UsageError, match="is packed, so it is finished") as caught:
+        bench.resume(str(run.folder), chosen("local", None))
+    assert "just table" in caught.value.remedy
+
+
+def test_the_verb_says_what_it_did(run: RunStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files and bytes, before and after; wrong usage with place and remedy."""
+    was = Size.of(run.folder)
+    assert main(["pack", str(run.folder)]) == 0
+    assert capsys.readouterr().out == f"{run.folder}: {was} → {Size.of(run.folder)}\n"
+    assert main(["pack", str(run.folder)]) == 2
+    assert "is packed already" in capsys.readouterr().err
+    assert main(["pack", str(tmp_path)]) == 2
+    assert "has no run.json" in capsys.readouterr().err
+
+
+# -- interrupted, damaged ------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """What no handler takes for an error: as if the lab had ended here."""
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_ended_anywhere_it_is_a_whole_run(run: RunStore, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after each file takes its place, and while the old ones go: it says the same, and packing once more does the rest."""
+    before, left = told(run), [step]
+    with monkeypatch.context() as patch:
+        for owner, name in ((Path, "rename"), (packing.shutil, "rmtree")):
+            real: Callable[..., Any] = getattr(owner, name)
+
+            def counted(*args: Any, real: Callable[..., Any] = real, **kwargs: Any) -> Any:
+                if str(args[0]).endswith(PARTIAL):
+                    return real(*args, **kwargs)
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+                return real(*args, **kwargs)
+
+            patch.setattr(owner, name, counted)
+        with pytest.raises(Killed):
+            pack(run)
+    found = RunStore.open(str(run.folder))
+    assert told(found) == before
+    pack(found)
+    assert told(RunStore.open(str(run.folder))) == before
+    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
+
+
+READS: Mapping[str, Callable[[RunStore, Sample], object]] = {
+    packed.SAMPLES: lambda run, _: run.samples(),
+    packed.RAW: lambda run, sample: (run.samples(), run.raw(sample)),
+    USAGE: lambda run, sample: (run.samples(), run.usage(sample)),
+    EVENTS: lambda run, sample: (run.samples(), run.events(sample)),
+    packed.BRINGUPS: lambda run, sample: run.readings(sample),
+    packed.MANIFESTS: lambda run, _: run.manifests("kill-nds"),
+}
+
+
+@pytest.mark.parametrize("file", READS)
+@pytest.mark.parametrize("damage", ["cut", "half", "empty", "other", "gone"])
+def test_a_damaged_file_is_named_with_a_remedy(run: RunStore, file: str, damage: str) -> None:
+    """However it is damaged: never a number."""
+    sample = run.samples()[0]
+    pack(run)
+    path = run.folder / file
+    content = path.read_bytes()
+    kept = {"cut": content[:-5], "half": content[: len(content) // 2], "empty": b"", "other": b"none of it"}
+    if damage == "gone" and file == packed.SAMPLES:
+        pytest.skip("then it is no packed run: it has no samples folder either, which test_store asks for")
+    path.unlink() if damage == "gone" else path.write_bytes(kept[damage])
+    with pytest.raises(UsageError) as caught:
+        READS[file](RunStore.open(str(run.folder)), sample)
+    assert file in str(caught.value) and "restore it" in caught.value.remedy
+    assert caught.value.exit_status == 2
+
+
+def test_a_byte_changed_in_an_output_makes_the_run_a_gap(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so does another sample's output, whole, in its place."""
+    pack(run)
+    monkeypatch.setenv("LAB_REFERENCE", str(run.folder.parent))
+    path = run.folder / packed.RAW
+    content = path.read_bytes()
+    path.write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
     (damaged,) = evidence.shelf().damaged
-    assert f"{SMALL_LOG}: not what sample.json has the digest of" in damaged.said
+    assert "raw.zip/" in damaged.said and "not what sample.json has the digest of" in damaged.said
+    with zipfile.ZipFile(path, "w") as whole, zipfile.ZipFile(_written(path, content)) as old:
+        one, other, *_ = old.infolist()
+        for member in old.infolist():
+            changed = zipfile.ZipInfo(member.filename)
+            changed.comment = other.comment if member is one else member.comment
+            whole.writestr(changed, old.read(other if member is one else member))
+    (damaged,) = evidence.shelf().damaged
+    assert f"{one.filename}: not what sample.json has the digest of" in damaged.said
 
 
-def test_packing_leaves_what_is_there(run: RunStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """So it is wrong usage, as is a folder that is no run."""
-    (tmp_path / "kill").mkdir()
-    for source, said in ((run.folder, "kill exists: name a folder that is not there yet"), (tmp_path, "is no run")):
-        with pytest.raises(SystemExit, match="2"):
-            main([str(source), str(tmp_path / "kill")])
-        assert said in capsys.readouterr().err
-    assert list((tmp_path / "kill").iterdir()) == []
+def _written(path: Path, content: bytes) -> Path:
+    beside = path.with_name("whole.zip")
+    beside.write_bytes(content)
+    return beside
+
+
+def test_rows_that_do_not_lie_together_are_damage(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"sample": ["a", "b", "a"], "count": np.arange(3)})
+    frame.write_parquet(tmp_path / USAGE)
+    with pytest.raises(FrameError, match="do not lie together"):
+        read_joined(tmp_path / USAGE, {"count": pl.Int64()})
+
+
+def test_a_digest_of_the_packed_file_as_earlier_labs_took_it_holds(run: RunStore) -> None:
+    """And becomes that of the output itself."""
+    form, samples = Folders(run.folder, run.record.id), run.samples()
+    for sample in samples:
+        old = hashlib.sha256((run.folder / "samples" / sample.id / "raw.zst").read_bytes()).hexdigest()
+        form.write_record(sample.model_copy(update={"raw_sha256": old}))
+    pack(run)
+    assert RunStore.open(str(run.folder)).samples() == samples

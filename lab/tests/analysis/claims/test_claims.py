@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import lzma
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +30,7 @@ from lab.records.sweep_files import load_sweep
 from lab.stats.histogram import Histogram
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
+from lab.tests.support.unpacked import unpacked
 
 pytestmark = pytest.mark.committed
 
@@ -475,21 +474,21 @@ def test_manifests_that_are_not_those_that_were_applied_leave_open_what_is_read_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a YAML file is YAML, too: of 1000 routes it has some; and what is no YAML any more."""
-    shutil.copytree(ROOT / "data" / "reference" / "new-route", tmp_path / "run")
+    unpacked(ROOT / "data" / "reference" / "new-route", tmp_path / "run")
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    path = tmp_path / "run" / "manifests" / "okd.yaml.xz"
+    path = tmp_path / "run" / "manifests" / "okd.yaml"
     asked = Rule(
         rule="r", sweeps=["new-route"], variant="okd", tests=[Test(metric="routes", points="new-route", above=0)]
     )
     assert judged(CLAIM, [asked], *evidence.references()).answer == "reproduced"
-    whole = lzma.decompress(path.read_bytes()).decode()
+    whole = path.read_text()
     for text in (
         whole.rpartition("\n---\n")[0] + "\n",
         whole.replace("host: ", "ghost: "),
         whole + "\n\t",
         "2026-99-99",
     ):
-        path.write_bytes(lzma.compress(text.encode()))
+        path.write_text(text)
         found = judged(CLAIM, [asked], *evidence.references())
         ledger.settled([found])
         assert (found.answer, found.effect) == ("not resolved", "")
@@ -549,7 +548,7 @@ def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_els
 ) -> None:
     """All claims are there; those that no damaged run has to do with as without the damage."""
     for name in ("outage", "kind-qinng"):
-        shutil.copytree(ROOT / "data" / "reference" / name, tmp_path / name)
+        unpacked(ROOT / "data" / "reference" / name, tmp_path / name)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     before, known_before = ledger.ledger(), ledger.checks()
     path = next((tmp_path / "outage" / "samples").glob("*-b02-baseline-outage")) / "sample.json"

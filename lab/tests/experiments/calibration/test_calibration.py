@@ -1,6 +1,7 @@
 """What generators report beside what was: scenarios and their truths, one measurement, the folder, the rows and the tables."""
 
 import json
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from lab.__main__ import main
 from lab.analysis.calibration import folder
 from lab.analysis.calibration.behaviour import Behaviour
 from lab.analysis.calibration.findings import Row, Spread
@@ -36,8 +38,9 @@ from lab.experiments.calibration.measuring import Calibrating
 from lab.generators import Installed, generators
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
+from lab.records.packed import Packed
 from lab.records.store import run_names
-from lab.records.tables import read_histogram, read_raw
+from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, pack_raw, read_histogram, read_joined, read_raw
 from lab.report.json import calibration as calibration_json
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
@@ -552,3 +555,27 @@ def test_a_readme_without_a_place_for_it_is_not_stale(tmp_path: Path) -> None:
 def test_an_unknown_scenario_is_no_scenario() -> None:
     with pytest.raises(KeyError):
         scenario("fixd")
+
+
+def test_a_packed_calibration_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What every generator said, and what was counted, in two files; packed once."""
+    said = {"r01-wrk-pause": "said \udcff", "r01-hey-close": ""}
+    counted = {name: histogram_frame({"truth": Histogram.of_values([0.1] * len(text))}) for name, text in said.items()}
+    shutil.copy(folder.reference_folder() / folder.REFERENCE / folder.FILE, tmp_path)
+    for name, text in said.items():
+        (tmp_path / "measurements" / name).mkdir(parents=True)
+        (tmp_path / "measurements" / name / "raw.zst").write_bytes(pack_raw(text))
+        counted[name].write_parquet(tmp_path / "measurements" / name / "hist.parquet")
+    assert main(["calibrate", "--show", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert main(["pack", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [folder.FILE, "histograms.parquet", "raw.zip"]
+    assert capsys.readouterr().out.rpartition("→ ")[2].startswith("3 files, ")
+    form = Packed(tmp_path)
+    assert {name: read_raw(form.raw(name)) for name in said} == {name: (text, "") for name, text in said.items()}
+    kept = read_joined(tmp_path / "histograms.parquet", HISTOGRAM_SCHEMA)
+    assert kept.keys() == {"r01-wrk-pause"} and kept["r01-wrk-pause"].equals(counted["r01-wrk-pause"])
+    assert main(["calibrate", "--show", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["pack", str(tmp_path)]) == 2
+    assert "is packed already" in capsys.readouterr().err

@@ -3,13 +3,12 @@
 Raw is `raw.zst`, a generator's verbatim output, with the log of every request of a disturbed load. A table is made of `sample.json`
 and `hist.parquet`, which were read off it when it was measured; `--from-raw` reads it again. Figures of a disturbance, and what
 claims ask of its log, read `raw.zst` and `events.parquet` themselves. A raw.zst that is not what its sample has the digest of makes
-the run a gap (`test_evidence`).
+the run a gap (`test_evidence`). The committed runs are packed: one that is changed here is unpacked first.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -23,8 +22,10 @@ from lab.analysis.claims.evidence import Evidence
 from lab.commands.measuring import print_result
 from lab.records.reparse import from_raw
 from lab.records.store import RunStore, run_names
-from lab.records.tables import RAW, join_raw, pack_raw, raw_path, read_raw
+from lab.records.tables import RAW, digest, join_raw, pack_raw, raw_path, read_raw
+from lab.records.tables import unpacked as stored
 from lab.report.exhibits import exhibits
+from lab.tests.support.unpacked import unpacked
 
 pytestmark = pytest.mark.committed
 
@@ -54,7 +55,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """A committed run by its folder's name, alone in a folder that stands for data/reference."""
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    return lambda name: Path(shutil.copytree(REFERENCE / name, tmp_path / name))
+    return lambda name: unpacked(REFERENCE / name, tmp_path / name)
 
 
 def sample_of(run: Path, block: int, arm: str, point: str) -> Path:
@@ -77,12 +78,19 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[Cell]:
     "name",
     [pytest.param(name, marks=[] if name in (STEADY, OUTAGE) else [pytest.mark.long]) for name in run_names(REFERENCE)],
 )
-def test_untouched_files_give_the_same_numbers(name: str, copy: Callable[[str], Path], printed: Printed) -> None:
+def test_untouched_files_give_the_same_numbers(name: str, tmp_path: Path, printed: Printed) -> None:
     """Of a copy, wherever it lies; and of the verbatim output alone."""
     committed = printed(REFERENCE / name)
-    run = copy(name)
+    run = Path(shutil.copytree(REFERENCE / name, tmp_path / name))
     assert printed(run) == committed
     assert printed(run, raw=True) == committed
+
+
+@pytest.mark.parametrize("name", [STEADY, OUTAGE])
+def test_both_forms_give_the_same_numbers(name: str, copy: Callable[[str], Path], printed: Printed) -> None:
+    """As it was measured, and packed."""
+    run = copy(name)
+    assert printed(run) == printed(run, raw=True) == printed(REFERENCE / name)
 
 
 @pytest.mark.parametrize("name", [STEADY, OUTAGE])
@@ -96,6 +104,15 @@ def test_without_what_is_derived_the_numbers_are_the_same(
     assert printed(run) == printed(REFERENCE / name)
     (found,) = evidence.shelf().runs
     assert found.name == name
+
+
+@pytest.mark.parametrize("name", [STEADY, OUTAGE])
+def test_without_a_cache_the_numbers_are_the_same(name: str, tmp_path: Path, printed: Printed) -> None:
+    """As after cloning, where the first reader writes it; and with one that is no such file."""
+    run = Path(shutil.copytree(REFERENCE / name, tmp_path / name, ignore=shutil.ignore_patterns("hist.parquet")))
+    assert printed(run) == printed(REFERENCE / name)
+    (run / "hist.parquet").write_bytes(b"PAR1")
+    assert printed(run) == printed(REFERENCE / name)
 
 
 def removed(sample: Path, _: Path) -> None:
@@ -121,7 +138,7 @@ def output_of_another_block(sample: Path, other: Path) -> None:
 def noted(sample: Path) -> None:
     """As if the raw.zst that lies there now had been written with the sample: a digest that does not fit makes the run a gap."""
     told = json.loads((sample / "sample.json").read_text())
-    told["raw_sha256"] = hashlib.sha256((sample / "raw.zst").read_bytes()).hexdigest()
+    told["raw_sha256"] = digest(stored(sample / "raw.zst"))
     (sample / "sample.json").write_text(json.dumps(told))
 
 

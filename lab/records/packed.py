@@ -1,0 +1,228 @@
+"""A run in few files, as `just pack` leaves a finished one. It is read, never written.
+
+    run.json, roundtrip.json, knee.json   as they were
+    samples.ndjson.zst      a sample's record a line, in plan order; that it is there makes the folder a packed run
+    raw.zip                 <sample>/raw.xz or raw.log.xz, stored; its comment is the digest of what it unpacks to
+                            <sample>/k6-summary.json …: k6's own, where they were asked for
+    usage.parquet           every sample's, with a column `sample` in front
+    events.parquet          likewise, where something was done to the system
+    bringups.ndjson.zst     a bring-up a line: kind (readback, deployed), name, found
+    manifests.yaml.xz       one stream, a document per object; `# variant: NAME` where a variant's begin
+    hist.parquet            a cache (`cache`)
+
+Refuses to read a damaged file as if it were whole.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+import zstandard
+from pydantic import ValidationError
+
+from lab import disturbances
+from lab.base.errors import UsageError
+from lab.model.disturbance import known
+from lab.model.events import EVENTS_SCHEMA
+from lab.model.samples import Sample
+from lab.model.usage import USAGE_SCHEMA
+from lab.records import tables
+from lab.records.cache import HistogramCache
+from lab.records.forms import EVENTS, HISTOGRAMS, USAGE, unreadable
+from lab.records.tables import FrameError, Place
+from lab.stats.histogram import Histogram
+
+SAMPLES, RAW, BRINGUPS, MANIFESTS = "samples.ndjson.zst", "raw.zip", "bringups.ndjson.zst", "manifests.yaml.xz"
+RESTORE = "restore it from a copy (git restore brings a committed one back)"
+_VARIANT = re.compile(r"^---\n# variant: (.+)\n", re.MULTILINE)
+
+
+def is_packed(folder: Path) -> bool:
+    return (folder / SAMPLES).is_file()
+
+
+def lines_packed(lines: Iterable[str]) -> bytes:
+    text = "".join(f"{line}\n" for line in lines)
+    return zstandard.ZstdCompressor(level=tables.BEST, write_checksum=True).compress(text.encode())
+
+
+def lines_of(path: Path) -> list[str]:
+    """OSError, or FrameError when the file is damaged."""
+    unpacking = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        text = unpacking.decompress(path.read_bytes()).decode("utf-8")
+    except (zstandard.ZstdError, UnicodeDecodeError) as error:
+        raise FrameError(str(error)) from None
+    if not unpacking.eof or unpacking.unused_data:
+        raise FrameError("it is cut short, or there is more behind its end")
+    return text.splitlines()
+
+
+def manifests_packed(texts: Mapping[str, str]) -> bytes:
+    """Variant → its YAML. ValueError for a text that would not come back."""
+    whole = tables.compressed("".join(f"---\n# variant: {name}\n{text}" for name, text in texts.items()).encode())
+    if by_variant(whole) != dict(texts):
+        raise ValueError("a line in the manifests reads like the beginning of a variant")
+    return whole
+
+
+def by_variant(whole: bytes) -> dict[str, str]:
+    """Variant → its YAML. FrameError when it is damaged."""
+    try:
+        before, *parts = _VARIANT.split(lzma.decompress(whole).decode("utf-8"))
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        raise FrameError(" ".join(str(error).split())) from None
+    if before:
+        raise FrameError("there is something before the first variant")
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+class Packed:
+    """One run's folder in this form. What is read once is kept, since it does not change any more."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cache = HistogramCache(folder / HISTOGRAMS)
+
+    def samples(self) -> list[Sample]:
+        path = self.folder / SAMPLES
+        try:
+            kinds = known(disturbances.kinds())
+            found = [Sample.model_validate_json(line, context=kinds) for line in lines_of(path)]
+        except OSError as error:
+            raise unreadable(path, error, "make it readable for you") from None
+        except FrameError as error:
+            raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
+        except ValidationError as error:
+            raise UsageError(str(path), f"damaged: {error.errors()[0]['msg']}", RESTORE) from None
+        for file, of in ((USAGE, bool(found)), (EVENTS, any(sample.outcome for sample in found))):
+            if of and not (self.folder / file).is_file():
+                raise UsageError(str(self.folder / file), "is missing", RESTORE)
+        self._refuse_without_output(found)
+        return found
+
+    def _refuse_without_output(self, samples: Iterable[Sample]) -> None:
+        path = self.folder / RAW
+        try:
+            lost = [sample.id for sample in samples if self._member(sample.id) is None]
+        except OSError as error:
+            raise unreadable(path, error, RESTORE) from None
+        except FrameError as error:
+            raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
+        if lost:
+            raise UsageError(str(path), f"the output of {lost[0]} is missing", RESTORE)
+
+    # -- verbatim output --------------------------------------------------------------------------------
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile:
+        try:
+            return zipfile.ZipFile(self.folder / RAW)
+        except (zipfile.BadZipFile, EOFError, ValueError) as error:
+            raise FrameError(str(error)) from None
+
+    def _member(self, sample: str) -> zipfile.ZipInfo | None:
+        members = self._zip.NameToInfo
+        return members.get(f"{sample}/{tables.SMALL_RAW}") or members.get(f"{sample}/{tables.SMALL_LOG}")
+
+    def raw(self, sample: str) -> Place:
+        member = self._member(sample)
+        return zipfile.Path(self._zip, member.filename if member else f"{sample}/{tables.SMALL_RAW}")
+
+    def raw_bytes(self, sample: str) -> bytes:
+        """All of it, unpacked. OSError, or FrameError."""
+        return tables.unpacked(self.raw(sample))
+
+    def holds(self, sample: Sample) -> bool:
+        """By the digest that packing has noted beside its output, once that had been read again, and by the checksum of what lies there."""
+        member = self._member(sample.id)
+        if member is None or member.comment.decode("ascii", "replace") != sample.raw_sha256:
+            return False
+        try:
+            self._zip.read(member)
+        except (zipfile.BadZipFile, EOFError):
+            return False
+        return True
+
+    def left(self, sample: str, name: str) -> bytes | None:
+        try:
+            return self._zip.read(f"{sample}/{name}")
+        except KeyError:
+            return None
+        except (zipfile.BadZipFile, EOFError) as error:
+            raise FrameError(str(error)) from None
+
+    # -- tables -----------------------------------------------------------------------------------------
+
+    def histograms(self, sample: Sample) -> Mapping[str, Histogram] | None:
+        return self.cache.of(sample, self.state(sample.id))
+
+    def state(self, sample: str) -> str:
+        """Of a sample's output as it lies there now: what a cache of it is held against."""
+        member = self._member(sample)
+        return f"{member.CRC:08x}-{member.file_size}" if member else ""
+
+    @cached_property
+    def _usage(self) -> dict[str, pl.DataFrame]:
+        return tables.read_joined(self.folder / USAGE, USAGE_SCHEMA)
+
+    @cached_property
+    def _events(self) -> dict[str, pl.DataFrame]:
+        return tables.read_joined(self.folder / EVENTS, EVENTS_SCHEMA)
+
+    def usage(self, sample: str) -> pl.DataFrame:
+        return self._usage.get(sample, pl.DataFrame(schema=USAGE_SCHEMA))
+
+    def events(self, sample: str) -> pl.DataFrame:
+        return self._events.get(sample, pl.DataFrame(schema=EVENTS_SCHEMA))
+
+    # -- what was brought up ----------------------------------------------------------------------------
+
+    @cached_property
+    def _manifests(self) -> dict[str, str]:
+        return by_variant((self.folder / MANIFESTS).read_bytes())
+
+    def manifests(self, variant: str) -> str:
+        if variant not in self._manifests:
+            raise FrameError(f"it has nothing of '{variant}'")
+        return self._manifests[variant]
+
+    @cached_property
+    def _bringups(self) -> dict[tuple[str, str], Any]:
+        return {(kind, name): found for kind, name, found in bringups(lines_of(self.folder / BRINGUPS))}
+
+    def brought_up(self, kind: str, stem: str) -> Any:
+        if (kind, stem) not in self._bringups:
+            raise FrameError(f"it has no {kind} of {stem}")
+        return self._bringups[kind, stem]
+
+    # -- where it lies ----------------------------------------------------------------------------------
+
+    def path(self, part: str, sample: str) -> Path:
+        return self.folder / part
+
+    def manifests_path(self, variant: str) -> Path:
+        return self.folder / MANIFESTS
+
+    def brought_up_path(self, kind: str, stem: str) -> Path:
+        return self.folder / BRINGUPS
+
+
+def bringups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
+    """(kind, name, found) of every line. FrameError for one that is none."""
+    for line in lines:
+        try:
+            told: Any = json.loads(line)
+        except ValueError as error:
+            raise FrameError(str(error)) from None
+        if not isinstance(told, dict) or set(cast("dict[str, Any]", told)) != {"kind", "name", "found"}:
+            raise FrameError(f"no bring-up: {line[:80]}")
+        yield told["kind"], told["name"], told["found"]

@@ -1,0 +1,40 @@
+"""A committed run in the form in which runs are measured, a folder per sample, for tests that change a file of it.
+
+`python -m lab.tests.support.unpacked RUN INTO`
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from lab.records import packed
+from lab.records.folders import Folders
+from lab.records.forms import KNEE, ROUNDTRIP, RUN
+from lab.records.store import RunStore
+from lab.records.tables import join_raw
+
+
+def unpacked(source: Path, into: Path) -> Path:
+    """`into`, which is not there yet; a run that is a folder per sample is copied as it is."""
+    run = RunStore.open(f"{source.absolute()}")
+    if not run.packed:
+        return Path(shutil.copytree(source, into))
+    form = Folders(into, run.record.id)
+    form.create({name: run.manifests(name) for name in run.record.variants})
+    for name in (RUN, ROUNDTRIP, KNEE):
+        if (source / name).is_file():
+            shutil.copy(source / name, into)
+    for kind, name, found in packed.bringups(packed.lines_of(source / packed.BRINGUPS)):
+        form.write_brought_up(kind, name, found)
+    for sample in run.samples():
+        named = {series: run.histogram(sample, series) for series in ("latency", "service")}
+        histograms = {series: each for series, each in named.items() if each is not None}
+        events = run.events(sample) if sample.point.disturbance is not None else None
+        form.write_sample(sample, join_raw(*run.raw(sample)), histograms, run.usage(sample), events, {})
+    return into
+
+
+if __name__ == "__main__":
+    unpacked(Path(sys.argv[1]), Path(sys.argv[2]))
