@@ -19,7 +19,7 @@ from lab.model.endpoint import Role
 from lab.model.samples import Reason, Sample, counts, settled
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 from lab.model.variants.variants import Check
-from lab.records import store
+from lab.records import folders
 from lab.records.store import RunStore
 from lab.targets.base import Watch
 from lab.targets.common import process, sampler
@@ -303,14 +303,14 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(
 ) -> None:
     """ENOSPC while storing is an error with a remedy; what was stored before is whole."""
     loop = bench()
-    real = store.write_synced
+    real = folders.write_synced
 
     def full(path: Path, content: bytes) -> None:
         if "-b02-" in str(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         real(path, content)
 
-    monkeypatch.setattr(store, "write_synced", full)
+    monkeypatch.setattr(folders, "write_synced", full)
     with pytest.raises(StoreError, match="(?s)No space left.*--resume"):
         loop.measure()
     assert len(RunStore.open("run-1").samples()) == 2
