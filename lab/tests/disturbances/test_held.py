@@ -191,6 +191,7 @@ def test_connections_are_held_until_the_end_and_nothing_cuts_them(context: Distu
     assert not told(context, "Refused")
 
 
+@pytest.mark.slow
 def test_a_cut_connection_is_told_with_its_time_and_opened_anew(context: DisturbanceContext, running: Loopback) -> None:
     """The proxy's workers are replaced, and end at once: every connection is cut, and a second later there again."""
     with held(context, 5, 3):
@@ -224,6 +225,7 @@ def test_connections_that_cannot_be_opened_are_no_disturbance(context: Disturban
         running.proxy = proxy
 
 
+@pytest.mark.slow
 def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A k6 that ends meanwhile is a fault, not connections that nobody cut."""
     monkeypatch.setattr(_long_lived, "LONGEST", "2s")
@@ -231,6 +233,7 @@ def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pyte
         context.wait(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "size_mb", "status"), [("download", 10, 200), ("upload", 1, 200), ("upload", 10, 413)])
 def test_transfers_are_timed_and_a_body_that_is_too_large_is_refused(
     context: DisturbanceContext, way: Any, size_mb: Any, status: int
@@ -264,6 +267,7 @@ def test_a_transfer_that_was_broken_off_is_lost(tmp_path: Path) -> None:
         Transfer(way="upload", size_mb=1).events(beside, 1010.5)
 
 
+@pytest.mark.slow
 def test_the_first_byte_of_an_upload_counts_from_its_beginning(context: DisturbanceContext) -> None:
     """The answer comes when the body was read: hardly before all is over."""
     Transfer(way="upload", size_mb=1, parallel=1, for_s=1, ends_s=2).disturb(context)

@@ -101,6 +101,7 @@ def made(name: str, load: Load, folder: Path) -> Result:
     return wanted.parse(done.stdout, done.stderr, done.returncode, load)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wrk", "k6"])
 def test_hosts_of_two_proxies_are_asked_for_at_their_own(name: str, tmp_path: Path) -> None:
     """Two servers, each with hosts of its own."""
@@ -127,6 +128,7 @@ def test_what_cannot_ask_several_proxies_is_refused() -> None:
         assert generator(name).refusal(replace(load, rate_rps=None)) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wrk", "k6"])
 def test_requests_are_spread_evenly_over_the_hosts(name: str, tmp_path: Path) -> None:
     """Each host gets its third, whoever of the connections asks."""
@@ -153,6 +155,7 @@ def test_each_host_has_connections_of_its_own_where_tls_names_it(name: str, cert
     assert sum(seen.hosts.values()) >= result.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wrk", "k6", "hey", "oha"])
 def test_compression_is_accepted_only_where_it_is_asked_for(name: str, tmp_path: Path) -> None:
     with server() as (port, seen):
@@ -164,6 +167,7 @@ def test_compression_is_accepted_only_where_it_is_asked_for(name: str, tmp_path:
         assert seen.encodings == {"gzip"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hey", "k6", "wrk", "oha"])
 @pytest.mark.parametrize("keepalive", [True, False], ids=["keep-alive", "close"])
 def test_tls_works_with_a_certificate_that_nobody_knows(

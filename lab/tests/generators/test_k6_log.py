@@ -206,6 +206,7 @@ def failing() -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 @needs_k6
 def test_every_failure_is_told_for_what_it_is(failing: str, tmp_path: Path) -> None:
     """As many of each as the server dealt out: none is sent a second time. On a busy machine connections may overtake one another."""

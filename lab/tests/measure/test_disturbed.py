@@ -124,6 +124,7 @@ def measured(at: Point, system: FakeSystem | None = None, log: Callable[[], pl.D
     return next(sample for sample in made.store.samples() if sample.arm == "baseline")
 
 
+@pytest.mark.slow
 def test_what_was_done_is_recorded_beside_what_the_system_said() -> None:
     seen = Event(time.time(), "kubelet", "proxy", "proxy-0", "NotReady")
     system = FakeSystem(happened=[seen])
@@ -137,6 +138,7 @@ def test_what_was_done_is_recorded_beside_what_the_system_said() -> None:
     assert system.done[:2] == ["apply Service", "freeze proxy True"]
 
 
+@pytest.mark.slow
 def test_a_control_run_is_prepared_and_not_disturbed() -> None:
     system = FakeSystem()
     sample = measured(disturbed("freeze", control=True), system)
@@ -144,12 +146,14 @@ def test_a_control_run_is_prepared_and_not_disturbed() -> None:
     assert set(system.done) == {"apply Service"}
 
 
+@pytest.mark.slow
 def test_what_the_preparation_took_is_recorded_apart() -> None:
     """A route waits for the proxy's next reload: that is no time of the lab's."""
     took_s = measured(disturbed("slow")).prepared_s
     assert took_s is not None and took_s >= 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "said"),
     [("refused", "cannot be frozen"), ("late", "the load was over before it was done"), ("unprepared", "is refused")],
@@ -160,6 +164,7 @@ def test_what_could_not_be_done_makes_the_sample_invalid(what: str, said: str) -
     assert said in sample.detail
 
 
+@pytest.mark.slow
 def test_a_lost_system_ends_the_run_and_nothing_is_recorded() -> None:
     made = run([disturbed("lost")])
     with pytest.raises(LostError):
@@ -167,21 +172,25 @@ def test_a_lost_system_ends_the_run_and_nothing_is_recorded() -> None:
     assert made.store.samples() == []
 
 
+@pytest.mark.slow
 def test_a_defect_of_a_disturbance_is_no_measurement() -> None:
     with pytest.raises(ZeroDivisionError):
         run([disturbed("defect")]).measure()
 
 
+@pytest.mark.slow
 def test_events_that_may_be_missing_make_the_sample_invalid() -> None:
     sample = measured(disturbed("freeze"), FakeSystem(happened=MeasuringError("watch", "broke off", "")))
     assert sample.reason is Reason.EVENT_LOG
 
 
+@pytest.mark.slow
 def test_a_log_that_is_not_whole_makes_the_sample_invalid() -> None:
     sample = measured(disturbed("freeze"), FakeSystem(), log=None)
     assert sample.reason is Reason.REQUEST_LOG
 
 
+@pytest.mark.slow
 def test_every_disturbed_sample_has_a_system_of_its_own() -> None:
     made = run([disturbed("freeze"), disturbed("freeze", control=True)])
     made.measure()
@@ -189,6 +198,7 @@ def test_every_disturbed_sample_has_a_system_of_its_own() -> None:
     assert len(made.target.ups) == 4  # two arms, two points, one block
 
 
+@pytest.mark.slow
 def test_an_answer_that_failed_in_a_control_run_makes_it_invalid() -> None:
     def failing() -> pl.DataFrame:
         other = pl.when(pl.col("number") == 70).then(503).otherwise(pl.col("status"))

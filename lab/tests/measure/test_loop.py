@@ -134,6 +134,7 @@ def test_a_rate_that_is_not_reached_is_invalid() -> None:
     assert only(loop.store.samples()).reason == Reason.RATE_NOT_ACHIEVED
 
 
+@pytest.mark.slow
 def test_a_hanging_generator_is_killed_and_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -54,6 +54,7 @@ def _sources(tests: bool) -> list[str]:
     return [path.read_text() for path in (ROOT / "lab").rglob("*.py") if path.is_relative_to(TESTS) == tests]
 
 
+@pytest.mark.slow
 def test_the_lab_declares_what_it_imports_and_nothing_else() -> None:
     """But for what is there for another reason, which is said."""
     needed, for_tests = _declared()

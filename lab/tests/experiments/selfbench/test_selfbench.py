@@ -98,6 +98,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runs")
 def test_a_pair_is_the_same_load_both_ways() -> None:
     """Warm-up and load in both; both walls hold both; the lab's sample is stored."""
@@ -219,6 +220,7 @@ def test_every_target_has_a_row_a_note_or_a_fault(
     assert found.facts["cpus"] and found.measured_at
 
 
+@pytest.mark.slow
 def test_an_unknown_context_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -474,6 +476,7 @@ def busy_children() -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_a_neighbour_is_busy_about_half_of_the_time_and_gone_afterwards() -> None:
     """It runs on its CPU only, and ends with the block however long its spell."""
     cpu = min(psutil.Process().cpu_affinity() or [0])

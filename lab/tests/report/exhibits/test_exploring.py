@@ -31,6 +31,7 @@ def named(run: exhibits.Run) -> str:
     return run.name if isinstance(run, Evidence) else run.said
 
 
+@pytest.mark.slow
 def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its state: one without a valid sample is shown as such, a damaged one is a gap."""
     disturbed(own, monkeypatch, "20260101-a")

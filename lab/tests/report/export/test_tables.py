@@ -391,6 +391,7 @@ def test_what_a_generator_leaves_is_kept_beside_the_sample(tmp_path: Path, monke
     assert not list((tmp_path / "runs").rglob("never.json"))
 
 
+@pytest.mark.slow
 def test_so_it_is_beside_a_disturbed_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its log of requests and its events."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
@@ -461,6 +462,7 @@ def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.
         bench.prepare(bench.Request(("baseline",), str(own), k6_out="json"), FakeTarget(name="kind"), ("lab",))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find(generator("k6")) is None, reason="k6 is not on PATH")
 @pytest.mark.parametrize("out", K6_OUT)
 def test_k6_leaves_its_own_output(tmp_path: Path, out: Out) -> None:

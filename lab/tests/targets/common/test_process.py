@@ -91,6 +91,7 @@ def test_a_flood_becomes_an_invalid_sample(tmp_path: Path, monkeypatch: pytest.M
     assert len(loop.store.raw(sample)[0]) == 1000
 
 
+@pytest.mark.slow
 def test_what_a_generator_leaves_behind_is_ended(tmp_path: Path) -> None:
     """A child in its group does not outlive it."""
     seen = ended(tmp_path, "import subprocess; print(subprocess.Popen(['sleep', '60']).pid)")

@@ -53,6 +53,7 @@ def test_inside(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not LIMITS, reason=f"no limits here: {WHY_NOT}")
 def test_what_a_killed_lab_left_is_cleared_by_the_next(tmp_path: Path) -> None:
     """The folders of one that was killed outright stay until another starts, which leaves those of live ones alone."""

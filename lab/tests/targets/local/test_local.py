@@ -202,6 +202,7 @@ def test_a_signal_to_the_outer_process_ends_the_run_cleanly(number: signal.Signa
     assert_gone(family, mark)
 
 
+@pytest.mark.slow
 def test_a_third_interrupt_does_not_ask(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     outer = lab("baseline", tmp_path, mark)
@@ -215,6 +216,7 @@ def test_a_third_interrupt_does_not_ask(tmp_path: Path) -> None:
     assert_gone(family, mark)
 
 
+@pytest.mark.slow
 def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
     """A stand-in called `just`, killed, cannot pass anything on."""
     mark = uuid.uuid4().hex
@@ -237,6 +239,7 @@ def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
     assert_gone(family, mark, within_s=20.0)
 
 
+@pytest.mark.slow
 def test_the_exit_status_comes_through(tmp_path: Path) -> None:
     outer = lab("nonsense", tmp_path, uuid.uuid4().hex)
     assert outer.wait(20) == 2
