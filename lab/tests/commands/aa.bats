@@ -75,11 +75,13 @@ PYTHON
 @test "aa of an unknown run" { refused "unknown run" aa --run nothing; }
 @test "aa with too many null arms" { refused "--nulls: expected 0 to 20, got 21" aa --nulls 21; }
 @test "aa --resume with a variant" { refused "leave everything else out" aa baseline --resume nothing; }
+# bats test_tags=slow
 @test "aa with what k6 keeps, as --resolve with it asks for" {
   refused "just aa --sweep quick --k6-out csv" bench log-off --sweep quick --k6-out csv --resolve 5%
   lab aa --k6-out csv --plan
   assert_success
 }
+# bats test_tags=slow
 @test "aa at a knee that was named, as --resolve there asks for it" {
   refused "just aa --sweep at-knee --knee 2000" bench keepalive --sweep at-knee --knee 2000 --resolve 5%
   lab aa --sweep at-knee --knee 2000 --plan

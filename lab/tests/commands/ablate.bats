@@ -34,6 +34,7 @@ TOML
 @test "ablate --resume none is refused" { refused "unknown ablation 'none'" ablate --resume none; }
 @test "ablate keepalive --resume x is refused" { refused "leave them out" ablate keepalive --resume x; }
 
+# bats test_tags=slow
 @test "ablate --plan names each knob with its load, what it is compared with, the runs and the minutes, and leaves nothing" {
   lab ablate backlog --plan --blocks 6
   assert_success
@@ -45,6 +46,7 @@ TOML
   nothing_recorded
 }
 
+# bats test_tags=slow
 @test "ablate of a study takes the knobs of all its variants and of all that are annotated with it, and the variant of that name when asked" {
   lab ablate digitalocean --plan
   assert_success
@@ -104,6 +106,7 @@ TOML
   [[ $stderr == *"31 samples, about"* ]] || fail "$stderr"
 }
 
+# bats test_tags=slow
 @test "bench --configmap splits a file into knobs and says what there is nothing to measure about" {
   printf 'use-gzip: "false"\nkeep-alive-requests: 5000\nhsts: "false"\nworker-processes: "4096"\n' >"$mine"
   lab bench --configmap "$mine" --plan

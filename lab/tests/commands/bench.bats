@@ -423,8 +423,13 @@ without() {
   done
   PATH=$folder refused 2 "$missing" "$@"
 }
+# bats test_tags=slow
 @test "no kustomize" { without kustomize bench baseline --sweep "$sweep"; }
+# bats test_tags=slow
 @test "no nginx" { without nginx bench baseline --sweep "$sweep"; }
+# bats test_tags=slow
 @test "no wrk" { without wrk bench baseline --sweep "$sweep"; }
+# bats test_tags=slow
 @test "no unshare" { without unshare bench baseline --sweep "$sweep"; }
+# bats test_tags=slow
 @test "no ip" { without ip bench baseline --sweep "$sweep"; }

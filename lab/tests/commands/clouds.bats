@@ -227,6 +227,7 @@ PYTHON
   assert_output "eksctl.io/v1alpha5 ClusterConfig proxy backend generator"
 }
 
+# bats test_tags=slow
 @test "up and down remote without a context use none, and name those there are" {
   somebody_elses_kubeconfig production
   for verb in up down; do
@@ -240,6 +241,7 @@ PYTHON
   done
 }
 
+# bats test_tags=slow
 @test "a remote cluster that does not answer is said, with where it was looked for" {
   somebody_elses_kubeconfig
   lab up remote --context mine

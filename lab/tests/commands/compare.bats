@@ -70,6 +70,7 @@ asked() {
   refute_output --partial boot_id
 }
 
+# bats test_tags=slow
 @test "named arms: of one run, and of two" {
   compare "$reference:baseline" "$reference:keepalive" --json
   assert_success

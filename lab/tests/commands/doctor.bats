@@ -40,6 +40,7 @@ host_state() {
   refute_line --regexp '^--target local: .*Docker'
 }
 
+# bats test_tags=slow
 @test "whatever program the local target runs is in the table" {
   python=$(command -v python) # a link to it would lose its packages
   IFS=: read -ra parts <<<"$PATH"
@@ -54,6 +55,7 @@ host_state() {
   assert_line --regexp '^--target local: not here, for want of .*taskset'
 }
 
+# bats test_tags=slow
 @test "a program that hangs is given up on" {
   stub docker 'exec sleep 60'
   run timeout 30 python -m lab doctor

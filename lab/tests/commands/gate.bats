@@ -74,6 +74,7 @@ sys.exit(subprocess.run([sys.executable, "-m", "lab", *sys.argv[1:]], stdout=wri
 PY
 }
 
+# bats test_tags=slow
 @test "a reader that has gone changes no verdict, and is no fault" {
   slower "$BATS_TEST_TMPDIR/slower"
   for form in "" --json --markdown; do

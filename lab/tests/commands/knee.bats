@@ -31,6 +31,7 @@ told() {
 @test "knee --resume none is refused" { refused "unknown run" knee --resume none; }
 @test "knee baseline --resume none is refused" { refused "leave them out" knee baseline --resume none; }
 
+# bats test_tags=slow
 @test "knee --plan says what is tried, what passes and how long it takes, and leaves nothing" {
   lab knee baseline --plan --generator k6 --duration 3 --p99 20ms --start 200 --precision 10%
   assert_success

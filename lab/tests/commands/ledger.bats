@@ -13,6 +13,7 @@ ledger() {
   lab ledger "$@"
 }
 
+# bats test_tags=slow
 @test "every claim is judged, here and by its own data" {
   ledger
   assert_success
@@ -23,6 +24,7 @@ ledger() {
   assert_line --partial 'its own data: not borne out: '
 }
 
+# bats test_tags=slow
 @test "one study's claims alone, with both rules of each and of each kind" {
   ledger nds --rules
   assert_success
@@ -38,6 +40,7 @@ unlinked() {
   sed -E 's/\[([^][]*)\]\([^)]*\)/\1/g'
 }
 
+# bats test_tags=slow
 @test "Markdown is what CLAIMS.md shows" {
   ledger --markdown
   assert_success
@@ -47,6 +50,7 @@ unlinked() {
   done < <(unlinked <<<"$output")
 }
 
+# bats test_tags=slow
 @test "JSON has every claim with both judgements" {
   ledger --json
   assert_success

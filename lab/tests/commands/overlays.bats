@@ -53,6 +53,7 @@ done
   assert_line --regexp '^direct: .* Valid: 4, Invalid: 0'
 }
 
+# bats test_tags=slow
 @test "a kind without a schema fails validation, and passes with one in manifests/schemas" {
   cp -r scripts lab manifests "$BATS_TEST_TMPDIR"
   ln -s "$root/.cache" "$BATS_TEST_TMPDIR/.cache"

@@ -21,11 +21,13 @@ setup() {
   assert_success
 }
 
+# bats test_tags=slow
 @test "an unknown run is refused with the nearest" {
   refused "--run: quick-keepalife: unknown run" --output "$out" --run quick-keepalife
   [[ ! -e $out ]]
 }
 
+# bats test_tags=slow
 @test "an output that is a file is refused" {
   touch "$out"
   refused "is no folder" --output "$out"

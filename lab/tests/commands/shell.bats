@@ -135,6 +135,7 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_output --partial "--target kind"
 }
 
+# bats test_tags=slow
 @test "a broken download says which step failed, why, and what to do" {
   bare_checkout
   PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_FIND_LINKS='' PIP_RETRIES=0 PIP_TIMEOUT=1 run "$bare/scripts/shell" true
@@ -203,6 +204,7 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_line "nix <a b>"
 }
 
+# bats test_tags=slow
 @test "where nix cannot bring the flake's tools, Debian's way is taken, and nix is not tried again" {
   bare_checkout
   stub nix 'echo "nix: tried" >&2; exit 1'

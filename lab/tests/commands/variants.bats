@@ -27,6 +27,7 @@ fails() {
   [[ $stderr != *Traceback* ]] || fail "$stderr"
 }
 
+# bats test_tags=slow
 @test "list names every variant, knob and sweep there is a file for" {
   run --separate-stderr just list
   assert_success
