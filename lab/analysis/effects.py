@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from lab.analysis.cells import Cell, Cells, paired
+from lab.analysis.decision import UNBOUNDED, Decision, adjusted, decide
 from lab.analysis.judging import LIMITED, Ruling, carrier, ruling
 from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
 from lab.model.plan import Arm
@@ -19,11 +19,8 @@ from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
 
-MARK_P = 0.05
-UNBOUNDED = "not resolved, and no bound: the faster side was limited by the generator"
 ALONE = ("failed", "gap_s")
 """What a baseline measured alone shows the floor of, beside a disturbance."""
-Judged = Literal["claimed", "marked", "unresolved", "no-interval", "a/a", "not-judged", "not-available"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +28,45 @@ class Effect:
     """One arm against its baseline in one metric at one point, over the blocks in which both have it.
 
     `estimate` None: no such block. `floor` is the baseline's A/A δ, a log-ratio; None below six A/A blocks. (Of a disturbance
-    both are differences in the metric's own unit, and the floor is no less than what the metric resolves.) Judgements:
-    claimed        primary, and its interval lies wholly beyond the floor
-    marked         not primary: larger than the floor and `holm_p`, adjusted over the whole table, at most 0.05
-    unresolved     neither
-    no-interval    fewer than six blocks
-    a/a            the baseline against itself: what the floor comes from
-    not-judged     `note` says why this point cannot show it (lab/analysis/judging.py has the rules)
-    not-available  no estimate
+    both are differences in the metric's own unit, and the floor is no less than what the metric resolves.) `bound`: as
+    `Ruling.bound`. `holm_p`: of what is not primary, adjusted over the whole table. Where it is not judged `note` says why this
+    point cannot show it (lab/analysis/judging.py has the rules).
     """
 
     metric: str
     against: str
     estimate: stats.Estimate | None
     floor: float | None
-    judgement: Judged
+    decision: Decision
     primary: bool
     note: str = ""
+    bound: bool = False
     holm_p: float | None = None
 
     @property
+    def claimed(self) -> bool:
+        """Resolved, in the metric that may claim."""
+        return self.decision.resolved and self.primary
+
+    @property
+    def marked(self) -> bool:
+        """Resolved, in another metric."""
+        return self.decision.resolved and not self.primary
+
+    @property
     def better(self) -> bool:
-        return self.estimate is not None and (self.estimate.effect > 0) == (about(self.metric).better == "more")
+        return self.decision is Decision.BETTER
+
+    def decided(self, holm_p: float | None) -> Effect:
+        """By the rule, where it is judged at all."""
+        if self.estimate is None or not self.decision.judged:
+            return self
+        more = about(self.metric).better == "more"
+        decision = decide(
+            self.estimate, self.floor, more_is_better=more, primary=self.primary, adjusted_p=holm_p, bound=self.bound
+        )
+        note = UNBOUNDED if decision is Decision.NOT_JUDGED else self.note
+        return replace(self, decision=decision, note=note, holm_p=holm_p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +79,21 @@ class Effects:
     primary: Mapping[str, str | None]
     needs: Mapping[str, str]
 
-    def of(self, arm: Arm, point: Point) -> tuple[Effect, ...]:
-        """Empty of what is compared with nothing, and of control runs. Of a disturbance only what has a better side, was measured,
+    def table(self, places: Sequence[tuple[Arm, Point]]) -> list[tuple[Effect, ...]]:
+        """Those of each place, decided: all that is judged and not primary, in the whole table, is the family of Holm's method."""
+        table = [self._of(arm, point) for arm, point in places]
+        family = [
+            effect.estimate.p_value
+            if effect.estimate and effect.estimate.has_interval and effect.decision.judged and not effect.primary
+            else None
+            for effects in table
+            for effect in effects
+        ]
+        holm_p = iter(adjusted(family))
+        return [tuple(effect.decided(next(holm_p)) for effect in effects) for effects in table]
+
+    def _of(self, arm: Arm, point: Point) -> tuple[Effect, ...]:
+        """What is judged cannot be told yet. Empty of what is compared with nothing, and of control runs. Of a disturbance only what has a better side, was measured,
         or is asked for.
         """
         if arm.baseline is None or point.control:
@@ -81,7 +108,7 @@ class Effects:
         for metric in [*asked, *sorted(wanted.difference(asked))]:
             primary, ruled = metric in wanted, rulings.get(metric, Ruling(f"{metric} are counted, not compared"))
             estimate, why = paired(own, base, metric), ruled.why
-            judgement: Judged = "not-available"
+            decision = Decision.NOT_AVAILABLE
             silent = METRICS[metric].better == "neither" or not (estimate or why)
             if point.disturbance is not None and silent and not primary:
                 continue
@@ -89,12 +116,10 @@ class Effects:
             if estimate is None and metric in QUANTILES and own.counted and base.counted:
                 why = why or f"{metric} needs {BEYOND} requests beyond it in every sample"
             elif why and (estimate or point.disturbance is not None):
-                judgement = "not-judged"
+                decision = Decision.NOT_JUDGED
             elif estimate is not None:
-                judgement = "a/a" if arm.role == "again" else stats.judge(estimate, floor)
-                if ruled.bound and judgement == "unresolved" and primary:
-                    judgement, why = "not-judged", UNBOUNDED
-            yield Effect(metric, baseline, estimate, floor, judgement, primary, why or ruled.note)
+                decision = Decision.A_A if arm.role == "again" else Decision.CANNOT_TELL
+            yield Effect(metric, baseline, estimate, floor, decision, primary, why or ruled.note, ruled.bound)
 
     def _rulings(self, arm: Arm, point: Point) -> dict[str, Ruling]:
         """Metric → whether it is judged here. An A/A pair's floors are shown where a variant that relies on it is judged."""
@@ -142,28 +167,9 @@ def beside_disturbance(metric: str | None) -> str | None:
     return found if found in DIFFERENCES else None
 
 
-def untold(own: Cell, base: Cell, metric: str) -> str:
-    """Why an outcome is not judged: it could not be told in blocks that both have; empty where it could."""
+def untold(own: Cell, base: Cell, metric: str, pairs: bool = True) -> str:
+    """Why an outcome is not judged: it could not be told in blocks (of `pairs`: that both have); empty where it could."""
     mine, theirs = own.values.get(metric, {}), base.values.get(metric, {})
-    many = sum(mine[block] is None or theirs[block] is None for block in mine.keys() & theirs.keys())
+    both = sum(mine[block] is None or theirs[block] is None for block in mine.keys() & theirs.keys())
+    many = both if pairs else own.untold(metric) + base.untold(metric)
     return f"it could not be told in {format_blocks(many)}, so the others do not show all of it" if many else ""
-
-
-def with_marks(table: Sequence[tuple[Effect, ...]]) -> list[tuple[Effect, ...]]:
-    """Each row's effects, marked: Holm over all that is not primary in the whole table; a mark also wants one larger than the floor."""
-    family = [
-        (number, place, effect.estimate.p_value)
-        for number, effects in enumerate(table)
-        for place, effect in enumerate(effects)
-        if not effect.primary
-        and effect.judgement in {"claimed", "unresolved"}
-        and effect.estimate
-        and effect.estimate.p_value is not None
-    ]
-    found = [list(effects) for effects in table]
-    for (number, place, _), adjusted in zip(family, stats.holm([p for _, _, p in family]), strict=True):
-        old = found[number][place]
-        beyond = old.estimate is not None and old.floor is not None and abs(old.estimate.effect) > old.floor
-        judgement = "marked" if beyond and adjusted <= MARK_P else "unresolved"
-        found[number][place] = replace(old, judgement=judgement, holm_p=adjusted)
-    return [tuple(effects) for effects in found]

@@ -16,6 +16,7 @@ from statistics import fmean, median, stdev
 import numpy as np
 from scipy import special
 
+from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
@@ -102,10 +103,10 @@ def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise
     values = list(base.cell.known(metric).values())
     sd, degrees = spread([side.cell.known(metric) for side in (base, again, *nulls)])
     judged = [
-        stats.judge(found.estimate, found.floor)
+        stats.beyond(found.estimate, found.floor)
         for row in nulls
         for found in row.effects
-        if found.metric == metric and found.estimate and found.judgement in {"claimed", "marked", "unresolved"}
+        if found.metric == metric and found.estimate and found.decision.judged
     ]
     return Noise(
         variant=again.arm.variant,
@@ -119,7 +120,7 @@ def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise
         floor_blocks=estimate.n if estimate is not None else 0,
         outliers=estimate is not None and estimate.outliers,
         compared=len(judged),
-        claimed=judged.count("claimed"),
+        claimed=sum(judged),
         why=_why(effect),
     )
 
@@ -128,7 +129,7 @@ def _why(effect: Effect) -> str:
     """Why nothing is said of a metric; empty if something is."""
     if effect.estimate is None:
         return effect.note or "no valid block of both arms"
-    if effect.judgement != "a/a":
+    if effect.decision is not Decision.A_A:
         return effect.note
     if effect.floor is None:
         return f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.analysis.cells import Cell
-from lab.analysis.effects import MARK_P, Effect
+from lab.analysis.decision import MARK_P, Decision
+from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
@@ -93,13 +94,14 @@ def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
         yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
     if stats.NEED_BLOCKS in estimate.notes:
         yield stats.NEED_BLOCKS
-    elif effect.floor is None and effect.judgement == "unresolved":
+    elif effect.floor is None and effect.decision is Decision.CANNOT_TELL:
         yield f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
 
 
 def _despite(effect: Effect) -> bool:
     """Whether something else than CPU per request carries the effect though a generator was the limit."""
-    return effect.metric != "cpu_per_request" and effect.judgement in {"claimed", "no-interval", "a/a"}
+    told = effect.decision.resolved or effect.decision in {Decision.NO_INTERVAL, Decision.A_A}
+    return effect.metric != "cpu_per_request" and told
 
 
 def slowed_by(rows: Sequence[Row]) -> str | None:
@@ -150,8 +152,8 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _judged(rows: Sequence[Row]) -> bool:
-    return any(effect.judgement in {"claimed", "unresolved"} for row in rows for effect in row.shown)
+    return any(effect.decision.judged for row in rows for effect in row.shown)
 
 
 def _marked(rows: Sequence[Row]) -> bool:
-    return any(effect.judgement == "marked" for row in rows for effect in row.effects)
+    return any(effect.marked for row in rows for effect in row.effects)

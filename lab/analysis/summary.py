@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lab.analysis import rerun
-from lab.analysis.cells import HistogramOf, cells_of
-from lab.analysis.effects import Effects, beside_disturbance, with_marks
+from lab.analysis.cells import Cells, HistogramOf, cells_of
+from lab.analysis.effects import Effect, Effects, beside_disturbance
 from lab.analysis.rows import Row, general_notes
 from lab.model.plan import Arm, ArmRole, Plan
 from lab.model.samples import Reason, Sample
@@ -71,15 +71,13 @@ def summarise_run(
 ) -> Summary:
     """`summarise` of a stored run: plan, primary metrics (or the one that its blocks were planned for) and snippets are those it recorded."""
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
-    asked = record.planned_for.asked if record.planned_for else None  # chosen beforehand, as a hypothesis' own is
-    primary = {name: (None if disturbed else asked) or variant.primary_metric for name, variant in variants.items()}
     snippets = {name: variant.snippet for name, variant in variants.items()}
     elsewhere = {
         name: variant.hypothesis_sweep
         for name, variant in variants.items()
         if variant.hypothesis_sweep not in (None, record.sweep)
     }
-    needs = {name: variant.needs for name, variant in variants.items()}
+    primary, needs = _asked(record, disturbed)
     summary = summarise(record.plan(), samples, histogram_of, primary, snippets, needs, disturbed)
     notes = (*summary.notes, *changed_facts(record))
     ran = {arm.name: arm.variant for arm in record.arms}
@@ -113,13 +111,10 @@ def summarise(
     nothing is judged. MeasuringError when samples do not belong together.
     """
     cells = cells_of(plan, samples, histogram_of, disturbed)
-    effects = Effects(cells, primary, needs or {})
-    points = sorted((p for p in plan.points if (p.disturbance is not None) is disturbed), key=lambda p: p.control)
-    at = [(arm, point) for point in points for arm in ordered(plan.arms) if cells.at(arm.name, point).planned]
-    marked = with_marks([effects.of(arm, point) for arm, point in at])
+    places = _places(cells, disturbed)
     rows = tuple(
         Row(cells.at(arm.name, point), cells.at(arm.baseline, point) if arm.baseline else None, own)
-        for (arm, point), own in zip(at, marked, strict=True)
+        for (arm, point), own in zip(places, Effects(cells, primary, needs or {}).table(places), strict=True)
     )
     return Summary(
         target=next((one.target for one in samples if (one.point.disturbance is not None) is disturbed), None),
@@ -131,6 +126,33 @@ def summarise(
         disturbed=disturbed,
         primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in primary.items()},
     )
+
+
+def decided(record: RunRecord, cells: Cells) -> list[Mapping[tuple[str, str, str], Effect]]:
+    """(arm, point, metric) → the effect, as the run's tables have it: those of its steady loads, and of its disturbed ones."""
+    tables: list[Mapping[tuple[str, str, str], Effect]] = []
+    for disturbed in (False, True):
+        places = _places(cells, disturbed)
+        table = zip(places, Effects(cells, *_asked(record, disturbed)).table(places), strict=True)
+        tables.append({(arm.name, point.name, one.metric): one for (arm, point), effects in table for one in effects})
+    return tables
+
+
+def _asked(record: RunRecord, disturbed: bool) -> tuple[Mapping[str, str | None], Mapping[str, str]]:
+    """Arm → its primary metric; arm → what its effect needs and no sweep does."""
+    variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
+    asked = (
+        record.planned_for.asked if record.planned_for and not disturbed else None
+    )  # beforehand, as a hypothesis' own is
+    primary = {name: asked or variant.primary_metric for name, variant in variants.items()}
+    return primary, {name: variant.needs for name, variant in variants.items()}
+
+
+def _places(cells: Cells, disturbed: bool) -> list[tuple[Arm, Point]]:
+    """Of a table's rows, in their order."""
+    plan = cells.plan
+    points = sorted((p for p in plan.points if (p.disturbance is not None) is disturbed), key=lambda p: p.control)
+    return [(arm, point) for point in points for arm in ordered(plan.arms) if cells.at(arm.name, point).planned]
 
 
 def left_out(record: RunRecord, samples: Iterable[Sample]) -> str:

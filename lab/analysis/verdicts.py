@@ -8,6 +8,7 @@ from math import expm1
 from typing import Literal
 
 from lab.analysis import rerun
+from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import FOLLOWS, GIVEN_RATE, failures
 from lab.analysis.rows import Row
@@ -115,7 +116,7 @@ def _fell(summary: Summary, arm: str, against: str) -> str:
 def floor_line(summary: Summary) -> str:
     """The A/A floor by metric, the largest where there are several points: what `bench baseline` alone ends with."""
     asked = (effect for row in summary.rows for effect in (row.shown if summary.disturbed else row.effects))
-    effects = [effect for effect in asked if effect.judgement == "a/a"]
+    effects = [effect for effect in asked if effect.decision is Decision.A_A]
     floors = {metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in METRICS}
     blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
     parts = [f"{about(metric).title} {about(metric).size(max(values))}" for metric, values in floors.items() if values]
@@ -125,10 +126,10 @@ def floor_line(summary: Summary) -> str:
 
 
 def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
-    judged = [(row, effect) for row, effect in found if effect.judgement in {"claimed", "unresolved"}]
+    judged = [(row, effect) for row, effect in found if effect.decision.judged]
     if not judged:
         return _nothing(summary, arm, found)
-    claims = [(row, effect) for row, effect in judged if effect.judgement == "claimed"]
+    claims = [(row, effect) for row, effect in judged if effect.claimed]
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
     if not claims and any(effect.floor is None for _, effect in judged):
@@ -147,7 +148,7 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
 
 def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     """Why there is nothing to judge, and what to do about it."""
-    short = [effect.estimate.n for _, effect in found if effect.judgement == "no-interval" and effect.estimate]
+    short = [effect.estimate.n for _, effect in found if effect.decision is Decision.NO_INTERVAL and effect.estimate]
     if short:
         text = f"no interval ({format_blocks(min(short))}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
         more = more_blocks(summary.resume, summary.blocks, min(short))
@@ -242,15 +243,15 @@ def interval_text(effect: Effect) -> str:
 def effect_text(effect: Effect) -> str:
     """The effect column's words for one effect; in brackets what is shown but not judged."""
     metric, estimate = about(effect.metric), effect.estimate
-    if effect.judgement == "a/a" and effect.floor is not None:
+    if effect.decision is Decision.A_A and effect.floor is not None:
         return f"floor {metric.short} {metric.size(effect.floor)}"
-    if estimate is None or (effect.judgement == "not-judged" and (effect.metric == "rate" or not metric.ratio)):
+    if estimate is None or (effect.decision is Decision.NOT_JUDGED and (effect.metric == "rate" or not metric.ratio)):
         return f"{metric.short} –"
     if not estimate.has_interval:
         return f"{metric.short} no interval ({format_blocks(estimate.n)})"
-    if effect.judgement == "claimed":
+    if effect.claimed:
         return f"{metric.short} {difference_text(effect)}"
-    if effect.judgement == "unresolved":
+    if effect.decision is Decision.CANNOT_TELL:
         unit = f" {metric.unit}" if metric.unit and not metric.ratio else ""
         floor = f"floor {metric.size(effect.floor)}" if effect.floor is not None else "no floor"
         return f"{metric.short} ~{interval_text(effect)}{unit} ({floor})"

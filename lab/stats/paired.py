@@ -1,4 +1,4 @@
-"""Arrays of one number per block → estimates: paired effects, the noise floor, and what may be claimed.
+"""Arrays of one number per block → estimates: paired effects, the noise floor, and what lies beyond it.
 
 Refuses to know metrics, tools or variants, to average percentiles, and to estimate from values that cannot
 be (not finite; zero or negative for a ratio). Effects on rates and latencies are differences of natural logarithms
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, expm1, sqrt
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +25,6 @@ NEED_BLOCKS = f"need >= {MIN_BLOCKS} blocks for an interval"
 ALL_EQUAL = "all differences are equal"
 OUTLIERS = "outliers among the blocks"
 
-Judgement = Literal["claimed", "unresolved", "no-interval"]
 Floats = npt.NDArray[np.float64]
 
 
@@ -205,14 +203,14 @@ def floor_of(aa: Estimate) -> float | None:
     return max(abs(bound) for bound in aa.interval) if aa.interval else None
 
 
-def judge(estimate: Estimate, floor: float | None) -> Judgement:
-    """`claimed` only if the interval lies wholly beyond ±floor (≥ 0, of the estimate's kind); nothing without a floor."""
+def beyond(estimate: Estimate, floor: float | None) -> bool:
+    """Whether the interval lies wholly beyond ±floor (≥ 0, of the estimate's kind); nothing does without a floor, or an interval."""
     if floor is not None and not floor >= 0:
         raise ValueError(f"floor: expected a number >= 0, got {floor}")
-    if estimate.interval is None:
-        return "no-interval"
+    if estimate.interval is None or floor is None:
+        return False
     low, high = estimate.interval
-    return "claimed" if floor is not None and (low > floor or high < -floor) else "unresolved"
+    return low > floor or high < -floor
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

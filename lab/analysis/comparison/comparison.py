@@ -7,15 +7,16 @@ inside a run; across runs there are no pairs (`lab.stats.unpaired`), and what mo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import comb
 from typing import TYPE_CHECKING
 
 from lab.analysis.comparison.meeting import Meeting, between_notes, common_points, refuse_apart, run_notes
 from lab.analysis.comparison.rows import Compared as Compared
-from lab.analysis.comparison.rows import Outcome, rows_at, size_text
+from lab.analysis.comparison.rows import rows_at
 from lab.analysis.comparison.run_cells import RunCells, run_cells
-from lab.analysis.effects import MARK_P, UNBOUNDED
+from lab.analysis.decision import MARK_P, adjusted
+from lab.analysis.summary import decided
 from lab.base.errors import UsageError, did_you_mean
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
@@ -26,16 +27,13 @@ if TYPE_CHECKING:
     from lab.model.sweeps import Point
     from lab.records.store import RunStore
 
-WITHIN = "surer than chance, but within the A/A floor of"
-NO_FLOOR = f"nothing is resolved without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
 TOO_FEW = "comparisons of so few blocks"
-JUDGED = (WITHIN, NO_FLOOR, UNBOUNDED)
-"""Notes that come with a judgement, by how they begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """`rows` by point in plan order, then arm pair, then metric. One run: `other` is `base`. `notes`: what differs between the runs.
+    `family`: how many p-values were adjusted together; of a run with steady and disturbed loads, in each of its tables.
 
     `missing_arms` (where none were named), `missing_points`: of two runs, what would have a row if `other` had it, too.
     """
@@ -45,6 +43,7 @@ class Comparison:
     paired: bool
     rows: tuple[Compared, ...]
     notes: tuple[str, ...]
+    family: tuple[int, ...]
     missing_arms: tuple[str, ...] = ()
     missing_points: tuple[Point, ...] = ()
 
@@ -88,12 +87,10 @@ def compare_runs(
     return _across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
 
 
-def judged(rows: Sequence[Compared]) -> tuple[Compared, ...]:
-    """The rows with their judgement: Holm (1979) over all of these that have a p-value. Any selection can be judged anew."""
-    tested = [number for number, row in enumerate(rows) if row.tested]
-    p_values = [estimate.p_value or 0.0 for number in tested if (estimate := rows[number].estimate)]
-    adjusted = dict(zip(tested, stats.holm(p_values), strict=True))
-    return tuple(_judged(row, adjusted.get(number)) for number, row in enumerate(rows))
+def judged(rows: Sequence[Compared]) -> list[Compared]:
+    """The rows decided: all of these that have a p-value are the family of Holm's method."""
+    holm_p = adjusted([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
+    return [row.decided(own) for row, own in zip(rows, holm_p, strict=True)]
 
 
 def blocks_wanted(rows: Sequence[Compared]) -> int:
@@ -109,34 +106,23 @@ def blocks_wanted(rows: Sequence[Compared]) -> int:
     return next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= MARK_P)
 
 
-def _judged(row: Compared, holm_p: float | None) -> Compared:
-    kept = tuple(note for note in row.notes if not note.startswith(JUDGED))
-    if row.estimate is None:
-        return replace(row, judgement="not-compared", holm_p=None)
-    if holm_p is None and row.estimate.has_interval:
-        holm_p = 1.0
-    if holm_p is None:
-        return replace(row, judgement="no-interval", holm_p=None)
-    effect = row.estimate.effect
-    sure, beyond = holm_p <= MARK_P, row.floor is not None and abs(effect) > row.floor
-    if sure and beyond:
-        better: Outcome = "better" if (effect > 0) == row.more_is_better else "worse"
-        return replace(row, judgement=better, holm_p=holm_p, notes=kept)
-    if row.bound:
-        return replace(row, judgement="not-compared", holm_p=holm_p, notes=(*kept, UNBOUNDED))
-    why = (NO_FLOOR,) if row.floor is None else (f"{WITHIN} {size_text(row, row.floor)}",) if sure else ()
-    return replace(row, judgement="unresolved", holm_p=holm_p, notes=(*kept, *why))
-
-
 # -- which sides meet ---------------------------------------------------------------------------------------
 
 
 def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
-    """One run: arms share blocks."""
+    """One run: arms share blocks. What a table of it has is decided there."""
     pairs = list(_pairs_inside(run, base_arm, other_arm))
     meeting = Meeting(run, run, {point.name: point for point in _points(run)}, paired=True)
     rows = [row for point in _points(run) for pair in pairs for row in rows_at(meeting, point, *pair, asked)]
-    return Comparison(run.record, run.record, True, judged(rows), tuple(run_notes(run, "")))
+    family: tuple[int, ...] = (sum(row.tested for row in rows),)
+    if all(other.role == "variant" and other.baseline == base.name for base, other in pairs):
+        tables = decided(run.record, run.cells)
+        effects = {place: effect for table in tables for place, effect in table.items()}
+        rows = [row.as_told(effects.get((row.other.arm, row.point.name, row.metric))) for row in rows]
+        family = tuple(filter(None, (sum(one.holm_p is not None for one in table.values()) for table in tables)))
+    else:
+        rows = judged(rows)
+    return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run, "")), family)
 
 
 def _pairs_inside(run: RunCells, base_arm: str | None, other_arm: str | None) -> Iterator[tuple[Arm, Arm]]:
@@ -176,8 +162,9 @@ def _across(
         first.record,
         second.record,
         False,
-        rows,
+        tuple(rows),
         notes=(*between_notes(meeting), *_too_few(rows)),
+        family=(sum(row.tested for row in rows),),
         missing_arms=() if base_arm else tuple(gone),
         missing_points=tuple(point for point in _points(first) if any(_lacks(meeting, *pair, point) for pair in pairs)),
     )

@@ -39,6 +39,13 @@ class Meeting:
     points: Mapping[str, Point]
     paired: bool
 
+    @property
+    def loads(self) -> list[Point]:
+        """What says how a metric is judged: inside a run its steady loads, of two runs what they have in common."""
+        if not self.paired:
+            return list(self.points.values())
+        return [point for point in self.base.record.points if point.disturbance is None]
+
     def name(self, cell: Cell, base: Cell) -> str:
         """What a side is called in a note."""
         if self.paired:

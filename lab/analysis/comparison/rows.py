@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lab.analysis.cells import Cell, paired
 from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.run_cells import CellStats
-from lab.analysis.effects import ALONE
+from lab.analysis.decision import MARK_P, UNBOUNDED, Decision, decide
+from lab.analysis.effects import ALONE, Effect, untold
 from lab.analysis.judging import UNSERVED, failures, ruling
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.stats import paired as stats
@@ -24,20 +25,19 @@ if TYPE_CHECKING:
     from lab.model.plan import Arm
     from lab.model.sweeps import Point
 
-Outcome = Literal["better", "worse", "unresolved", "no-interval", "not-compared"]
 LONELY = "no block in which both are valid"
+WITHIN = "surer than chance, but within the A/A floor of"
+REACHES = "surer than chance, but its interval reaches into the A/A floor of"
+NO_FLOOR = f"nothing is resolved without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
+WHY_OPEN = (WITHIN, REACHES, NO_FLOOR, UNBOUNDED)
+"""Notes that come with a decision, by how they begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """`other` against `base` in one metric at one point. Judgements:
+    """`other` against `base` in one metric at one point; where it is not judged, `notes` say why.
 
-    better, worse  resolved: Holm-adjusted p over the table at most 0.05, and the effect larger than the floor
-    unresolved     not so
-    no-interval    fewer than six blocks on a side (of pairs, inside a run)
-    not-compared   `notes` say why
-
-    `estimate` and `floor` are log-ratios where `relative`, else differences in the metric's own unit. `floor`: the larger of
+    `primary`: in what the arm's table claims, which is no part of Holm's family, so that `holm_p` is None. `estimate` and `floor` are log-ratios where `relative`, else differences in the metric's own unit. `floor`: the larger of
     the sides' A/A floors. `baseline_move`: across runs, the same estimate of the baseline that both runs have with the same
     manifests. `bound`: one side's number is a bound (`lab.analysis.judging`), so that what is not resolved bounds nothing. `counted`, `begun`:
     (base, other) blocks that are valid, whatever the metric, and that were begun.
@@ -53,9 +53,10 @@ class Compared:
     other: CellStats
     estimate: stats.Estimate | None
     floor: float | None
-    judgement: Outcome
+    decision: Decision
     holm_p: float | None
     notes: tuple[str, ...]
+    primary: bool = False
     baseline_move: stats.Estimate | None = None
     bound: bool = False
     counted: tuple[int, int] = (0, 0)
@@ -69,6 +70,42 @@ class Compared:
         """
         has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
         return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
+
+    @property
+    def p_value(self) -> float | None:
+        """That it is decided by, or beside: adjusted, or the primary metric's own. None below six blocks, and of what is not compared."""
+        own = self.estimate.p_value if self.primary and self.estimate and self.estimate.has_interval else None
+        return own if self.primary else self.holm_p
+
+    def as_told(self, effect: Effect | None) -> Compared:
+        """With the decision that its run's table made."""
+        if effect is None or self.estimate is None:
+            return self
+        told = replace(self, decision=effect.decision, holm_p=effect.holm_p, primary=effect.primary)
+        unjudged = effect.note if effect.decision is Decision.NOT_JUDGED else ""
+        return told._noted(unjudged)
+
+    def decided(self, holm_p: float | None) -> Compared:
+        """By the rule. `holm_p` None: no part of the family."""
+        if self.estimate is None:
+            return self
+        if holm_p is None and self.estimate.has_interval:
+            holm_p = 1.0
+        decision = decide(
+            self.estimate, self.floor, more_is_better=self.more_is_better, adjusted_p=holm_p, bound=self.bound
+        )
+        told = replace(self, decision=decision, holm_p=holm_p)
+        return told._noted(UNBOUNDED if decision is Decision.NOT_JUDGED else "")
+
+    def _noted(self, unjudged: str) -> Compared:
+        """With why nothing is resolved, where that is known."""
+        why = unjudged
+        if self.decision is Decision.CANNOT_TELL and self.floor is None:
+            why = NO_FLOOR
+        elif self.decision is Decision.CANNOT_TELL and self.floor is not None and (self.p_value or 0.0) <= MARK_P:
+            reaches = self.estimate is not None and abs(self.estimate.effect) > self.floor
+            why = f"{REACHES if reaches else WITHIN} {size_text(self, self.floor)}"
+        return replace(self, notes=tuple(dict.fromkeys([*self.notes, *filter(None, [why])])))
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -163,7 +200,7 @@ def _row(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Compared:
         other=meeting.other.stats(other, metric),
         estimate=None if why else _estimate(meeting, other, base, metric),
         floor=max(known) if len(known) == len(floors) else None,
-        judgement="not-compared",
+        decision=Decision.NOT_JUDGED,
         holm_p=None,
         notes=(),
         baseline_move=move,
@@ -187,15 +224,13 @@ def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> tuple[str,
     if missing:
         return f"no valid block of {' and '.join(dict.fromkeys(missing))}", "", False
     if base.point.disturbance is not None:
-        untold = [cell.untold(metric) for cell in (base, other)]
-        if any(untold):
-            many = format_blocks(sum(untold))
-            return f"it could not be told in {many}, so the others do not show all of it", "", False
+        if why := untold(other, base, metric, pairs=meeting.paired):
+            return why, "", False
         lacking = [cell for cell in (base, other) if not cell.known(metric)]
         return (f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""), "", False
     if needs := meeting.needs(base, other):
         return f"needs {needs}", "", False
-    found = ruling(metric, other, base, list(meeting.points.values()), pairs=meeting.paired)
+    found = ruling(metric, other, base, meeting.loads, pairs=meeting.paired)
     if found.why or all(cell.known(metric) for cell in (base, other)):
         return found.why, found.note, found.bound
     if metric in QUANTILES:

@@ -8,9 +8,10 @@ from math import expm1
 from typing import Literal
 
 from lab.analysis import rerun
-from lab.analysis.comparison.comparison import NO_FLOOR, TOO_FEW, Comparison
+from lab.analysis.comparison.comparison import TOO_FEW, Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import Compared, change_text, size_text
+from lab.analysis.comparison.rows import NO_FLOOR, Compared, change_text, size_text
+from lab.analysis.decision import Decision
 from lab.analysis.verdicts import remedy
 from lab.model.metrics import CARRIED, QUANTILES, about
 from lab.model.plan import Arm
@@ -88,8 +89,8 @@ class _Pair:
 
     @property
     def advice(self) -> Advice:
-        resolved = [row for row in self.rows if row.judgement in ("better", "worse")]
-        open_rows = [row for row in self.rows if row.judgement == "unresolved"]
+        resolved = [row for row in self.rows if row.decision.resolved]
+        open_rows = [row for row in self.rows if row.decision is Decision.CANNOT_TELL]
         if not resolved:
             return self._unresolved(open_rows) if open_rows else self._nothing()
         resolved.sort(key=lambda row: (row.metric != self._primary, -_effect(row) if row.relative else 0.0))
@@ -116,12 +117,13 @@ class _Pair:
             resolved = clear
         if not self.comparison.paired and not self._anchored:
             said += f" (no common baseline says what drifted between the runs; {self._beside})"
-        judgements = {row.judgement for row in resolved}
-        if len(judgements) > 1:
-            better, worse = (next(row for row in resolved if row.judgement == each) for each in ("better", "worse"))
+        decisions = {row.decision for row in resolved}
+        if len(decisions) > 1:
+            both = (Decision.BETTER, Decision.WORSE)
+            better, worse = (next(row for row in resolved if row.decision is each) for each in both)
             said += f": better in {_where(better)}, worse in {_where(worse)}"
             return self._apply(said, "mixed", " only if the first matters more to you")
-        if judgements == {"worse"}:
+        if decisions == {Decision.WORSE}:
             return self._told("keep", f"{said}: {self._stay}")
         if fell := next((row.fell for row in self.rows if row.fell), ""):
             return self._apply(f"{said}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
@@ -138,7 +140,7 @@ class _Pair:
     @property
     def _short(self) -> str:
         """The rows that a few blocks more would add."""
-        short = sum(row.judgement == "no-interval" for row in self.rows)
+        short = sum(row.decision is Decision.NO_INTERVAL for row in self.rows)
         return f"; {short} more without an interval: fewer than {stats.MIN_BLOCKS} blocks" if short else ""
 
     @property
@@ -213,7 +215,7 @@ class _Pair:
         return self._told("unresolved", text)
 
     def _nothing(self) -> Advice:
-        short = [row for row in self.rows if row.judgement == "no-interval"]
+        short = [row for row in self.rows if row.decision is Decision.NO_INTERVAL]
         if short:
             blocks = stats.MIN_BLOCKS + max(map(self._lost, short))
             return self._told("nothing", f"{self.name}: {self._more(_few(short), blocks)}")

@@ -77,16 +77,16 @@ def after_open(comparison: Comparison, row: Compared, bound: float, text: str, b
         planned = max(row.base.planned_blocks, row.other.planned_blocks)
         return f"measure with --blocks {2 * planned} or more, so that {stats.MIN_BLOCKS} A/A blocks count"
     wanted = 0 if comparison.paired else blocks_wanted(comparison.rows)
-    fewer, twice = "gate fewer rows at once (--arm, --metric)", 2 * estimate.n
+    fewer, twice = "gate one arm (RUN:ARM RUN:ARM)", 2 * estimate.n
     few = (
         f"{fewer}, or measure both with --blocks {wanted} or more:"
-        f" {sum(other.tested for other in comparison.rows)} {TOO_FEW} are never resolved"
+        f" {sum(comparison.family)} {TOO_FEW} are never resolved"
     )
     if beyond and not wanted:
-        if abs(estimate.effect) <= row.floor:
+        if row.primary or abs(estimate.effect) <= row.floor:
             floor = size_text(row, row.floor)
             return f"measure again with --blocks {twice}, or on a quieter machine: the A/A pair leaves {floor} open"
-        return f"measure again with --blocks {twice}, or {fewer}"
+        return f"measure again with --blocks {twice}{'' if comparison.paired else f', or {fewer}'}"
     if beyond:
         return few
     if not bound:

@@ -1,6 +1,6 @@
 """A comparison and what may get worse → for each row: a regression, passed, or nobody can tell; for CI to act on.
 
-A regression is resolved (Holm over the gated rows alone) and its estimate is beyond the bound, or the candidate does not work where
+A regression is resolved (as the comparison decided, which is not asked anew) and its estimate is beyond the bound, or the candidate does not work where
 the base does. Passed is only what an interval shows to be within the bound: a row whose interval reaches beyond it is not called good
 because nothing was resolved, nor what is left of a candidate that failed in some blocks. Refuses to pass on nothing.
 """
@@ -8,13 +8,13 @@ because nothing was resolved, nor what is left of a candidate that failed in som
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import exp, expm1
 from typing import Literal
 
-from lab.analysis.comparison.comparison import JUDGED, TOO_FEW, Comparison, judged
-from lab.analysis.comparison.rows import Compared, change_text
-from lab.analysis.effects import UNBOUNDED
+from lab.analysis.comparison.comparison import Comparison
+from lab.analysis.comparison.rows import WHY_OPEN, Compared, change_text
+from lab.analysis.decision import UNBOUNDED, Decision
 from lab.analysis.gate.advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
 from lab.analysis.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
 from lab.base.errors import UsageError, did_you_mean
@@ -27,6 +27,7 @@ CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
 """What is gated unless metrics are named: at a closed loop, and at a given rate."""
 
 Verdict = Literal["regression", "passed", "cannot-tell"]
+"""What a decision and a bound come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Gated:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`comparison`: of the gated rows alone. `left_out`: rows that are not judged here and the row that stands for each, in words.
+    """`left_out`: rows that are not judged here and the row that stands for each, in words.
     `missing`: what was asked for and the candidate's run lacks, `arm keepalive`, `metric gap_s`: nobody can tell of these.
     """
 
@@ -137,9 +138,7 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
     if not chosen:
         why = "; ".join(left_out) or _why_nothing(rows, bounds)
         raise UsageError("gate", f"nothing to gate: {why}", _what_instead(rows))
-    notes = tuple(note for note in comparison.notes if TOO_FEW not in note)  # that one is of all rows
-    comparison = replace(comparison, rows=judged(chosen), notes=notes)
-    gated = tuple(_gated(comparison, row, bounds) for row in comparison.rows)
+    gated = tuple(_gated(comparison, row, bounds) for row in chosen)
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
     missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
     held = {one.row.metric for one in gated}
@@ -188,7 +187,7 @@ def _chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) ->
 def _carrying(comparison: Comparison, row: Compared) -> Compared | None:
     """The row that is judged where this one may not be: CPU per request for a rate that the generator limited, …"""
     why = next((why for why in (LIMITED, ERRORS_MIX) if why in row.notes), LIMITED if row.bound else "")
-    if row.judgement != "not-compared" or not row.relative or not why:
+    if row.decision is not Decision.NOT_JUDGED or not row.relative or not why:
         return None
     metric = carrier(row.metric, row.point, comparison.base.points, {row.metric: why})
     same = (
@@ -204,28 +203,29 @@ def _gated(comparison: Comparison, row: Compared, bounds: Bounds) -> Gated:
     if broken := _broken(row):
         said = f"no valid block of the candidate: {broken}; the base has {format_blocks(row.counted[0])}"
         return Gated(row, limit, "regression", said, after_broken(comparison, row))
-    if row.estimate is None or row.estimate.interval is None or row.judgement == "not-compared":
+    if row.estimate is None or row.estimate.interval is None or row.decision is Decision.NOT_JUDGED:
         said = "; ".join(row.notes) or "nothing to compare"
         do = after_broken(comparison, row) if row.fell else after_nothing(comparison, row)
         return Gated(row, limit, "cannot-tell", said, do)
     change, text = change_text(row, row.estimate), limit_text(row, limit)
-    if row.judgement == "worse" and worse_by(row, row.estimate.effect) > limit:
-        said = f"{change}, worse than the bound of {text} and resolved ({_p_text(row.holm_p or 0.0)})"
+    worse = row.decision is Decision.WORSE
+    if worse and worse_by(row, row.estimate.effect) > limit:
+        said = f"{change}, worse than the bound of {text} and resolved ({_p_text(row.p_value or 0.0)})"
         return Gated(row, limit, "regression", said, after_regression(comparison, row))
     if row.fell:
         said = f"{change} in the blocks that worked: {row.fell}"
         return Gated(row, limit, "cannot-tell", said, after_broken(comparison, row))
-    if row.judgement == "worse" and row.bound:
+    if worse and row.bound:
         said = f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}"
         return Gated(row, limit, "cannot-tell", said, AFTER_LEAST)
     ends = [worse_by(row, end) for end in row.estimate.interval]
     if max(ends) > limit:
-        why = "".join(f" ({note})" for note in row.notes if note.startswith(JUDGED))
-        resolved = "resolved, but not how large it is" if row.judgement == "worse" else f"not resolved{why}"
+        why = "".join(f" ({note})" for note in row.notes if note.startswith(WHY_OPEN))
+        resolved = "resolved, but not how large it is" if worse else f"not resolved{why}"
         said = f"{change}: {resolved}, and its interval allows more than {text}"
         do = after_open(comparison, row, limit, text, beyond=min(ends) > limit)
         return Gated(row, limit, "cannot-tell", said, do)
-    small = "worse, resolved, but within the bound" if row.judgement == "worse" else "within the bound"
+    small = "worse, resolved, but within the bound" if worse else "within the bound"
     return Gated(row, limit, "passed", f"{change}: {small} of {text}", "nothing to do")
 
 

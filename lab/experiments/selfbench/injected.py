@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.analysis.cells import HistogramOf
+from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
@@ -199,7 +200,7 @@ def in_tens(record: RunRecord, samples: Sequence[Sample], histogram_of: Histogra
             if (
                 effect.primary
                 and effect.estimate is not None
-                and effect.judgement not in ("not-judged", "not-available")
+                and effect.decision not in (Decision.NOT_JUDGED, Decision.NOT_AVAILABLE)
             ):
                 again = noise.get((effect.against, row.point.name, effect.metric))
                 true = () if cost is None else _true(record, row, effect, cost)
@@ -259,7 +260,7 @@ def _injected(
 ) -> Injected:
     estimate = effect.estimate
     assert estimate is not None, "judged effects have one"
-    judged = [one for one in tens if one is not None and one.judgement in ("claimed", "unresolved")]
+    judged = [one for one in tens if one is not None and one.decision.judged]
     low, high = estimate.interval or (None, None)
     sd = again.sd if again is not None and again.has_interval else None
     return Injected(
@@ -273,7 +274,7 @@ def _injected(
         resolvable=None if sd is None else stats.resolvable(sd, TEN),
         **dict(zip(("true", "true_low", "true_high"), map(expm1, true), strict=False)),
         promised=None if sd is None else power(true[0] if true else estimate.effect, sd, TEN),
-        claimed=sum(one.judgement == "claimed" for one in judged),
+        claimed=sum(one.claimed for one in judged),
         tens=len(judged),
     )
 

@@ -172,7 +172,7 @@ def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -
         f"{row.arm.name} {effect.metric} at {row.point.name}"
         for row in summary.rows
         for effect in row.effects
-        if effect.judgement == "claimed"
+        if effect.claimed
     )
     noises = noise.noises(summary)
     arms = [arm.name for arm in run.record.arms if arm.role != "reference"]

@@ -12,7 +12,7 @@ from lab.analysis.calibration.folder import REFERENCE, CalibrationFolder
 from lab.analysis.claims import ANSWERS, KINDS, Answer
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.publications import OWN_ANSWERS, OwnAnswer
-from lab.analysis.effects import MARK_P
+from lab.analysis.decision import MARK_P
 from lab.analysis.noise import Noise, noises, nulls_text, pairs
 from lab.analysis.summary import summarise_run
 from lab.base.errors import LabError

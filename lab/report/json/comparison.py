@@ -8,13 +8,24 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from lab.analysis.comparison.comparison import Comparison
-from lab.analysis.comparison.rows import Compared, Outcome
+from lab.analysis.comparison.rows import Compared
 from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.comparison.verdicts import AdviceKind, advices
+from lab.analysis.decision import Decision
 from lab.model.run import RunRecord
 from lab.report.json.printed import Bound, Count, Invalid, Printed, Share
 from lab.report.loads import load_text
 from lab.stats import paired as stats
+
+Judgement = Literal["better", "worse", "unresolved", "no-interval", "not-compared"]
+WORDS: dict[Decision, Judgement] = {
+    Decision.BETTER: "better",
+    Decision.WORSE: "worse",
+    Decision.CANNOT_TELL: "unresolved",
+    Decision.NO_INTERVAL: "no-interval",
+    Decision.NOT_JUDGED: "not-compared",
+}
+"""What is printed of a row's decision."""
 
 
 class RunJson(Printed):
@@ -108,7 +119,7 @@ class ComparedJson(Printed):
     title: str
     kind: Literal["ratio", "difference"]
     more_is_better: bool
-    judgement: Outcome
+    judgement: Judgement
     base: SideJson
     other: SideJson
     effect: float | None = Field(description="other / base, or other - base")
@@ -116,7 +127,9 @@ class ComparedJson(Printed):
     high: Bound
     blocks: Count = Field(description="pairs; of two runs the fewer")
     p_value: Share | None = Field(description="null below six blocks")
-    holm_p_value: Share | None = Field(description="adjusted over all rows")
+    holm_p_value: Share | None = Field(
+        description="adjusted over the run's table, of two runs over all rows; null of what the table claims in"
+    )
     floor: float | None = Field(description="the larger of the sides' A/A floors; null below six A/A blocks")
     baseline_move: EffectJson | None = Field(description="of two runs: how the baseline that both have moved by itself")
     notes: tuple[str, ...]
@@ -132,7 +145,7 @@ class ComparedJson(Printed):
             title=row.title,
             kind="ratio" if row.relative else "difference",
             more_is_better=row.more_is_better,
-            judgement=row.judgement,
+            judgement=WORDS[row.decision],
             base=SideJson.of(row.base),
             other=SideJson.of(row.other),
             effect=effect.effect,

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from math import exp
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lab.analysis.effects import Effect, Judged
+from lab.analysis.decision import Decision
+from lab.analysis.effects import Effect
 from lab.model.metrics import DIFFERENCES
 from lab.report.json.printed import Bound, Count, Printed, Share
 
+Judgement = Literal["claimed", "marked", "unresolved", "no-interval", "a/a", "not-judged", "not-available"]
+WORDS: dict[Decision, Judgement] = {
+    Decision.CANNOT_TELL: "unresolved",
+    Decision.NO_INTERVAL: "no-interval",
+    Decision.A_A: "a/a",
+    Decision.NOT_JUDGED: "not-judged",
+    Decision.NOT_AVAILABLE: "not-available",
+}
+"""What is printed of a decision that is neither better nor worse."""
 Ratio = Annotated[float, Field(gt=0)]
 Primary = Annotated[bool, Field(description="only the primary metric may claim")]
 Against = Annotated[str, Field(description="the baseline's arm")]
@@ -22,7 +32,7 @@ class RatioJson(Printed):
     metric: str
     against: Against
     primary: Primary
-    judgement: Judged
+    judgement: Judgement
     blocks: Count
     ratio: Ratio | None = Field(description="arm / baseline")
     ratio_low: Ratio | None = Field(description="95 % interval; null below six blocks")
@@ -43,7 +53,7 @@ class RatioJson(Printed):
             metric=effect.metric,
             against=effect.against,
             primary=effect.primary,
-            judgement=effect.judgement,
+            judgement=_judgement(effect),
             blocks=estimate.n if estimate else 0,
             ratio=estimate.ratio if estimate else None,
             ratio_low=_ratio(low),
@@ -64,7 +74,7 @@ class DifferenceJson(Printed):
     metric: Annotated[str, Field(json_schema_extra={"enum": list(DIFFERENCES)})]
     against: Against
     primary: Primary
-    judgement: Judged
+    judgement: Judgement
     blocks: Count
     difference: float | None = Field(description="arm - baseline, the blocks' mean, in the metric's own unit")
     low: Bound
@@ -85,7 +95,7 @@ class DifferenceJson(Printed):
             metric=effect.metric,
             against=effect.against,
             primary=effect.primary,
-            judgement=effect.judgement,
+            judgement=_judgement(effect),
             blocks=estimate.n if estimate else 0,
             difference=estimate.effect if estimate else None,
             low=low,
@@ -103,6 +113,10 @@ class DifferenceJson(Printed):
 def effect_json(effect: Effect) -> RatioJson | DifferenceJson:
     """By its metric: a difference for what comes of a disturbance."""
     return DifferenceJson.of(effect) if effect.metric in DIFFERENCES else RatioJson.of(effect)
+
+
+def _judgement(effect: Effect) -> Judgement:
+    return "claimed" if effect.claimed else "marked" if effect.marked else WORDS[effect.decision]
 
 
 def _p_value(effect: Effect) -> float | None:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from lab.analysis.comparison.rows import Outcome
 from lab.analysis.gate.gate import Gate, Gated, Verdict, worse_by
+from lab.report.json.comparison import WORDS, Judgement
 from lab.report.json.printed import Count, Printed, Share
 from lab.report.tables.gate import conclusion
 
@@ -26,9 +26,9 @@ class GatedJson(Printed):
     bound: float
     worse_by: float | None = Field(description="negative = better")
     worse_by_at_most: float | None = Field(description="the worse end of the 95 % interval; null below six blocks")
-    holm_p_value: Share | None = Field(description="over the gated rows")
+    holm_p_value: Share | None = Field(description="as in the comparison")
     blocks: Count
-    judgement: Outcome
+    judgement: Judgement
     said: str
     do: str
     notes: tuple[str, ...]
@@ -49,7 +49,7 @@ class GatedJson(Printed):
             worse_by_at_most=one.worst,
             holm_p_value=row.holm_p,
             blocks=row.estimate.n if row.estimate else 0,
-            judgement=row.judgement,
+            judgement=WORDS[row.decision],
             said=one.said,
             do=one.do,
             notes=row.notes,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
@@ -52,7 +53,8 @@ class Ranked:
     @property
     def order(self) -> tuple[int, float]:
         estimate = self.alone.estimate if self.alone else None
-        kind = {"claimed": 0, "unresolved": 1, "no-interval": 2}.get(self.alone.judgement if self.alone else "", 3)
+        decision = self.alone.decision if self.alone else Decision.NOT_AVAILABLE
+        kind = 0 if decision.resolved else 1 if decision.judged else 2 if decision is Decision.NO_INTERVAL else 3
         comparable = (
             self.alone is not None and self.alone.metric not in DIFFERENCES
         )  # ratios; of a disturbance each has its own unit
@@ -116,8 +118,8 @@ def _speaking(summary: Summary, arm: str) -> tuple[Row, Effect] | None:
 
     def size(item: tuple[Row, Effect]) -> tuple[bool, bool, float]:
         _, effect = item
-        judged = effect.judgement != "not-judged"
-        return effect.judgement == "claimed", judged, abs(effect.estimate.effect) if effect.estimate else 0.0
+        judged = effect.decision is not Decision.NOT_JUDGED
+        return effect.claimed, judged, abs(effect.estimate.effect) if effect.estimate else 0.0
 
     return max(found, key=size, default=None)
 
@@ -191,5 +193,5 @@ def _advice(lines: Sequence[Ranked]) -> list[str]:
             found += [f"# {line.step.knob}: {line.step.title} (against {line.step.against})", line.snippet.rstrip()]
     if better:
         return [*(["", "apply:", *found] if found else []), *(["", *apart] if apart else [])]
-    judged = any(line.alone and line.alone.judgement in ("claimed", "unresolved") for line in lines)
+    judged = any(line.alone and line.alone.decision.judged for line in lines)
     return ["", "nothing here made it better beyond the floor: don't bother" if judged else "nothing to judge yet"]

@@ -20,7 +20,7 @@ from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared, change_text, size_text
 from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.comparison.verdicts import advices
-from lab.analysis.effects import MARK_P
+from lab.analysis.decision import MARK_P, Decision
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
@@ -32,7 +32,7 @@ from lab.stats.units import format_blocks
 COLUMNS = columns(("", "", "base", "other", "effect", "p", "n"), left=(0, 1, 2, 3, 4, 6))
 """Numbers stand left where an interval or footnotes follow them."""
 WIDE = columns(("arm", "metric", "base", "other", "effect", "floor", "p", "n"), left=(0, 1))
-STYLES = {"better": "bold green", "worse": "bold red", "unresolved": "", "no-interval": "dim", "not-compared": "dim"}
+STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.CANNOT_TELL: ""}
 UNRESOLVED = "~"
 
 
@@ -79,7 +79,7 @@ def _wide_rows(comparison: Comparison) -> Iterator[Row]:
             title, unit, base, other, effect, p_value, n = _cells(each, comparison.paired)
             metric = f"{title.text} ({unit.text})" if unit.text else title.text
             floor = size_text(each, each.floor) if each.floor is not None else "–"
-            told = replace(effect, strong=each.judgement in ("better", "worse"))
+            told = replace(effect, strong=each.decision.resolved)
             yield row(_pair_text(*each.pair), metric, base, other, told, floor, p_value, n, under=[heading])
 
 
@@ -112,11 +112,10 @@ def _heading(point: Point, rows: Sequence[Compared]) -> Heading:
 
 def legend(comparison: Comparison) -> Iterator[str]:
     """How to read the table, as far as it holds for what stands in it."""
-    judgements = {row.judgement for row in comparison.rows}
     if any(row.base.level or row.other.level for row in comparison.rows):
         yield f"median of the blocks [95 % interval of the median, from {stats.MIN_BLOCKS} blocks on]"
-    if judgements & {"better", "worse", "unresolved"}:
-        many = sum(row.tested for row in comparison.rows)
+    if any(row.decision.judged for row in comparison.rows):
+        many = " and ".join(map(str, comparison.family)) or "0"
         how = (
             "effect: the blocks' paired change"
             if comparison.paired
@@ -127,6 +126,8 @@ def legend(comparison: Comparison) -> Iterator[str]:
         yield (
             f"p: {test}, Holm-adjusted over {many} comparisons; ~: not resolved (p > {MARK_P}, or within the A/A floor)"
         )
+        if any(row.primary and row.decision.judged for row in comparison.rows):
+            yield "a variant's primary metric, as in `just table`: p is its own; ~: not wholly beyond the A/A floor"
 
 
 def _cells(row: Compared, paired: bool) -> list[Cell]:
@@ -135,8 +136,8 @@ def _cells(row: Compared, paired: bool) -> list[Cell]:
         Cell(row.unit, "dim"),
         Cell(level_text(row, row.base)),
         Cell(level_text(row, row.other)),
-        Cell(effect_text(row), STYLES[row.judgement]),
-        Cell(p_text(row.holm_p)),
+        Cell(effect_text(row), STYLES.get(row.decision, "dim")),
+        Cell(p_text(row.p_value)),
         Cell(n_text(row, paired), notes=row.notes),
     ]
 
@@ -159,13 +160,13 @@ def _value(row: Compared, value: float) -> str:
 
 def effect_text(row: Compared) -> str:
     """`−8.2 % [−9.1, −7.3]`, `~ [−1.2, +0.8] %`; – for what is not compared."""
-    if row.estimate is None or row.judgement == "not-compared":
+    if row.estimate is None or row.decision is Decision.NOT_JUDGED:
         return "–"
-    if row.judgement == "no-interval":
+    if row.decision is Decision.NO_INTERVAL:
         return change_text(row, row.estimate)
     text = change_text(row, row.estimate)
     unit = " %" if row.relative else ""
-    return f"{UNRESOLVED}{text[text.index(' [') :]}{unit}" if row.judgement == "unresolved" else text
+    return f"{UNRESOLVED}{text[text.index(' [') :]}{unit}" if row.decision is Decision.CANNOT_TELL else text
 
 
 def p_text(p_value: float | None) -> str:

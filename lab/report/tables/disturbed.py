@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row, slowed_by
 from lab.analysis.summary import Summary
@@ -134,7 +135,7 @@ def _level(row: Row, metric: str) -> Cell:
 
 def arrow(effect: Effect) -> str:
     """↑ or ↓ behind a number that is marked; empty for another."""
-    if effect.judgement != "marked":
+    if not effect.marked:
         return ""
     return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
 
@@ -154,13 +155,13 @@ def _effect(effect: Effect | None) -> Cell:
     if effect is None:
         return Cell("")
     metric = METRICS[effect.metric]
-    if effect.judgement == "a/a" and effect.floor is not None:
+    if effect.decision is Decision.A_A and effect.floor is not None:
         return Cell("", "cyan", f" floor {metric.text(effect.floor)}")
-    if effect.estimate is None or effect.judgement == "not-judged":
+    if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:
         return Cell("–", "dim")
     number = metric.text(effect.estimate.effect, signed=True)
-    if effect.judgement == "claimed":
+    if effect.claimed:
         return Cell(number, "bold green" if effect.better else "bold red", interval_text(effect))
-    if effect.judgement == "unresolved":
+    if effect.decision is Decision.CANNOT_TELL:
         return Cell("~", "dim", interval_text(effect))
     return Cell(number, "dim", " no interval")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from lab.analysis.decision import Decision
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import effect_text, floor_line, verdicts
@@ -21,7 +22,7 @@ from lab.report.tables import disturbed
 from lab.stats.units import format_rate
 
 UNDISTURBED = "nothing failed, and no good answer was missing for 0.1 s or three times the p99: what stands above came of the disturbance"
-STYLES = {"claimed": "bold red", "a/a": "cyan"}
+STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.A_A: "cyan"}
 """Of the effect column, but for what is better; else it is dim."""
 
 
@@ -65,8 +66,7 @@ def _cells(row: Row) -> Iterator[str | Cell]:
         yield _errors(row) if name == "errors" else METRICS[name].text(cell.shown(name)) + marks.get(name, "")
     yield disturbed.blocks(row)
     shown = row.shown
-    better = bool(shown) and shown[0].judgement == "claimed" and all(effect.better for effect in shown)
-    style = "bold green" if better else STYLES.get(shown[0].judgement, "dim") if shown else ""
+    style = STYLES.get(shown[0].decision, "dim") if shown else ""
     yield Cell(", ".join(map(effect_text, shown)), style)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.analysis import verdicts
+from lab.analysis.decision import Decision
 from lab.analysis.effects import UNBOUNDED
 from lab.analysis.judging import AT_LEAST, ERRORS_MIX, LIMITED
 from lab.analysis.summary import summarise
@@ -43,34 +44,34 @@ def test_a_slower_side_that_something_else_limited_is_judged_at_least(slower: st
     by = {"keepalive": slower, "baseline": "generator"}
     summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=limits(**by))
     effect = effect_of(summary, "keepalive", "rate", "ceiling")
-    assert (effect.judgement, effect.primary, effect.note) == ("claimed", True, AT_LEAST)
+    assert (effect.claimed, effect.primary, effect.note) == (True, True, AT_LEAST)
     row = row_of(summary, "keepalive", "ceiling")
     assert AT_LEAST in row.notes and LIMITED not in row.notes
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "worse"
     assert AT_LEAST in verdict.text and "(generator-limited)" not in verdict.text
     floor = effect_of(summary, "baseline-again", "rate", "ceiling")
-    assert (floor.judgement, floor.primary) == ("a/a", True), "what it is beyond is shown"
+    assert (floor.decision, floor.primary) == (Decision.A_A, True), "what it is beyond is shown"
 
 
 def test_a_faster_side_that_something_else_limited_is_not() -> None:
     """There the slower side is the one with the generator in it: how far apart they are is not known."""
     by = {"keepalive": "generator", "baseline": "proxy"}
     summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=limits(**by))
-    assert effect_of(summary, "keepalive", "rate", "ceiling").judgement == "not-judged"
+    assert effect_of(summary, "keepalive", "rate", "ceiling").decision is Decision.NOT_JUDGED
     cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
-    assert (cpu.judgement, cpu.primary) == ("claimed", True)
+    assert (cpu.claimed, cpu.primary) == (True, True)
 
 
 @pytest.mark.parametrize(
-    ("by", "judgement"),
+    ("by", "decision"),
     [
-        ({"keepalive": "proxy", "baseline": "generator"}, "claimed"),
-        ({"keepalive": "generator", "baseline": "generator"}, "not-judged"),
+        ({"keepalive": "proxy", "baseline": "generator"}, Decision.WORSE),
+        ({"keepalive": "generator", "baseline": "generator"}, Decision.NOT_JUDGED),
     ],
 )
 def test_what_counts_is_that_no_block_of_the_slower_side_had_the_generator_as_its_limit(
-    by: dict[str, str], judgement: str
+    by: dict[str, str], decision: Decision
 ) -> None:
     """The faster side's is a lower bound in the blocks in which it was, and exact in the others."""
 
@@ -80,7 +81,7 @@ def test_what_counts_is_that_no_block_of_the_slower_side_had_the_generator_as_it
         )
 
     summary = summary_of(closed(), {"keepalive": "rate"}, effects={"keepalive": 2.0}, change=change)
-    assert effect_of(summary, "keepalive", "rate", "ceiling").judgement == judgement
+    assert effect_of(summary, "keepalive", "rate", "ceiling").decision is decision
 
 
 def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:
@@ -91,7 +92,7 @@ def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:
     found = [(summary, effect_of(summary, "keepalive", "rate", "ceiling")) for summary in runs]
     # Where it is faster by chance, the other rule holds.
     summary, effect = next((s, e) for s, e in found if e.estimate and e.estimate.effect < 0)
-    assert (effect.judgement, effect.primary, effect.note) == ("not-judged", True, UNBOUNDED)
+    assert (effect.decision, effect.primary, effect.note) == (Decision.NOT_JUDGED, True, UNBOUNDED)
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
 
@@ -107,9 +108,9 @@ def test_latency_follows_the_same_rule() -> None:
     """Twice the latency of a side that only waited, against one that the generator held up."""
     by = {"keepalive": "waiting", "baseline": "generator"}
     summary = summary_of(closed(), {"keepalive": "p99"}, effects={"keepalive": 2.0}, change=limits(**by))
-    assert effect_of(summary, "keepalive", "p99", "ceiling").judgement == "claimed"
+    assert effect_of(summary, "keepalive", "p99", "ceiling").claimed
     other = summary_of(closed(), {"keepalive": "p99"}, effects={"keepalive": 0.5}, change=limits(**by))
-    assert effect_of(other, "keepalive", "p99", "ceiling").judgement == "not-judged"
+    assert effect_of(other, "keepalive", "p99", "ceiling").decision is Decision.NOT_JUDGED
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_a_retransmission_is_no_generators_doing(drops: dict[str, int], factor: 
         return limit(slot, sample).model_copy(update={"counters": counters})
 
     summary = summary_of(closed(), {"keepalive": "p90"}, effects={"keepalive": factor}, change=change)
-    assert (effect_of(summary, "keepalive", "p90", "ceiling").judgement == "claimed") is judged
+    assert (effect_of(summary, "keepalive", "p90", "ceiling").claimed) is judged
 
 
 def test_only_good_answers_are_a_rate() -> None:
@@ -142,7 +143,7 @@ def test_only_good_answers_are_a_rate() -> None:
 
     summary = summary_of(closed(subject=("errors",)), {"keepalive": "rate"}, change=change)
     effect = effect_of(summary, "keepalive", "rate", "ceiling")
-    assert effect.judgement == "claimed" and effect.estimate is not None
+    assert effect.claimed and effect.estimate is not None
     assert effect.estimate.ratio == pytest.approx(0.5, rel=0.1)
     base, own = row_of(summary, "baseline", "ceiling"), row_of(summary, "keepalive", "ceiling")
     assert own.cell.shown("rate") == pytest.approx((base.cell.shown("rate") or 0) / 2, rel=0.1)
@@ -167,9 +168,9 @@ def test_where_requests_failed_the_rate_of_good_answers_stands_for_the_primary_m
     found = summary_of(subject, {"keepalive": "p99"}, effects={"keepalive": 2.0}, change=failing(20, arm, block=2))
     for metric in ("p99", "cpu_per_request"):
         effect = effect_of(found, "keepalive", metric, "ceiling")
-        assert (effect.judgement, effect.note, effect.primary) == ("not-judged", ERRORS_MIX, False)
+        assert (effect.decision, effect.note, effect.primary) == (Decision.NOT_JUDGED, ERRORS_MIX, False)
     rate = effect_of(found, "keepalive", "rate", "ceiling")
-    assert (rate.judgement, rate.primary) == ("claimed", True)
+    assert (rate.claimed, rate.primary) == (True, True)
     assert effect_of(found, "baseline-again", "rate", "ceiling").primary, "the floor that it is beyond is shown"
     assert ERRORS_MIX in row_of(found, "keepalive", "ceiling").notes
     (verdict,) = verdicts.verdicts(found)
@@ -184,7 +185,7 @@ def test_a_handful_of_failures_among_many_leaves_a_percentile_below_them(per_tho
     for metric in ("p50", "p99"):
         found = summary_of(subject, {"keepalive": metric}, effects={"keepalive": 2.0}, change=change)
         effect = effect_of(found, "keepalive", metric, "ceiling")
-        assert (effect.judgement, effect.primary) == ("claimed", True)
+        assert (effect.claimed, effect.primary) == (True, True)
         assert ERRORS_MIX not in row_of(found, "keepalive", "ceiling").notes
     found = summary_of(subject, {"keepalive": "p99.9"}, effects={"keepalive": 2.0}, change=change)
     assert effect_of(found, "keepalive", "p99.9", "ceiling").primary is (per_thousand == 0)
@@ -195,10 +196,10 @@ def test_p99_stands_for_a_rate_that_every_point_gives() -> None:
     given = make_plan(points=[make_point("low"), make_point("high", rate_rps=2000.0)])
     found = summary_of(given, {"keepalive": "rate"}, effects={"keepalive": 2.0})
     assert [effect.metric for effect in row_of(found, "keepalive", "low").shown] == ["p99"]
-    assert effect_of(found, "keepalive", "p99", "high").judgement == "claimed"
+    assert effect_of(found, "keepalive", "p99", "high").claimed
     assert effect_of(found, "baseline-again", "p99", "high").primary
     both = summary_of(make_plan(points=[CEILING, make_point("low")]), {"keepalive": "rate"}, effects={"keepalive": 2.0})
-    assert effect_of(both, "keepalive", "rate", "ceiling").judgement == "claimed"
+    assert effect_of(both, "keepalive", "rate", "ceiling").claimed
     assert [effect.metric for effect in row_of(both, "keepalive", "low").shown] == ["rate"]
 
 
@@ -207,7 +208,7 @@ def test_nothing_stands_for_a_latency_that_the_generator_limits() -> None:
     by = {"keepalive": "generator", "baseline": "generator"}
     found = summary_of(closed(), {"keepalive": "p50"}, effects={"keepalive": 2.0}, change=limits(**by))
     effect = effect_of(found, "keepalive", "p50", "ceiling")
-    assert (effect.judgement, effect.primary, effect.note) == ("not-judged", True, LIMITED)
+    assert (effect.decision, effect.primary, effect.note) == (Decision.NOT_JUDGED, True, LIMITED)
 
 
 def test_a_given_rate_is_judged_where_errors_are_the_subject() -> None:
@@ -219,7 +220,7 @@ def test_a_given_rate_is_judged_where_errors_are_the_subject() -> None:
         return sample.model_copy(update={"errors": wrong})
 
     summary = summary_of(make_plan(points=rate), {"keepalive": "rate"}, change=change)
-    assert effect_of(summary, "keepalive", "rate").judgement == "claimed"
+    assert effect_of(summary, "keepalive", "rate").claimed
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_a_row_says_what_else_was_its_limit(limit: str, says: str) -> None:
     summary = summary_of(closed(), {"keepalive": "rate"}, change=limits(keepalive=limit, baseline=limit))
     row = row_of(summary, "keepalive", "ceiling")
     assert any(says in note for note in row.notes) and not row.generator_limited
-    assert effect_of(summary, "keepalive", "rate", "ceiling").judgement == "unresolved"
+    assert effect_of(summary, "keepalive", "rate", "ceiling").decision is Decision.CANNOT_TELL
 
 
 def test_a_sample_in_which_all_answers_were_wrong_has_no_cpu_per_request() -> None:
@@ -252,9 +253,9 @@ def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
             "keepalive: nothing to judge: needs routes that change: don't bother to measure it, no load of the lab has that",
         )
         row = row_of(summary, "keepalive", "ceiling")
-        assert {effect.judgement for effect in row.effects} <= {"not-judged", "not-available"}
+        assert {effect.decision for effect in row.effects} <= {Decision.NOT_JUDGED, Decision.NOT_AVAILABLE}
         assert "needs routes that change" in row.notes
-        assert effect_of(summary, "baseline-again", "cpu_per_request", "ceiling").judgement == "a/a"
+        assert effect_of(summary, "baseline-again", "cpu_per_request", "ceiling").decision is Decision.A_A
 
 
 def test_a_variant_needs_what_all_its_own_knobs_need(tmp_path: Path) -> None:

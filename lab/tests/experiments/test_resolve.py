@@ -235,7 +235,7 @@ def test_the_metric_that_blocks_were_planned_for_is_the_one_that_claims(sweep: s
     run = measured(resolved(sweep, "9%,rate"), effects={"log-off": 1.3})
     summary = summarise_run(run.record, run.samples(), run.histogram)
     (row,) = (row for row in summary.rows if (row.arm.name, row.point.name) == ("log-off", "ceiling"))
-    assert [(effect.metric, effect.judgement) for effect in row.shown] == [("rate", "claimed")]
+    assert [(effect.metric, effect.claimed) for effect in row.shown] == [("rate", True)]
 
 
 def test_too_few_valid_blocks_are_no_guide(sweep: str) -> None:

@@ -73,7 +73,7 @@ def test_one_block_has_no_interval() -> None:
     one = stats.paired([2.0], [1.0])
     assert (one.effect, one.low, one.high, one.p_value, one.interval) == (pytest.approx(log(2)), None, None, None, None)
     assert one.notes == (stats.NEED_BLOCKS,)
-    assert stats.judge(one, 0.01) == "no-interval"
+    assert one.interval is None and not stats.beyond(one, 0.01)
 
 
 def test_five_blocks_are_computed_but_neither_shown_nor_claimed() -> None:
@@ -81,7 +81,7 @@ def test_five_blocks_are_computed_but_neither_shown_nor_claimed() -> None:
     assert five.low is not None and five.p_value is not None
     assert not five.has_interval and five.ratio_interval is None
     assert stats.NEED_BLOCKS in five.notes
-    assert stats.judge(five, 0.0) == "no-interval"
+    assert five.interval is None and not stats.beyond(five, 0.0)
     assert stats.noise_floor(BASELINE[:5], VARIANT[:5]) is None
 
 
@@ -116,13 +116,13 @@ def test_unequal_shapes_are_refused(sides: tuple[list[float], list[float]]) -> N
 def test_an_effect_is_claimed_only_wholly_beyond_the_floor() -> None:
     effect = stats.paired(VARIANT, BASELINE)
     assert effect.low is not None and effect.high is not None and effect.high < 0
-    assert stats.judge(effect, -effect.high - 1e-9) == "claimed"
-    assert stats.judge(effect, -effect.high) == "unresolved"
-    assert stats.judge(effect, None) == "unresolved", "nothing is claimed without a floor"
-    assert stats.judge(stats.paired(BASELINE, VARIANT), -effect.high - 1e-9) == "claimed"
+    assert stats.beyond(effect, -effect.high - 1e-9)
+    assert not stats.beyond(effect, -effect.high)
+    assert not stats.beyond(effect, None), "nothing is claimed without a floor"
+    assert stats.beyond(stats.paired(BASELINE, VARIANT), -effect.high - 1e-9)
     for bad in (-0.1, float("nan")):
         with pytest.raises(ValueError, match="floor"):
-            stats.judge(effect, bad)
+            stats.beyond(effect, bad)
 
 
 def test_the_floor_is_the_far_end_of_the_interval() -> None:
@@ -157,7 +157,7 @@ def claims(n: int, effect: float, noise: float, runs: int, heavy: bool = False) 
     error = noise * (rng.standard_t(3, (3, runs, n)) if heavy else rng.normal(0, 1, (3, runs, n)))
     baseline, again, variant = np.exp(rng.normal(0, 0.3, (runs, n)) + error + np.array([0, 0, effect])[:, None, None])
     arms = zip(baseline, again, variant, strict=True)
-    return float(np.mean([stats.judge(stats.paired(v, b), stats.noise_floor(b, a)) == "claimed" for b, a, v in arms]))
+    return float(np.mean([stats.beyond(stats.paired(v, b), stats.noise_floor(b, a)) for b, a, v in arms]))
 
 
 @pytest.mark.parametrize(("n", "heavy"), [(6, False), (6, True), (10, False), (20, True)])
@@ -250,8 +250,8 @@ def test_a_difference_is_the_paired_t_interval_in_the_values_own_unit() -> None:
     assert found.effect == pytest.approx(float(np.mean(left - right)))
     assert (found.low, found.high) == pytest.approx((low, high))
     assert found.p_value == pytest.approx(expected.pvalue)
-    assert stats.judge(found, 2.0) == "claimed"
-    assert stats.judge(found, 10.0) == "unresolved"
+    assert stats.beyond(found, 2.0)
+    assert not stats.beyond(found, 10.0)
 
 
 def test_the_same_difference_in_every_block_has_no_width() -> None:
@@ -259,7 +259,7 @@ def test_the_same_difference_in_every_block_has_no_width() -> None:
     assert (found.effect, found.interval, found.p_value) == (-37.0, (-37.0, -37.0), 0.0)
     assert stats.ALL_EQUAL in found.notes
     nothing = stats.difference([0.0] * 6, [0.0] * 6)
-    assert (nothing.interval, stats.judge(nothing, 0.0)) == ((0.0, 0.0), "unresolved")
+    assert (nothing.interval, stats.beyond(nothing, 0.0)) == ((0.0, 0.0), False)
 
 
 def test_what_is_no_number_has_no_difference() -> None:
@@ -277,7 +277,7 @@ def test_nothing_is_claimed_of_counts_without_a_difference_more_often_than_promi
     for mean in (0.3, 3.0, 300.0):
         for own, base, again in rng.poisson(mean, (700, 3, blocks)).astype(float):
             floor = stats.floor_of(stats.difference(again, base))
-            claimed += stats.judge(stats.difference(own, base), floor) == "claimed"
+            claimed += stats.beyond(stats.difference(own, base), floor)
     assert claimed <= 0.02 * 2100
 
 

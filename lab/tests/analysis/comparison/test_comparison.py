@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.comparison.comparison import TOO_FEW, UNBOUNDED, Comparison, compare_runs, judged
+from lab.analysis.comparison.comparison import TOO_FEW, Comparison, compare_runs, judged
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared
+from lab.analysis.decision import UNBOUNDED, Decision
 from lab.analysis.judging import AT_LEAST, LIMITED
+from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.model.metrics import RATIOS
 from lab.model.plan import Arm, Plan, Slot
@@ -70,7 +72,8 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert row.estimate is not None and row.estimate == stats.paired(own, base) and len(own) == 6
     assert row.base.level == stats.middle(base)
-    assert row.judgement == "better" and row.holm_p is not None and row.holm_p < 0.001
+    assert row.decision is Decision.BETTER and row.primary and row.holm_p is None
+    assert row.p_value == row.estimate.p_value and row.estimate.p_value is not None and row.estimate.p_value < 0.001
     assert row.estimate.effect == pytest.approx(-0.223, abs=0.05)
 
 
@@ -85,16 +88,54 @@ def test_the_floor_is_the_a_a_pairs() -> None:
     assert row_of(compare_runs(store, None), "cpu_per_request", "ceiling").floor == stats.noise_floor(base, again)
 
 
-def test_holm_is_over_the_whole_table_and_a_selection_is_judged_anew() -> None:
+def test_one_run_is_told_what_its_table_says() -> None:
+    """Of all arms and of one alone: the same decision, with the same p."""
+    store = made(planned=make_plan(BOTH), effects={"keepalive": 0.97}, noise=0.01)
+    table = summarise_run(store.record, store.samples(), store.histogram)
+    told = {(row.arm.name, row.point.name, one.metric): one for row in table.rows for one in row.effects}
+    decisions = {one.decision for one in told.values() if one.estimate}
+    assert decisions >= {Decision.BETTER, Decision.CANNOT_TELL, Decision.NOT_JUDGED}
+    for found in (compare_runs(store, None), compare_runs(store, None, "keepalive")):
+        for row in found.rows:
+            effect = told[row.other.arm, row.point.name, row.metric]
+            want = (
+                (effect.decision, effect.holm_p, effect.primary) if row.estimate else (Decision.NOT_JUDGED, None, False)
+            )
+            assert (row.decision, row.holm_p, row.primary) == want
+            assert bool(row.estimate) or not effect.decision.judged
+        assert found.family == (sum(effect.holm_p is not None for effect in told.values()),)
+
+
+def test_a_primary_metric_is_held_to_its_interval_and_told_so() -> None:
+    """The effect is larger than the floor and sure, but its interval reaches into it; no other metric would be held to that."""
+
+    def slow(slot: Slot, sample: Sample) -> Sample:
+        factor = 1.05 if slot.arm.role == "again" else 1.0
+        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / factor})
+
+    store = made(effects={"keepalive": 0.9}, noise=0.02, change=slow)
+    other = row_of(compare_runs(store, None), "rate", "ceiling")
+    assert (other.decision, other.primary, other.p_value) == (Decision.BETTER, False, other.holm_p)
+    own = store.record.variants["keepalive"].model_copy(update={"primary_metric": "rate"})
+    store.record = store.record.model_copy(update={"variants": {**store.record.variants, "keepalive": own}})
+    row = row_of(compare_runs(store, None), "rate", "ceiling")
+    assert (row.decision, row.primary, row.estimate) == (Decision.CANNOT_TELL, True, other.estimate)
+    assert any(
+        note.startswith("surer than chance, but its interval reaches into the A/A floor of") for note in row.notes
+    )
+
+
+def test_of_two_arms_holm_is_over_the_whole_table() -> None:
     """What is not compared is no part of the family; judging twice changes nothing."""
-    found = compare_runs(made(planned=make_plan(BOTH), effects={"keepalive": 0.97}), None)
-    tested = [row for row in found.rows if row.judgement != "not-compared"]
+    store = made(planned=make_plan(BOTH), effects={"keepalive": 0.97})
+    found = compare_runs(store, store, "backlog", "keepalive")
+    tested = [row for row in found.rows if row.decision is not Decision.NOT_JUDGED]
     assert {(row.point.name, row.metric) for row in tested} == {
         ("ceiling", "rate"), ("ceiling", "cpu_per_request"), ("rate-1000", "cpu_per_request"),
         ("rate-1000", "p50"), ("rate-1000", "p90"), ("rate-1000", "p99"),
     }  # fmt: skip
     assert [row.holm_p for row in tested] == stats.holm([row.estimate.p_value or 0 for row in tested if row.estimate])
-    assert judged(found.rows) == found.rows
+    assert tuple(judged(found.rows)) == found.rows and found.family == (len(tested),)
     alone = judged([row_of(found, "p99")])[0]
     assert alone.estimate is not None and alone.holm_p == alone.estimate.p_value
 
@@ -108,7 +149,7 @@ def test_an_effect_within_the_floor_is_not_resolved_however_sure() -> None:
         return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / 2})
 
     row = row_of(compare_runs(made(effects={"keepalive": 0.8}, change=slow), None), "rate", "ceiling")
-    assert row.judgement == "unresolved" and row.holm_p is not None and row.holm_p < 0.05
+    assert row.decision is Decision.CANNOT_TELL and row.holm_p is not None and row.holm_p < 0.05
     assert any(note.startswith("surer than chance, but within the A/A floor of") for note in row.notes)
 
 
@@ -119,7 +160,7 @@ def test_nothing_is_resolved_without_a_floor() -> None:
         return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 2 else sample
 
     row = row_of(compare_runs(made(effects={"keepalive": 0.5}, change=lost), None), "p50")
-    assert row.floor is None and row.judgement == "unresolved"
+    assert row.floor is None and row.decision is Decision.CANNOT_TELL
     assert "nothing is resolved without a floor: fewer than 6 valid A/A blocks" in row.notes
 
 
@@ -130,13 +171,13 @@ def test_named_arms_of_one_run() -> None:
     found = compare_runs(store, store, "keepalive", "backlog")
     assert found.paired and {row.pair for row in found.rows} == {("keepalive", "backlog")}
     again = compare_runs(store, None, "baseline-again")
-    assert {row.judgement for row in again.rows} <= {"unresolved", "not-compared"}
+    assert {row.decision for row in again.rows} <= {Decision.CANNOT_TELL, Decision.NOT_JUDGED}
 
 
 def test_too_few_blocks_have_no_interval() -> None:
     found = compare_runs(made(planned=make_plan(blocks=5)), None)
     row = row_of(found, "p99")
-    assert (row.judgement, row.holm_p) == ("no-interval", None)
+    assert (row.decision, row.holm_p) == (Decision.NO_INTERVAL, None)
     assert stats.NEED_BLOCKS in row.notes
     assert row.base.level is not None and row.base.level.low is None
 
@@ -152,7 +193,7 @@ def test_what_is_missing_is_said_beside_the_row() -> None:
     found = compare_runs(made(change=change), None)
     row = row_of(found, "p99")
     assert "keepalive: 4 of 6 blocks: 1 invalid (steal), 1 block not measured" in row.notes
-    assert (row.judgement, len(row.other.values), row.other.planned_blocks) == ("no-interval", 4, 6)
+    assert (row.decision, len(row.other.values), row.other.planned_blocks) == (Decision.NO_INTERVAL, 4, 6)
     assert row.other.invalid == {Reason.STEAL: 1}
     assert (row.counted, row.begun) == ((6, 4), (6, 5))
     assert "not all of it was measured: just bench --resume run-1 goes on" in found.notes
@@ -163,10 +204,10 @@ def test_an_arm_without_a_valid_block_and_a_run_without_a_sample_are_rows_all_th
         return made_invalid(sample, Reason.NON_2XX) if slot.arm.name == "keepalive" else sample
 
     row = row_of(compare_runs(made(change=change), None), "p99")
-    assert (row.judgement, row.other.level, row.estimate) == ("not-compared", None, None)
+    assert (row.decision, row.other.level, row.estimate) == (Decision.NOT_JUDGED, None, None)
     assert "no valid block of keepalive" in row.notes
     empty = compare_runs(made(change=lambda _slot, _sample: None), None)
-    assert len(empty.rows) == 12 and {row.judgement for row in empty.rows} == {"not-compared"}
+    assert len(empty.rows) == 12 and {row.decision for row in empty.rows} == {Decision.NOT_JUDGED}
     assert row_of(empty, "p99").base.generator == "k6 1.8.1", "what it was going to use"
 
 
@@ -175,7 +216,7 @@ def test_a_variant_that_needs_what_no_load_does_is_not_compared() -> None:
     variants = store.record.variants
     needy = variants | {"keepalive": variants["keepalive"].model_copy(update={"needs": "a slow disk"})}
     store.record = store.record.model_copy(update={"variants": needy})
-    assert {row.judgement for row in compare_runs(store, None).rows} == {"not-compared"}
+    assert {row.decision for row in compare_runs(store, None).rows} == {Decision.NOT_JUDGED}
     assert "needs a slow disk" in row_of(compare_runs(store, None), "p99").notes
 
 
@@ -191,7 +232,7 @@ def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
     row = row_of(found, "p99")
     assert (len(row.base.values), len(row.other.values)) == (6, 8)
     assert row.estimate == unpaired(list(row.other.values.values()), list(row.base.values.values()))
-    assert row.judgement == "better"
+    assert row.decision is Decision.BETTER
     floors = [row_of(compare_runs(store, None), "p99").floor or 0.0 for store in (first, second)]
     assert row.floor == max(floors) and floors[0] != floors[1]
 
@@ -209,12 +250,12 @@ def test_the_common_baseline_says_what_drifted() -> None:
     """The second machine is 30 % slower in everything; the variant's 25 % is not the variant's."""
     second = made("run-2", {"baseline": 1.3, "keepalive": 1.25}, seed=2)
     row = row_of(compare_runs(made(), second), "p99")
-    assert row.judgement == "worse" and not row.beyond_baseline
+    assert row.decision is Decision.WORSE and not row.beyond_baseline
     assert row.baseline_move is not None and row.baseline_move.effect == pytest.approx(0.262, abs=0.05)
     assert any(note.startswith("the baseline itself, the same in both runs, moved by +2") for note in row.notes)
     assert row_of(compare_runs(made(), second), "p99", arm="baseline").baseline_move is None
     clear = row_of(compare_runs(made(), made("run-2", {"keepalive": 0.6}, seed=2)), "p99")
-    assert clear.judgement == "better" and clear.beyond_baseline
+    assert clear.decision is Decision.BETTER and clear.beyond_baseline
 
 
 def test_another_baseline_says_nothing_of_drift() -> None:
@@ -285,7 +326,7 @@ def test_other_generators_are_shown_and_not_compared(changed: dict[str, str | No
 
     found = compare_runs(made(), made("run-2", seed=2, change=change))
     row = row_of(found, "p99")
-    assert (row.judgement, row.estimate) == ("not-compared", None)
+    assert (row.decision, row.estimate) == (Decision.NOT_JUDGED, None)
     assert row.base.level is not None and row.other.level is not None
     assert f"generators differ: {told}" in row.notes
     assert row_of(found, "cpu_per_request", "ceiling").estimate is not None, "the other point is compared"
@@ -325,11 +366,11 @@ def test_judging_rules_hold_across_runs() -> None:
 
     faster = made("run-2", {"keepalive": 0.5, "baseline": 0.5}, seed=2, change=limited)
     row = row_of(compare_runs(made(), faster), "rate", "ceiling")
-    assert row.judgement == "better" and AT_LEAST in row.notes
+    assert row.decision is Decision.BETTER and AT_LEAST in row.notes
     same = row_of(compare_runs(made(noise=0.001), made("run-2", noise=0.02, seed=4, change=limited)), "rate", "ceiling")
-    assert same.judgement == "not-compared" and {UNBOUNDED, LIMITED} & set(same.notes)
+    assert same.decision is Decision.NOT_JUDGED and {UNBOUNDED, LIMITED} & set(same.notes)
     both = row_of(compare_runs(made(change=limited), faster), "rate", "ceiling")
-    assert (both.judgement, both.estimate) == ("not-compared", None) and LIMITED in both.notes
+    assert (both.decision, both.estimate) == (Decision.NOT_JUDGED, None) and LIMITED in both.notes
 
 
 def test_latency_of_a_closed_loop_is_judged_where_no_common_load_has_a_rate() -> None:
@@ -349,10 +390,10 @@ def test_so_few_blocks_cannot_resolve_so_many_comparisons_and_it_says_so() -> No
     found = compare_runs(made(planned=planned), made("run-2", {"keepalive": 0.1}, planned, seed=2))
     family = [row for row in found.rows if row.tested]
     assert len(family) * 2 / 924 > 0.05
-    assert not any(row.judgement in ("better", "worse") for row in found.rows)
+    assert not any(row.decision.resolved for row in found.rows)
     assert f"{len(family)} {TOO_FEW}" in said(found) and "measure 7 blocks or more" in said(found)
     one = compare_runs(made(planned=planned), made("run-2", {"keepalive": 0.1}, planned, seed=2), "keepalive")
-    assert row_of(one, "p50").judgement == "better" and TOO_FEW not in said(one)
+    assert row_of(one, "p50").decision is Decision.BETTER and TOO_FEW not in said(one)
 
 
 # -- searches for the knee ----------------------------------------------------------------------------------
@@ -467,9 +508,9 @@ def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:
     row = row_of(found, "gap_s", "delete")
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert not row.relative and row.estimate == stats.difference(own, base)
-    assert row.judgement == "better" and row.unit == "s" and row.title == "longest gap"
+    assert row.decision is Decision.BETTER and row.unit == "s" and row.title == "longest gap"
     assert row.floor is not None and row.floor >= 1 / (row.point.rate_rps or 1)
-    assert row_of(found, "stale", "delete").judgement == "unresolved", "nothing in both is no difference"
+    assert row_of(found, "stale", "delete").decision is Decision.CANNOT_TELL, "nothing in both is no difference"
     assert not row_of(found, "stale", "delete").tested
 
 
@@ -493,8 +534,8 @@ def test_disturbances_of_two_runs() -> None:
     found = compare_runs(first, second)
     row = row_of(found, "failed", "delete")
     own, base = (list(side.values.values()) for side in (row.other, row.base))
-    assert row.estimate == unpaired_difference(own, base) and row.judgement == "worse"
-    assert row_of(found, "failed", "delete", "baseline").judgement == "worse"
+    assert row.estimate == unpaired_difference(own, base) and row.decision is Decision.WORSE
+    assert row_of(found, "failed", "delete", "baseline").decision is Decision.WORSE
 
 
 def test_what_could_not_be_told_in_a_block_is_not_judged_from_the_others() -> None:
@@ -502,8 +543,8 @@ def test_what_could_not_be_told_in_a_block_is_not_judged_from_the_others() -> No
         return {"failed": 0.0 if point.control else 3.0, "gap_s": None if block == 2 else 0.5}
 
     row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "gap_s", "delete")
-    assert (row.judgement, row.estimate) == ("not-compared", None)
-    assert "it could not be told in 2 blocks, so the others do not show all of it" in row.notes
+    assert (row.decision, row.estimate) == (Decision.NOT_JUDGED, None)
+    assert "it could not be told in 1 block, so the others do not show all of it" in row.notes
     assert len(row.base.values) == 5
 
 
@@ -513,4 +554,4 @@ def test_a_block_without_its_control_run_does_not_count() -> None:
 
     row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "failed", "delete")
     assert "keepalive: 5 of 6 blocks: 1 block without a valid control run" in row.notes
-    assert row.judgement == "no-interval"
+    assert row.decision is Decision.NO_INTERVAL

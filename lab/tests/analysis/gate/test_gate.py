@@ -21,6 +21,7 @@ from rich.console import Console
 from lab.__main__ import main
 from lab.analysis.comparison.comparison import TOO_FEW, compare_runs
 from lab.analysis.comparison.meeting import TWO_MACHINES
+from lab.analysis.decision import Decision
 from lab.analysis.gate.gate import Bounds, Gate, Gated, gate, worse_by
 from lab.analysis.judging import BROKEN
 from lab.analysis.noise import aa_arms
@@ -125,7 +126,7 @@ def test_a_gain_is_none() -> None:
 def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
     """Whether it is resolved (3 % of a quiet machine) or not (nothing)."""
     small = gated(made(effects={"keepalive": 1.03}, noise=0.002), FIVE)
-    assert {one.row.judgement for one in small.rows} == {"worse"} and small.exit_status(strict=True) == 0
+    assert {one.row.decision for one in small.rows} == {Decision.WORSE} and small.exit_status(strict=True) == 0
     assert "worse, resolved, but within the bound of 5 %" in small.rows[0].said
     assert gated(made(noise=0.01), FIVE).exit_status(strict=True) == 0
     assert "nothing to do" in gate_tables.conclusion(small, strict=True)
@@ -153,7 +154,7 @@ def test_more_blocks_are_counted_for_a_noise_that_they_can_overcome() -> None:
 def test_resolved_but_perhaps_larger_than_the_bound_is_not_called_good() -> None:
     """4 % with an interval to 6 %: no regression beyond 5 %, and not shown to be less either."""
     found = gated(made(effects={"keepalive": 1.045}, noise=0.006, seed=2), FIVE)
-    open_rows = [one for one in found.of("cannot-tell") if one.row.judgement == "worse"]
+    open_rows = [one for one in found.of("cannot-tell") if one.row.decision is Decision.WORSE]
     assert open_rows and all("resolved, but not how large it is" in one.said for one in open_rows)
 
 
@@ -384,16 +385,16 @@ def test_what_an_interruption_left_out_is_measured_by_going_on() -> None:
     assert only(gated(until(3, Reason.STEAL), FIVE), "p50").do == "measure again where this does not happen: steal"
 
 
-def test_holm_is_over_the_gated_rows_alone() -> None:
-    """One metric alone has its own p-value; in company a larger one."""
+@pytest.mark.parametrize("two", [False, True])
+def test_a_gated_row_carries_the_comparisons_decision(two: bool) -> None:
+    """Whichever are gated: of one run and of two."""
     store = made(effects={"keepalive": 1.02}, noise=0.01)
-    alone = gated(store, Bounds(0.05, metrics=("p50",)))
-    assert [one.row.metric for one in alone.rows if one.row.estimate] == ["p50"]
-    row = only(alone, "p50").row
-    assert row.estimate is not None and row.holm_p == row.estimate.p_value
-    company = gated(store, Bounds(0.05, metrics=("p50", "p99", "cpu_per_request")))
-    tested = [one.row for one in company.rows if one.row.tested]
-    assert [row.holm_p for row in tested] == stats.holm([row.estimate.p_value or 0 for row in tested if row.estimate])
+    other = made("run-2", effects={"keepalive": 1.04}, noise=0.01, seed=2) if two else None
+    compared = compare_runs(store, other).rows
+    for metrics in (("p50",), ("p50", "p99", "cpu_per_request")):
+        found = gated(store, Bounds(0.05, metrics=metrics), other)
+        assert {one.row.metric for one in found.rows} == set(metrics)
+        assert all(one.row in compared for one in found.rows)
 
 
 def limited(slot: Slot, sample: Sample) -> Sample:
@@ -419,25 +420,26 @@ def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
         return sample.model_copy(update={"limited_by": "generator"}) if closed else sample
 
     one = only(gated(made(effects={"keepalive": 1.03}, noise=0.002, change=base_limited), FIVE), "rate", "ceiling")
-    assert one.row.bound and one.row.judgement == "worse" and one.verdict == "cannot-tell"
+    assert one.row.bound and one.row.decision is Decision.WORSE and one.verdict == "cannot-tell"
     assert "or more" in one.said and "--metric cpu_per_request" in one.do
     beyond = gated(made(effects={"keepalive": 1.1}, noise=0.002, change=base_limited), FIVE)
     assert only(beyond, "rate", "ceiling").verdict == "regression"
 
 
 def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
-    """24 rows of six and six blocks: with what would do; four of them can fail, and nothing is said."""
+    """24 rows (of 36 compared) of six and six blocks: with what would do; those of one arm can fail, and nothing is said."""
     planned = make_plan([(f"v{n}", "baseline") for n in range(5)])
     slow = dict.fromkeys(("baseline", *(f"v{n}" for n in range(5))), 2.0)
     base, other = made("base", planned=planned, noise=0.002), made("candidate", slow, planned, noise=0.002, seed=2)
     found = gated(base, FIVE, other)
     assert len(found.rows) == 24 and {one.verdict for one in found.rows} == {"cannot-tell"}
     advice = (
-        "gate fewer rows at once (--arm, --metric), or measure both with --blocks 7 or more:"
-        " 24 comparisons of so few blocks are never resolved"
+        "gate one arm (RUN:ARM RUN:ARM), or measure both with --blocks 7 or more:"
+        " 36 comparisons of so few blocks are never resolved"
     )
     assert {one.do for one in found.rows} == {advice}
-    alone = gated(base, FIVE, other, ["v1"])
+    assert any(TOO_FEW in note for note in found.footnotes)
+    alone = gate(compare_runs(base, other, "v1", "v1"), FIVE)
     assert alone.exit_status(strict=False) == 1 and not any(TOO_FEW in note for note in alone.footnotes)
 
 

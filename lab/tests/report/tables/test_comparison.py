@@ -17,6 +17,7 @@ from rich.console import Console
 
 from lab.analysis.comparison.comparison import Comparison, compare_runs
 from lab.analysis.comparison.verdicts import Advice, advices
+from lab.analysis.decision import Decision
 from lab.analysis.noise import aa_arms
 from lab.model.plan import Arm, Slot, plan
 from lab.model.run import AtKnee, KneeSearch
@@ -115,7 +116,7 @@ def test_json_says_the_same_and_keeps_its_schema(comparison: Callable[[], Compar
     found = comparison()
     told = json.loads(json.dumps(comparison_json.printed(found).plain(), allow_nan=False))
     jsonschema.Draft202012Validator(comparison_json.ComparisonJson.model_json_schema()).validate(told)
-    assert [row["judgement"] for row in told["rows"]] == [row.judgement for row in found.rows]
+    assert [row["judgement"] for row in told["rows"]] == [comparison_json.WORDS[row.decision] for row in found.rows]
     for row, has in zip(told["rows"], found.rows, strict=True):
         assert row["effect"] == (exp(has.estimate.effect) if has.estimate else None)
         assert row["base"]["median"] == (has.base.level.value if has.base.level else None)
@@ -406,9 +407,9 @@ def test_a_disturbance_without_a_valid_block_has_rows_and_a_sentence() -> None:
     def nothing(_arm: Arm, _point: Point, _block: int) -> None: ...
 
     found = compare_runs(made_disturbed("run-1", KILL, nothing, sweep="kill"), None)
-    assert [(row.metric, row.judgement) for row in found.rows] == [
-        ("failed", "not-compared"),
-        ("gap_s", "not-compared"),
+    assert [(row.metric, row.decision) for row in found.rows] == [
+        ("failed", Decision.NOT_JUDGED),
+        ("gap_s", Decision.NOT_JUDGED),
     ]
     assert advice_of(found).text.endswith("just bench --resume run-1")
 

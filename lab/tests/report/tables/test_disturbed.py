@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
@@ -168,10 +169,10 @@ def test_medians_and_effects_are_of_the_blocks() -> None:
     effect = effect_of(summary, "proxy-replicas-2")
     assert effect.estimate is not None
     assert effect.estimate.effect == pytest.approx(-np.mean(values))
-    assert (effect.judgement, effect.better, effect.primary) == ("claimed", True, True)
+    assert (effect.claimed, effect.better, effect.primary) == (True, True, True)
     assert (level := spare.cell.level("failed")) is not None and level.value == 0
-    assert effect_of(summary, "proxy-replicas-2", "failed").judgement == "marked", "only the primary metric claims"
-    assert effect_of(summary, "baseline-again").judgement == "a/a"
+    assert effect_of(summary, "proxy-replicas-2", "failed").marked, "only the primary metric claims"
+    assert effect_of(summary, "baseline-again").decision is Decision.A_A
     assert all(not row.effects for row in summary.rows if row.point.control)
 
 
@@ -251,7 +252,7 @@ def test_without_a_floor_nothing_is_called_small() -> None:
 
 def test_below_six_blocks_nothing_is_claimed() -> None:
     summary = summary_of(blocks=5)
-    assert effect_of(summary, "proxy-replicas-2").judgement == "no-interval"
+    assert effect_of(summary, "proxy-replicas-2").decision is Decision.NO_INTERVAL
     level = row_of(summary, "baseline").cell.level("gap_s")
     assert level is not None and level.low is None
     assert {verdict.kind for verdict in verdicts(summary)} == {"no-interval"}
@@ -276,7 +277,7 @@ def test_a_block_whose_control_failed_does_not_count_for_that_arm() -> None:
     assert (hurt.cell.valid_blocks, other.cell.valid_blocks) == (5, 6)
     assert "1 block not counted: no valid control run of this arm in it" in hurt.notes
     assert 2 not in hurt.cell.values["gap_s"]
-    assert effect_of(summary, "pre-stop-sleep").judgement == "no-interval"
+    assert effect_of(summary, "pre-stop-sleep").decision is Decision.NO_INTERVAL
     assert not summary.complete
 
 
@@ -290,8 +291,8 @@ def test_a_difference_below_what_the_load_resolves_is_none() -> None:
 
         return made
 
-    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").judgement == "unresolved"
-    assert effect_of(summary_of(made=alike(0.011)), "proxy-replicas-2").judgement == "claimed"
+    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.CANNOT_TELL
+    assert effect_of(summary_of(made=alike(0.011)), "proxy-replicas-2").claimed
 
 
 def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
@@ -299,14 +300,14 @@ def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
     missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0], 1) | {"gap_s": None})
     summary = summary_of(change=missing)
     effect = effect_of(summary, "proxy-replicas-2")
-    assert (effect.judgement, "could not be told in 1 block" in effect.note) == ("not-judged", True)
+    assert (effect.decision, "could not be told in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
     assert "(1 –)" in printed(summary)
     assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
 
 
 def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
     assert effect_of(summary_of(primary="p99"), "proxy-replicas-2", "p99_during_s").primary
-    assert effect_of(summary_of(primary="errors"), "proxy-replicas-2", "failed").judgement == "claimed"
+    assert effect_of(summary_of(primary="errors"), "proxy-replicas-2", "failed").claimed
     rate = summary_of(primary="rate")
     assert not any(effect.primary for effect in row_of(rate, "proxy-replicas-2").effects)
     steady = (

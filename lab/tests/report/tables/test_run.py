@@ -18,6 +18,7 @@ from rich.console import Console
 
 from lab.analysis import verdicts
 from lab.analysis.cells import counted_samples
+from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import LIMITED
 from lab.analysis.rows import Row
@@ -100,7 +101,7 @@ def test_a_claim_needs_the_interval_beyond_the_floor_and_ends_in_what_to_apply()
     snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
     summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY, snippets)
     effect = effect_of(summary, "keepalive", "p99")
-    assert (effect.judgement, effect.primary, effect.better) == ("claimed", True, True)
+    assert (effect.claimed, effect.primary, effect.better) == (True, True, True)
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "apply"
     assert verdict.text.startswith("keepalive: p99 at rate-1000 (k6 for wrk2) −2")
@@ -179,7 +180,7 @@ def test_what_no_knob_tells_from_its_baseline_is_another_system(
 def test_nothing_found_names_the_bound() -> None:
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
-    assert effect.judgement == "unresolved"
+    assert effect.decision is Decision.CANNOT_TELL
     assert verdicts.effect_text(effect).startswith("p99 ~ [")
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "unresolved"
@@ -215,7 +216,7 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     summary = summary_of(make_plan(blocks=blocks), effects={"keepalive": 0.5})
     effect = effect_of(summary, "keepalive", "p99")
     count = "1 block" if blocks == 1 else f"{blocks} blocks"
-    assert effect.judgement == "no-interval"
+    assert effect.decision is Decision.NO_INTERVAL
     assert verdicts.effect_text(effect) == f"p99 no interval ({count})"
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
     assert all(verdict.kind == "no-interval" for verdict in verdicts.verdicts(summary))
@@ -230,7 +231,7 @@ def test_without_enough_a_a_blocks_nothing_is_claimed() -> None:
 
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
-    assert (effect.judgement, effect.floor) == ("unresolved", None)
+    assert (effect.decision, effect.floor) == (Decision.CANNOT_TELL, None)
     assert verdicts.effect_text(effect).endswith("(no floor)")
     assert any("without a floor" in note for note in row_of(summary, "keepalive").notes)
     (verdict,) = verdicts.verdicts(summary)
@@ -265,10 +266,10 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     summary = summary_of(make_plan(), {"keepalive": "rate"}, effects={"keepalive": 0.7}, change=limited)
     rate = effect_of(summary, "keepalive", "rate", "ceiling")
     cpu = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
-    assert (rate.judgement, rate.primary) == ("not-judged", False)
-    assert (cpu.judgement, cpu.primary) == ("claimed", True)
+    assert (rate.decision, rate.primary) == (Decision.NOT_JUDGED, False)
+    assert (cpu.claimed, cpu.primary) == (True, True)
     assert LIMITED in row_of(summary, "keepalive", "ceiling").notes
-    assert effect_of(summary, "keepalive", "p50", "ceiling").judgement == "not-judged"
+    assert effect_of(summary, "keepalive", "p50", "ceiling").decision is Decision.NOT_JUDGED
     (verdict,) = verdicts.verdicts(summary)
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
     assert "rate" not in verdicts.floor_line(summary).replace("generator", "")
@@ -276,23 +277,23 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
 
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
     summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.5, "backlog": 0.5})
-    assert effect_of(summary, "backlog", "rate").judgement == "not-judged"
-    assert effect_of(summary, "backlog", "rate", "ceiling").judgement == "claimed"
-    assert effect_of(summary, "keepalive", "p99", "ceiling").judgement == "not-judged"
+    assert effect_of(summary, "backlog", "rate").decision is Decision.NOT_JUDGED
+    assert effect_of(summary, "backlog", "rate", "ceiling").claimed
+    assert effect_of(summary, "keepalive", "p99", "ceiling").decision is Decision.NOT_JUDGED
     closed = make_plan(points=[make_point("ceiling", rate_rps=None)])
     alone = summary_of(closed, effects={"keepalive": 0.5})
-    assert effect_of(alone, "keepalive", "p99", "ceiling").judgement == "claimed", "there is no other point to judge it"
+    assert effect_of(alone, "keepalive", "p99", "ceiling").claimed, "there is no other point to judge it"
 
 
 def test_other_metrics_are_marked_after_holm_and_never_claim() -> None:
     summary = summary_of(make_plan(BOTH), effects={"keepalive": 0.8})
     found = [effect for row in summary.rows if row.arm.role == "variant" for effect in row.effects]
-    family = [e for e in found if not e.primary and e.judgement in {"marked", "unresolved"}]
+    family = [e for e in found if not e.primary and e.decision.judged]
     raw = [e.estimate.p_value for e in family if e.estimate and e.estimate.p_value is not None]
     assert [e.holm_p for e in family] == pytest.approx(stats.holm(raw))
-    assert effect_of(summary, "keepalive", "cpu_per_request").judgement == "marked"
-    assert effect_of(summary, "backlog", "cpu_per_request").judgement == "unresolved"
-    assert not any(effect.judgement == "claimed" for effect in found if not effect.primary)
+    assert effect_of(summary, "keepalive", "cpu_per_request").marked
+    assert effect_of(summary, "backlog", "cpu_per_request").decision is Decision.CANNOT_TELL
+    assert not any(effect.claimed for effect in found if not effect.primary)
 
 
 def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so() -> None:
@@ -301,7 +302,7 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     row = row_of(summary, "keepalive")
     assert row.cell.shown("p99") is not None
     assert row.cell.shown("p99.9") is None
-    assert effect_of(summary, "keepalive", "p99").judgement == "not-available"
+    assert effect_of(summary, "keepalive", "p99").decision is Decision.NOT_AVAILABLE
     assert "p99 needs 10 requests beyond it in every sample" in row.notes
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable"
@@ -397,7 +398,7 @@ def test_values_that_can_have_no_ratio_are_left_out() -> None:
         return sample.model_copy(update={"usage": usage})
 
     effect = effect_of(summary_of(make_plan(), change=idle), "keepalive", "cpu_per_request")
-    assert (effect.estimate, effect.judgement) == (None, "not-available")
+    assert (effect.estimate, effect.decision) == (None, Decision.NOT_AVAILABLE)
 
 
 def test_errors_as_primary_metric_are_counted_not_compared() -> None:
@@ -412,7 +413,7 @@ def test_a_variant_without_a_primary_metric_claims_nothing() -> None:
     summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "not-measurable" and "lab/primary-metric in its overlay" in verdict.text
-    assert effect_of(summary, "keepalive", "p99").judgement == "marked"
+    assert effect_of(summary, "keepalive", "p99").marked
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
 
     run = make_plan([("nginx", "direct")], reference=None)
     effect = effect_of(summary_of(run, {"nginx": "cpu_per_request"}, change=bare), "nginx", "cpu_per_request")
-    assert effect.judgement == "not-judged"
+    assert effect.decision is Decision.NOT_JUDGED
     assert "not comparable" in effect.note
 
 
