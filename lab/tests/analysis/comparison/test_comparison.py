@@ -113,7 +113,7 @@ def test_a_primary_metric_is_held_to_its_interval_and_told_so() -> None:
         factor = 1.05 if slot.arm.role == "again" else 1.0
         return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / factor})
 
-    store = made(effects={"keepalive": 0.9}, noise=0.02, change=slow)
+    store = made(effects={"keepalive": 0.9}, noise=0.03, change=slow)
     other = row_of(compare_runs(store, None), "rate", "ceiling")
     assert (other.decision, other.primary, other.p_value) == (Decision.BETTER, False, other.holm_p)
     own = store.record.variants["keepalive"].model_copy(update={"primary_metric": "rate"})
