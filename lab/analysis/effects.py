@@ -93,8 +93,8 @@ class Effects:
         return [tuple(effect.decided(next(holm_p)) for effect in effects) for effects in table]
 
     def _of(self, arm: Arm, point: Point) -> tuple[Effect, ...]:
-        """What is judged cannot be told yet. Empty of what is compared with nothing, and of control runs. Of a disturbance only what has a better side, was measured,
-        or is asked for.
+        """What is judged cannot be told yet. Empty of what is compared with nothing, and of control runs. Of a disturbance only what
+        has a better side, was measured, or is asked for.
         """
         if arm.baseline is None or point.control:
             return ()

@@ -15,13 +15,14 @@ from lab.analysis.comparison.meeting import Meeting, between_notes, common_point
 from lab.analysis.comparison.rows import Compared as Compared
 from lab.analysis.comparison.rows import rows_at
 from lab.analysis.comparison.run_cells import RunCells, run_cells
-from lab.analysis.decision import MARK_P, adjusted
+from lab.analysis.decision import MARK_P, adjusted, decide
 from lab.analysis.summary import decided
 from lab.base.errors import UsageError, did_you_mean
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
 if TYPE_CHECKING:
+    from lab.analysis.effects import Effect
     from lab.model.plan import Arm
     from lab.model.run import RunRecord, VariantRecord
     from lab.model.sweeps import Point
@@ -90,7 +91,17 @@ def compare_runs(
 def judged(rows: Sequence[Compared]) -> list[Compared]:
     """The rows decided: all of these that have a p-value are the family of Holm's method."""
     holm_p = adjusted([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
-    return [row.decided(own) for row, own in zip(rows, holm_p, strict=True)]
+    return [_decided(row, own) for row, own in zip(rows, holm_p, strict=True)]
+
+
+def _decided(row: Compared, holm_p: float | None) -> Compared:
+    """By the rule. `holm_p` None: no part of the family."""
+    if row.estimate is None:
+        return row
+    if holm_p is None and row.estimate.has_interval:
+        holm_p = 1.0
+    decision = decide(row.estimate, row.floor, more_is_better=row.more_is_better, adjusted_p=holm_p, bound=row.bound)
+    return row.decided(decision, holm_p)
 
 
 def blocks_wanted(rows: Sequence[Compared]) -> int:
@@ -118,11 +129,16 @@ def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: C
     if all(other.role == "variant" and other.baseline == base.name for base, other in pairs):
         tables = decided(run.record, run.cells)
         effects = {place: effect for table in tables for place, effect in table.items()}
-        rows = [row.as_told(effects.get((row.other.arm, row.point.name, row.metric))) for row in rows]
+        rows = [_as_told(row, effects.get((row.other.arm, row.point.name, row.metric))) for row in rows]
         family = tuple(filter(None, (sum(one.holm_p is not None for one in table.values()) for table in tables)))
     else:
         rows = judged(rows)
     return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run, "")), family)
+
+
+def _as_told(row: Compared, effect: Effect | None) -> Compared:
+    """With the decision that its run's table made."""
+    return row.decided(effect.decision, effect.holm_p, effect.primary) if effect and row.estimate else row
 
 
 def _pairs_inside(run: RunCells, base_arm: str | None, other_arm: str | None) -> Iterator[tuple[Arm, Arm]]:

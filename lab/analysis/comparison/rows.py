@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from lab.analysis.cells import Cell, paired
 from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.run_cells import CellStats
-from lab.analysis.decision import MARK_P, UNBOUNDED, Decision, decide
-from lab.analysis.effects import ALONE, Effect, untold
+from lab.analysis.decision import MARK_P, UNBOUNDED, Decision
+from lab.analysis.effects import ALONE, untold
 from lab.analysis.judging import UNSERVED, failures, ruling
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.stats import paired as stats
@@ -73,39 +73,21 @@ class Compared:
 
     @property
     def p_value(self) -> float | None:
-        """That it is decided by, or beside: adjusted, or the primary metric's own. None below six blocks, and of what is not compared."""
-        own = self.estimate.p_value if self.primary and self.estimate and self.estimate.has_interval else None
+        """Adjusted, or the primary metric's own; None below six blocks, and of what is not compared."""
+        own = self.estimate.p_value if self.estimate and self.estimate.has_interval else None
         return own if self.primary else self.holm_p
 
-    def as_told(self, effect: Effect | None) -> Compared:
-        """With the decision that its run's table made."""
-        if effect is None or self.estimate is None:
-            return self
-        told = replace(self, decision=effect.decision, holm_p=effect.holm_p, primary=effect.primary)
-        unjudged = effect.note if effect.decision is Decision.NOT_JUDGED else ""
-        return told._noted(unjudged)
-
-    def decided(self, holm_p: float | None) -> Compared:
-        """By the rule. `holm_p` None: no part of the family."""
-        if self.estimate is None:
-            return self
-        if holm_p is None and self.estimate.has_interval:
-            holm_p = 1.0
-        decision = decide(
-            self.estimate, self.floor, more_is_better=self.more_is_better, adjusted_p=holm_p, bound=self.bound
-        )
-        told = replace(self, decision=decision, holm_p=holm_p)
-        return told._noted(UNBOUNDED if decision is Decision.NOT_JUDGED else "")
-
-    def _noted(self, unjudged: str) -> Compared:
+    def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> Compared:
         """With why nothing is resolved, where that is known."""
-        why = unjudged
-        if self.decision is Decision.CANNOT_TELL and self.floor is None:
+        told, why = replace(self, decision=decision, holm_p=holm_p, primary=primary), ""
+        if decision is Decision.NOT_JUDGED:
+            why = UNBOUNDED
+        elif decision is Decision.CANNOT_TELL and self.floor is None:
             why = NO_FLOOR
-        elif self.decision is Decision.CANNOT_TELL and self.floor is not None and (self.p_value or 0.0) <= MARK_P:
+        elif decision is Decision.CANNOT_TELL and self.floor is not None and (told.p_value or 0.0) <= MARK_P:
             reaches = self.estimate is not None and abs(self.estimate.effect) > self.floor
             why = f"{REACHES if reaches else WITHIN} {size_text(self, self.floor)}"
-        return replace(self, notes=tuple(dict.fromkeys([*self.notes, *filter(None, [why])])))
+        return replace(told, notes=tuple(dict.fromkeys(filter(None, [*self.notes, why]))))
 
     @property
     def pair(self) -> tuple[str, str]:

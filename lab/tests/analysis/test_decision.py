@@ -45,9 +45,11 @@ def test_nothing_is_resolved_without_a_floor_or_an_interval(primary: bool) -> No
 @pytest.mark.parametrize("primary", [True, False])
 def test_a_bound_that_is_not_resolved_is_not_judged(primary: bool) -> None:
     """What may be any larger shows nothing by not being seen."""
-    asked = {"more_is_better": False, "primary": primary, "adjusted_p": 0.0, "bound": True}
-    assert decide(FASTER, 0.1, **asked) is Decision.BETTER
-    assert decide(FASTER, 1.0, **asked) is Decision.NOT_JUDGED and not Decision.NOT_JUDGED.judged
+    near, far = (
+        decide(FASTER, floor, more_is_better=False, primary=primary, adjusted_p=0.0, bound=True) for floor in (0.1, 1.0)
+    )
+    assert near is Decision.BETTER
+    assert far is Decision.NOT_JUDGED and not far.judged
 
 
 def test_holm_is_over_what_has_a_p() -> None:
