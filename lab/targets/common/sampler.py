@@ -258,12 +258,15 @@ def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
 
 
 def spans(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
-    """What each CPU did between two looks at it."""
-    return {
-        cpu: CpuTimes(*(after - before for before, after in zip(astuple(was), astuple(now), strict=True)))
-        for cpu, now in end.items()
-        if (was := start.get(cpu))
-    }
+    """What each CPU did between two looks at it; all of it is at least its parts, though the kernel's iowait may fall (proc(5))."""
+    found: dict[int, CpuTimes] = {}
+    for cpu, now in end.items():
+        if was := start.get(cpu):
+            busy_s, steal_s, total_s, interrupts_s = (
+                max(0.0, after - before) for before, after in zip(astuple(was), astuple(now), strict=True)
+            )
+            found[cpu] = CpuTimes(busy_s, steal_s, max(total_s, busy_s + steal_s), interrupts_s)
+    return found
 
 
 def other_processes_s() -> float | None:

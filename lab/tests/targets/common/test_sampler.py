@@ -153,3 +153,13 @@ def test_busy_steal_and_clock_are_fractions() -> None:
     assert all(0 <= share <= 1 for share in seen.busy.values())
     assert 0 <= seen.steal <= 1
     assert abs(seen.clock_step_s) < 0.05
+
+
+def test_a_share_is_at_most_all_though_the_kernel_takes_waiting_back() -> None:
+    """proc(5): iowait may fall between two looks; here by more than what was idle since."""
+    start, end = (
+        sampler.parse_cpus([f"cpu0 {user} 0 0 {idle} {iowait} 0 0 0 0 0"])
+        for user, idle, iowait in ((100, 200, 50), (110, 202, 40))
+    )
+    (span,) = sampler.spans(start, end).values()
+    assert span.total_s == span.busy_s == pytest.approx(10 * sampler.TICK_S)
