@@ -133,7 +133,15 @@ def test_every_overlay_loads_and_its_knobs_are_read_back(name: str) -> None:
         assert set(load_knob(own).readback) <= set(variant.readback)
 
 
-@pytest.mark.parametrize("name", knob_names())
+def knobs_by_size() -> list[Any]:
+    """Every knob; a thousand routes on every root are not for every day."""
+    sizes = {
+        name: sum(path.stat().st_size for path in (MANIFESTS / "components" / name).iterdir()) for name in knob_names()
+    }
+    return [pytest.param(name, marks=pytest.mark.slow if sizes[name] > 100_000 else ()) for name in knob_names()]
+
+
+@pytest.mark.parametrize("name", knobs_by_size())
 def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
     load_knob(name)
     overlays = map(load_overlay, variant_names())
