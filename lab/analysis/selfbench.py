@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from lab.base.validation import Strict
 from lab.stats import paired as stats
 
 Unit = Literal["s", "%", "rows/s", "bytes"]
@@ -19,10 +20,8 @@ Part = Literal["analysis", "overhead"]
 PARTS: tuple[Part, ...] = ("analysis", "overhead")
 
 
-class Row(BaseModel):
+class Row(Strict):
     """One comparison. Medians where there are several measurements; `ratio` is the pairs' geometric mean, lab / by hand."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     part: Part
     what: str
@@ -36,10 +35,8 @@ class Row(BaseModel):
     note: str = ""
 
 
-class Report(BaseModel):
+class Report(Strict):
     """What `selfbench --json` prints. Seconds, bytes, rows per second, per cent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[2] = 2
     measured_at: str

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import expm1, log, log1p, nan
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lab.analysis.cells import HistogramOf
 from lab.analysis.decision import Decision
@@ -20,6 +20,7 @@ from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import writing
+from lab.base.validation import Strict
 from lab.experiments.selfbench.process import measured_run
 from lab.experiments.selfbench.promise import kept, power
 from lab.model.metrics import about
@@ -49,10 +50,8 @@ UNLIKELY = 0.05
 """That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
 
 
-class Injected(BaseModel):
+class Injected(Strict):
     """One variant's primary metric over the tens. Effects are fractions (0.05 = 5 %), of `blocks`; `resolvable` of ten blocks."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     variant: str
     point: str
@@ -86,10 +85,8 @@ class Injected(BaseModel):
         return [] if self.promised is None else [self.promised] * self.tens
 
 
-class InjectedReport(BaseModel):
+class InjectedReport(Strict):
     """What `selfbench --effects --json` prints."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     effects: tuple[Injected, ...]

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from lab.analysis import noise
 from lab.analysis.summary import summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import replace, writing
+from lab.base.validation import Strict
 from lab.experiments.selfbench.busy import SPELL_S, Neighbour
 from lab.experiments.selfbench.process import measured_run
 from lab.records.store import RunStore, run_names
@@ -59,10 +60,8 @@ LEAST_BUSY = 0.25
 """Of a run's time; a neighbour is busy during half of it."""
 
 
-class Neighboured(BaseModel):
+class Neighboured(Strict):
     """One A/A run. `claimed`: what its table claims; `as_primary`: what it would, were each judged metric the primary one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int
     run: str
@@ -83,10 +82,8 @@ class Neighboured(BaseModel):
         return self.busy_s / self.wall_s if self.wall_s else 0.0
 
 
-class NeighbourReport(BaseModel):
+class NeighbourReport(Strict):
     """What `selfbench --neighbour --json` prints. `held`: no more were claimed than MOST_CLAIMS allows of so many runs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: tuple[Neighboured, ...]
     held: bool
