@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lab.base.validation import Strict
+from lab.base.validation import Record
 from lab.stats import paired as stats
 
 Unit = Literal["s", "%", "rows/s", "bytes"]
@@ -20,7 +20,7 @@ Part = Literal["analysis", "overhead"]
 PARTS: tuple[Part, ...] = ("analysis", "overhead")
 
 
-class Row(Strict):
+class Row(Record):
     """One comparison. Medians where there are several measurements; `ratio` is the pairs' geometric mean, lab / by hand."""
 
     part: Part
@@ -35,7 +35,7 @@ class Row(Strict):
     note: str = ""
 
 
-class Report(Strict):
+class Report(Record):
     """What `selfbench --json` prints. Seconds, bytes, rows per second, per cent."""
 
     schema_version: Literal[2] = 2

@@ -1,4 +1,4 @@
-"""Models that refuse unknown keys, and pydantic's complaints in our words: `key.path: expected …, got …`, with the nearest known key."""
+"""What every model of a file has, and pydantic's complaints in our words: `key.path: expected …, got …`, unknown keys with the nearest known one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from lab.base.errors import did_you_mean
 
 
-class Strict(BaseModel):
-    """What is written down and read again: unknown keys are refused, and no value changes."""
+class Record(BaseModel):
+    """What is read from a file, or written into one: refuses keys that it does not know, and is not changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

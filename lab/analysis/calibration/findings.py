@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from lab.analysis.calibration.records import Known
-from lab.base.validation import Strict
+from lab.base.validation import Record
 
 Sight = Literal["visible", "exaggerated", "hidden"]
 
 
-class Spread(Strict):
+class Spread(Record):
     """The median of the repeats, and their range."""
 
     median: float
@@ -21,7 +21,7 @@ class Spread(Strict):
     count: int
 
 
-class Bias(Strict):
+class Bias(Record):
     """Reported minus true, in seconds and as a share of the truth. Null = fewer than ten requests beyond it."""
 
     true_s: Spread | None
@@ -30,21 +30,21 @@ class Bias(Strict):
     bias_share: Spread | None
 
 
-class Pause(Strict):
+class Pause(Record):
     reported_share: Spread
     true_share: Spread
     dropped: Spread
     sight: Sight = Field(description="what its latencies show of the pause; hidden = coordinated omission")
 
 
-class Close(Strict):
+class Close(Record):
     reported: Spread | None = Field(description="requests completed; null = it reported nothing")
     true: Spread = Field(description="answers of the server")
     errors: Spread | None
     closed: Spread = Field(description="connections that the server closed")
 
 
-class RateCeiling(Strict):
+class RateCeiling(Record):
     offered_rps: float | None
     achieved_rps: Spread
     true_rps: Spread
@@ -52,14 +52,14 @@ class RateCeiling(Strict):
     recognised: bool | None = Field(description="whether that says that the rate was not made; null = closed loop")
 
 
-class Ceiling(Strict):
+class Ceiling(Record):
     achieved_rps: Spread = Field(description="with the server on the same CPU, where they share one")
     alone_rps: Spread | None = Field(description="what one CPU of its own would give it: 1 / CPU per request")
     cpu_per_request_s: Spread | None
     server_cpu_per_request_s: Spread | None
 
 
-class Row(Strict):
+class Row(Record):
     """One generator."""
 
     known: Known

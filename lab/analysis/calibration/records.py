@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from lab.analysis.calibration.scenarios import OVER_S
-from lab.base.validation import Strict
+from lab.base.validation import Record
 from lab.model.metrics import QUANTILES
 from lab.stats.histogram import Histogram, bucket_edges_s
 
@@ -23,7 +23,7 @@ TOLD = ("p50", "p99", "p99.9")
 """The percentiles that are recorded."""
 
 
-class Latencies(Strict):
+class Latencies(Record):
     """A histogram in a few numbers; the histogram itself lies beside the record."""
 
     kind: Literal["exact", "quantiles"]
@@ -33,7 +33,7 @@ class Latencies(Strict):
     share_over: float = Field(description=f"of the requests, those of more than {OVER_S:g} s")
 
 
-class Reported(Strict):
+class Reported(Record):
     """What the generator said, as the lab reads it."""
 
     requests: int = Field(description="answered, with whatever status")
@@ -46,7 +46,7 @@ class Reported(Strict):
     notes: tuple[str, ...] = ()
 
 
-class Truth(Strict):
+class Truth(Record):
     """What the server did, by its own record. Latencies are those of the time that the generator records."""
 
     answered: int
@@ -66,7 +66,7 @@ class Truth(Strict):
     cpu_s: float
 
 
-class Measured(Strict):
+class Measured(Record):
     """One generator, once, in one scenario."""
 
     id: str
@@ -93,7 +93,7 @@ class Measured(Strict):
     others: float | None
 
 
-class Known(Strict):
+class Known(Record):
     """One generator as this machine has it, or has it not. `refusals`: scenario → why it cannot make that load."""
 
     name: str
@@ -105,7 +105,7 @@ class Known(Strict):
     refusals: dict[str, str] = Field(default_factory=dict)
 
 
-class CalibrationRecord(Strict):
+class CalibrationRecord(Record):
     """`calibration.json`. Rewritten whole after every measurement."""
 
     schema_version: int = 1

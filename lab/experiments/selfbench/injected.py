@@ -20,7 +20,7 @@ from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import writing
-from lab.base.validation import Strict
+from lab.base.validation import Record
 from lab.experiments.selfbench.process import measured_run
 from lab.experiments.selfbench.promise import kept, power
 from lab.model.metrics import about
@@ -50,7 +50,7 @@ UNLIKELY = 0.05
 """That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
 
 
-class Injected(Strict):
+class Injected(Record):
     """One variant's primary metric over the tens. Effects are fractions (0.05 = 5 %), of `blocks`; `resolvable` of ten blocks."""
 
     variant: str
@@ -85,7 +85,7 @@ class Injected(Strict):
         return [] if self.promised is None else [self.promised] * self.tens
 
 
-class InjectedReport(Strict):
+class InjectedReport(Record):
     """What `selfbench --effects --json` prints."""
 
     run: str

@@ -18,7 +18,7 @@ from lab.analysis import noise
 from lab.analysis.summary import summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import replace, writing
-from lab.base.validation import Strict
+from lab.base.validation import Record
 from lab.experiments.selfbench.busy import SPELL_S, Neighbour
 from lab.experiments.selfbench.process import measured_run
 from lab.records.store import RunStore, run_names
@@ -60,7 +60,7 @@ LEAST_BUSY = 0.25
 """Of a run's time; a neighbour is busy during half of it."""
 
 
-class Neighboured(Strict):
+class Neighboured(Record):
     """One A/A run. `claimed`: what its table claims; `as_primary`: what it would, were each judged metric the primary one."""
 
     number: int
@@ -82,7 +82,7 @@ class Neighboured(Strict):
         return self.busy_s / self.wall_s if self.wall_s else 0.0
 
 
-class NeighbourReport(Strict):
+class NeighbourReport(Record):
     """What `selfbench --neighbour --json` prints. `held`: no more were claimed than MOST_CLAIMS allows of so many runs."""
 
     runs: tuple[Neighboured, ...]

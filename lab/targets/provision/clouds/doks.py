@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from lab.base.errors import UsageError
-from lab.base.validation import Strict, faults
+from lab.base.validation import Record, faults
 from lab.model.variants.kustomize import read_yaml
 from lab.targets.provision.clouds import prices
 from lab.targets.provision.clouds.cli import Cli
@@ -24,6 +24,7 @@ from lab.targets.provision.clouds.flow import Found, Say
 from lab.targets.provision.clouds.prices import Nodes
 
 FILE = Path(__file__).parents[1] / "doks.yaml"
+POOL = re.compile(r"^name=([a-z][a-z0-9-]*);size=([^;]+);count=([1-9]\d?)(;(label|taint)=[^;]+)*$")
 TAG = "ingress-lab"
 CREATE_S = 1800.0
 DELETE_S = 600.0
@@ -50,25 +51,13 @@ DOCTL = Cli(
 )
 
 
-class Pool(Strict, strict=True):
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
-    size: str
-    count: Annotated[int, Field(ge=1, le=100)]
-    labels: dict[str, str] = Field(default_factory=dict[str, str])
-    taints: list[str] = Field(default_factory=list[str])
+class Definition(Record, strict=True):
+    """`pools`: each as doctl's `--node-pool` takes it."""
 
-    def argument(self) -> str:
-        """As `--node-pool` takes it."""
-        parts = [f"name={self.name}", f"size={self.size}", f"count={self.count}"]
-        parts += [f"label={key}={value}" for key, value in self.labels.items()]
-        return ";".join([*parts, *(f"taint={taint}" for taint in self.taints)])
-
-
-class Definition(Strict, strict=True):
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     region: str
     kubernetes: str = Field(pattern=r"^\d+\.\d+$")
-    pools: list[Pool] = Field(min_length=1)
+    pools: list[Annotated[str, Field(pattern=POOL.pattern)]] = Field(min_length=1)
 
 
 class Doks:
@@ -82,7 +71,7 @@ class Doks:
             self._wanted = Definition.model_validate(read_yaml(FILE, place))
         except ValidationError as error:
             remedy = "see its comments, or git diff"
-            raise UsageError(place, "; ".join(faults(error, Definition, Pool)), remedy) from None
+            raise UsageError(place, "; ".join(faults(error, Definition)), remedy) from None
         self.cluster = f"{self._wanted.name} in {self._wanted.region} (DigitalOcean)"
 
     def find(self) -> Found | None:
@@ -93,7 +82,8 @@ class Doks:
         return None
 
     def plan(self) -> list[str]:
-        pools = [Nodes(pool.name, pool.count, pool.size) for pool in self._wanted.pools]
+        found = (POOL.fullmatch(pool) for pool in self._wanted.pools)
+        pools = [Nodes(pool[1], int(pool[3]), pool[2]) for pool in found if pool]
         return [f"Kubernetes {self._version()} in {self._wanted.region}", *prices.lines("digitalocean", pools)]
 
     def create(self, say: Say) -> None:
@@ -101,7 +91,7 @@ class Doks:
         argv += ["--version", self._version(), "--tag", TAG, "--auto-upgrade=false", "--wait=true"]
         argv += ["--update-kubeconfig=false", "--set-current-context=false"]
         for pool in self._wanted.pools:
-            argv += ["--node-pool", pool.argument()]
+            argv += ["--node-pool", pool]
         DOCTL.do(argv, say, CREATE_S, "`just up doks` looks what is there now; `just down doks` removes it")
 
     def kubeconfig(self, path: Path) -> None:
