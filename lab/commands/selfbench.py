@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -13,9 +12,6 @@ from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.measuring import say, settle
 from lab.commands.selfbench_checks import check_effects, check_neighbour
-
-if TYPE_CHECKING:
-    from lab.analysis.selfbench import Report, Row
 
 
 def add(adder: Adder) -> None:
@@ -82,6 +78,8 @@ def _parts(options: argparse.Namespace, talk: Console, wanted: list[str]) -> int
     from lab.experiments.selfbench import overhead, reducing
     from lab.model import facts
     from lab.model.run import now
+    from lab.report.tables.selfbench import page
+    from lab.report.terminal import show
     from lab.stats.units import format_duration
 
     rows = options.rows or reducing.ROWS
@@ -92,20 +90,23 @@ def _parts(options: argparse.Namespace, talk: Console, wanted: list[str]) -> int
     say(talk, "together", f"about {together}, on this machine alone; exit 1 if anything is not equal\n")
     if options.plan:
         return 0
-    found: list[Row] = []
-    faults: list[str] = []
+    reading, whole, faults = None, None, list[str]()
     for part in wanted:
         try:
             if part == "analysis":
-                found += reducing.reducing(rows, lambda text: say(talk, "analysis", text), options.seed)
+                reading = reducing.reducing(rows, lambda text: say(talk, "analysis", text), options.seed)
             else:
-                found += overhead.rows_of(overhead.whole_run(options.duration))
+                whole = overhead.whole_run(options.duration)
         except LabError as error:  # the other part can still be had
-            if isinstance(error, UsageError) and not found:
+            if isinstance(error, UsageError) and reading is None:
                 raise
             faults.append(f"{part}: {error}")
-    report = Report(measured_at=now(), facts=facts.machine(), rows=tuple(found), faults=tuple(faults))
-    _print(report, options.json)
+    found = Report(measured_at=now(), facts=facts.machine(), analysis=reading, overhead=whole, faults=tuple(faults))
+    with answer() as out:
+        if options.json:
+            print(found.model_dump_json(indent=1))
+        else:
+            show(out, page(found))
     return 1 if faults else 0
 
 
@@ -117,14 +118,3 @@ def _rows(text: str) -> int:
     if not (1e3 <= value <= 1e9 and value.is_integer()):
         raise UsageError("--rows", f'expected a whole number from 1e3 to 1e9, got "{text}"', "for example 1e6")
     return int(value)
-
-
-def _print(found: Report, as_json: bool) -> None:
-    from lab.report.tables.selfbench import page
-    from lab.report.terminal import show
-
-    with answer() as out:
-        if as_json:
-            print(found.model_dump_json(indent=1))
-            return
-        show(out, page(found))

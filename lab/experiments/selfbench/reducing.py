@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lab.analysis.selfbench import Row, compared
+from lab.analysis.selfbench import Against, Reading, against
 from lab.base.errors import MeasuringError
 from lab.base.files import check_writable, writing
 from lab.experiments.selfbench.process import last_words, timed
@@ -50,7 +50,7 @@ class Reduction:
     peak_bytes: int
 
 
-def reducing(rows: int, say: Callable[[str], None], seed: int) -> list[Row]:
+def reducing(rows: int, say: Callable[[str], None], seed: int) -> Reading:
     """Speed and memory, the lab against by hand: PAIRS pairs, each in an order drawn by lot; `rows` >= 100.
 
     UsageError where the log has no room. MeasuringError where a way fails, and where results differ.
@@ -70,23 +70,12 @@ def reducing(rows: int, say: Callable[[str], None], seed: int) -> list[Row]:
             say(
                 f"pair {pair} of {PAIRS}: " + ", ".join(f"{way} {each[-1].seconds:.2f} s" for way, each in done.items())
             )
-    lab, polars = done["lab"], done["polars"]
-    return [
-        compared(
-            "analysis",
-            f"k6's log, {rows:,} rows",
-            "rows/s",
-            [rows / one.seconds for one in lab],
-            [rows / one.seconds for one in polars],
-        ),
-        compared(
-            "analysis",
-            "peak memory of it",
-            "bytes",
-            [one.peak_bytes for one in lab],
-            [one.peak_bytes for one in polars],
-        ),
-    ]
+
+    def compared(number: Callable[[Reduction], float]) -> Against:
+        return against([number(one) for one in done["lab"]], [number(one) for one in done["polars"]])
+
+    speed, peak = compared(lambda one: rows / one.seconds), compared(lambda one: one.peak_bytes)
+    return Reading(rows=rows, pairs=PAIRS, rows_per_s=speed, peak_bytes=peak)
 
 
 def reduced(way: Way, log: Path, rows: int) -> Reduction:

@@ -55,18 +55,16 @@ def test_an_account_of_a_run_adds_up() -> None:
     second = make_sample(point=point, bring_up_s=2.0, order=2)
     again = made_invalid(make_sample(point=point, arm="baseline-again", bring_up_s=3.0), Reason.STEAL)
     never = made_invalid(make_sample(point=point, arm="x", bring_up_s=None), Reason.BRING_UP_FAILED, requests=None)
-    found = overhead.account([first, second, again, never], 40.0)
+    found = report.account([first, second, again, never], 40.0)
     assert (found.samples, found.valid) == (3, 2)
     assert (found.bring_up_s, found.measuring_s, found.warm_up_s) == (5.0, 30.0, 3.0)
     assert found.own_s == pytest.approx(2.0)
-    rows = overhead.rows_of(found)
-    assert [round(row.lab, 3) for row in rows] == [0.667, 6.667]
 
 
 def test_a_run_that_measured_nothing_is_a_fault() -> None:
     failed = made_invalid(make_sample(), Reason.BRING_UP_FAILED, requests=None, detail="no nginx")
     with pytest.raises(MeasuringError, match="no sample was measured: no nginx"):
-        overhead.account([failed], 3.0)
+        report.account([failed], 3.0)
 
 
 def test_the_sweep_is_one_that_the_lab_reads(tmp_path: Path) -> None:
@@ -126,7 +124,7 @@ def test_unequal_results_fail_whoever_is_wrong(
     monkeypatch.setattr(reducing, "reduced", run)
     assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 1
     found = report.Report.model_validate_json(capsys.readouterr().out)
-    assert not found.rows and "the lab and polars differ: answered: " in found.faults[0]
+    assert found.analysis is None and "the lab and polars differ: answered: " in found.faults[0]
 
 
 def test_a_way_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,13 +153,10 @@ def test_equal_results_are_rows_with_ratios(
     assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator(report.Report.model_json_schema()).validate(told)
-    row, memory = told["rows"]
-    assert row["what"] == "k6's log, 1,000 rows" and memory["what"] == "peak memory of it"
-    assert (
-        row["ratio"] == pytest.approx(0.5, rel=0.1)
-        and row["ratio_low"] < row["ratio"] < row["ratio_high"]
-        and row["n"] == 6
-    )
+    speed, memory = told["analysis"]["rows_per_s"], told["analysis"]["peak_bytes"]
+    assert (told["analysis"]["rows"], told["analysis"]["pairs"]) == (1000, 6)
+    assert speed["ratio"] == pytest.approx(0.5, rel=0.1)
+    assert speed["ratio_low"] < speed["ratio"] < speed["ratio_high"]
     assert memory["ratio"] == 1
 
 
@@ -194,29 +189,29 @@ def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPa
 # -- the report ------------------------------------------------------------------------------
 
 
-def test_a_table_has_every_row_under_its_part() -> None:
-    """Values with units, ratios with intervals from six pairs on; then faults."""
-    rows = (
-        report.compared("analysis", "wall", "s", [2.0] * 6, [1.0, 1.1, 0.9, 1.0, 1.05, 0.95]),
-        report.compared("analysis", "few", "rows/s", [2.0], [4.0]),
-        report.alone("overhead", "own", "s", 2.5, "a note"),
-    )
-    found = report.Report(measured_at="", facts={}, rows=rows, faults=("overhead: broke",))
+WHOLE = report.Overhead(wall_s=40.0, bring_up_s=5.0, measuring_s=30.0, warm_up_s=3.0, samples=4, valid=3)
+READING = report.Reading(
+    rows=10**6,
+    pairs=6,
+    rows_per_s=report.against([2e6] * 6, [1e6, 1.1e6, 0.9e6, 1e6, 1.05e6, 0.95e6]),
+    peak_bytes=report.against([2e8], [4e9]),
+)
+
+
+def test_what_was_found_is_told_with_ratios_and_intervals() -> None:
+    """Values with units, intervals from six pairs on; then faults."""
+    found = report.Report(measured_at="", facts={}, analysis=READING, overhead=WHOLE, faults=("overhead: broke",))
     out = io.StringIO()
     show(Console(file=out), page(found))
-    text = out.getvalue()
-    wall, few, own = (
-        next(line for line in text.splitlines() if line.startswith(f"{what} ")) for what in ("wall", "few", "own")
-    )
-    assert (
-        wall.split()[:6] == ["wall", "2.00", "s", "1.00", "s", "2.00"]
-        and "[1.86, 2.16]" in wall
-        and wall.split()[-1] == "6"
-    )
-    assert few.split() == ["few", "2", "rows/s", "4", "rows/s", "0.500", "1"]
-    assert own.split() == ["own", "2.50", "s", "–", "–", "1", "a", "note"]
-    order = [text.index(part) for part in ("analysis", "wall", "few", "overhead", "own", "failed: overhead: broke")]
-    assert order == sorted(order)
+    assert out.getvalue().splitlines() == [
+        "k6's log, 1,000,000 rows, 6 pairs against plain polars",
+        "  rows per second: 2,000,000 against 1,000,000: 2.00 [1.86, 2.16]",
+        "  peak memory: 200 MB against 4.00 GB: 0.0500",
+        "a whole run of 4 samples, 1 of them invalid, 40.0 s",
+        "  bring-ups: 5.00 s, measuring: 30.0 s",
+        "  the lab's own time: 500 ms per sample, 6.7% of measuring",
+        "failed: overhead: broke",
+    ]
     assert report.Report.model_validate_json(found.model_dump_json()) == found
 
 
@@ -227,12 +222,17 @@ def test_the_readmes_table_is_the_committed_one_or_says_that_there_is_none(
     monkeypatch.setattr(parts, "REFERENCE", tmp_path)
     assert parts.makers()["selfbench"](texts.ROOT, []).startswith("Not measured yet: `just selfbench`")
     (tmp_path / "selfbench").mkdir()
-    row = report.compared("analysis", "wall time", "s", [2.0] * 6, [1.0] * 6)
-    told = report.Report(rows=(row,), faults=(), measured_at="2026-11-22T12:00:00Z", facts={"cpus": "2", "cpu": "Xeon"})
+    told = report.Report(
+        analysis=READING,
+        overhead=None,
+        faults=(),
+        measured_at="2026-11-22T12:00:00Z",
+        facts={"cpus": "2", "cpu": "Xeon"},
+    )
     path = tmp_path / "selfbench" / "selfbench.json"
     path.write_text(told.model_dump_json())
     shown = parts.makers()["selfbench"](texts.ROOT, [])
-    assert "\nwall time  2.00 s   1.00 s" in shown and "Measured on 2026-11-22: 2 CPUs, Xeon." in shown
+    assert "\n  rows per second: 2,000,000 against" in shown and "Measured on 2026-11-22: 2 CPUs, Xeon." in shown
     assert run_names(tmp_path) == []
     path.write_text("{")
     with pytest.raises(UsageError, match=r"selfbench.json: damaged"):
@@ -600,13 +600,12 @@ def test_a_part_that_fails_leaves_the_others(
 ) -> None:
     """Exit 1, with what could be measured."""
 
-    def broken(duration_s: float) -> overhead.Whole:
+    def broken(duration_s: float) -> report.Overhead:
         raise MeasuringError("selfbench: lab bench", "exit status 2: no nginx")
 
     monkeypatch.setattr(overhead, "whole_run", broken)
-    row = report.alone("analysis", "k6's log", "s", 1.0)
-    monkeypatch.setattr(reducing, "reducing", lambda *_: [row])
+    monkeypatch.setattr(reducing, "reducing", lambda *_: READING)
     assert main(["selfbench", "overhead", "analysis", "--json"]) == 1
     found = report.Report.model_validate_json(capsys.readouterr().out)
-    assert found.rows == (row,)
+    assert found.analysis == READING and found.overhead is None
     assert found.faults[0].startswith("overhead: selfbench: lab bench: exit status 2: no nginx")
