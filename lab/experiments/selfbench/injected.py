@@ -105,23 +105,16 @@ def variants() -> list[str]:
     return found
 
 
-def plan_text(names: Sequence[str], blocks: int, done: str) -> str:
+def plan_text(names: Sequence[str], blocks: int, folder: Path) -> str:
+    """What is going to happen, before it does; what that folder holds of it is gone on with."""
+    begun = run_names(folder / "runs")
+    on = f"; goes on with {begun[-1]}" if begun else ""
     hours = _takes_s(names, blocks) / 3600
-    return f"{', '.join(names)} against their baselines, {blocks} blocks read in tens: {hours:.1f} h at least{done}"
+    return f"{', '.join(names)} against their baselines, {blocks} blocks read in tens: {hours:.1f} h at least{on}"
 
 
 def _takes_s(names: Sequence[str], blocks: int) -> float:
     return (len(names) + 2) * blocks * SAMPLE_S
-
-
-def done_text(folder: Path) -> str:
-    """What that folder already holds of it; empty = nothing."""
-    runs = folder / "runs"
-    begun = run_names(runs)
-    if not begun:
-        return ""
-    run = RunStore.open(str(runs / begun[-1]))
-    return f"; {len({(one.block, one.arm) for one in run.samples()})} of {run.record.plan().bring_ups} bring-ups of {run.record.id} are done"
 
 
 def verdict(found: Sequence[Injected]) -> tuple[bool, str]:
