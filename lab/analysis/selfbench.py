@@ -1,7 +1,7 @@
-"""What selfbench found: a row for each comparison, lab against by hand, and why there is none where there is none.
+"""What selfbench found: the lab's own share of a run, and how it reads a log against plain polars.
 
-Refuses to judge: a ratio has the interval of its pairs (from six on), no verdict. Only what could not be measured, or came
-out unequal where it must be equal, is a fault, and makes the exit status 1.
+Refuses to judge: a ratio has the interval of its pairs, no verdict. Only what could not be measured, or came out unequal where
+it must be equal, is a fault, and makes the exit status 1.
 """
 
 from __future__ import annotations
@@ -10,73 +10,81 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from lab.base.errors import MeasuringError
+from lab.base.validation import Record
+from lab.model.samples import Sample
 from lab.stats import paired as stats
 
-Unit = Literal["s", "%", "req/s", "rows/s", "bytes"]
-Part = Literal["samples", "bring-up", "analysis", "start-up"]
-"""`start-up` is no longer measured; older records have it."""
-PARTS: tuple[Part, ...] = ("samples", "bring-up", "analysis")
+Part = Literal["analysis", "overhead"]
+PARTS: tuple[Part, ...] = ("analysis", "overhead")
 
 
-class Row(BaseModel):
-    """One comparison. Medians where there are several measurements; `ratio` is the pairs' geometric mean, lab / by hand."""
+class Overhead(Record):
+    """Where the wall time of a run went. Seconds; `samples` counts attempts, `valid` those of them that count."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    part: Part
-    what: str
-    unit: Unit
-    lab: float
-    by_hand: float | None = Field(default=None, description="null = there is nothing by hand that does this")
-    ratio: float | None = Field(default=None, description="lab / by hand")
-    ratio_low: float | None = Field(default=None, description="95 % interval; null below six pairs")
-    ratio_high: float | None = None
-    n: int = Field(description="measurements of the lab, each with its pair by hand where there is one")
-    note: str = ""
-
-
-class Report(BaseModel):
-    """What `selfbench --json` prints. Seconds, bytes, requests or rows per second, per cent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: Literal[1] = 1
-    measured_at: str = ""
-    facts: dict[str, str] = Field(default={}, description="of the machine, as a run has them")
-    rows: tuple[Row, ...] = ()
-    notes: tuple[str, ...] = Field(default=(), description="what was left out here and why; counts against nothing")
-    faults: tuple[str, ...] = Field(
-        default=(), description="what could not be measured, or was not equal: exit status 1"
-    )
+    wall_s: float
+    bring_up_s: float
+    measuring_s: float
+    warm_up_s: float
+    samples: int
+    valid: int
 
     @property
-    def complete(self) -> bool:
-        return not self.faults
-
-    def plus(self, other: Report) -> Report:
-        return Report(rows=self.rows + other.rows, notes=self.notes + other.notes, faults=self.faults + other.faults)
+    def own_s(self) -> float:
+        return self.wall_s - self.bring_up_s - self.measuring_s - self.warm_up_s
 
 
-def compared(part: Part, what: str, unit: Unit, lab: Sequence[float], by_hand: Sequence[float], note: str = "") -> Row:
-    """From pairs (both shape (n,), n >= 1, positive): the ratio by `stats.paired`. ValueError as that raises it."""
-    found = stats.paired(lab, by_hand)
-    low, high = found.ratio_interval or (None, None)
-    return Row(
-        part=part,
-        what=what,
-        unit=unit,
-        lab=median(lab),
-        by_hand=median(by_hand),
-        ratio=found.ratio,
-        ratio_low=low,
-        ratio_high=high,
-        n=found.n,
-        note=note,
+class Against(Record):
+    """Medians of pairs, and the geometric mean of their ratios, lab / plain polars."""
+
+    lab: float
+    polars: float
+    ratio: float
+    ratio_low: float | None = Field(description="95 % interval; null below six pairs")
+    ratio_high: float | None
+
+
+class Reading(Record):
+    """A log of requests to counts and percentiles, by the lab and by plain polars."""
+
+    rows: int
+    pairs: int
+    rows_per_s: Against
+    peak_bytes: Against
+
+
+class Report(Record):
+    """What `selfbench --json` prints. Seconds, bytes, rows per second; null = not asked for, or not to be had."""
+
+    schema_version: Literal[2] = 2
+    measured_at: str
+    facts: dict[str, str] = Field(description="of the machine, as a run has them")
+    analysis: Reading | None
+    overhead: Overhead | None
+    faults: tuple[str, ...] = Field(description="what could not be measured, or was not equal: exit status 1")
+
+
+def account(samples: Sequence[Sample], wall_s: float) -> Overhead:
+    """Of a whole run's samples. MeasuringError when nothing was measured in it."""
+    taken = [sample for sample in samples if sample.requests is not None]
+    if not taken:
+        why = "; ".join(dict.fromkeys(sample.detail for sample in samples))[:300]
+        raise MeasuringError("selfbench: lab bench", f"no sample was measured: {why or 'there is none'}")
+    ups = {(sample.block, sample.arm, sample.generation): sample.bring_up_s or 0.0 for sample in samples}
+    return Overhead(
+        wall_s=wall_s,
+        bring_up_s=sum(ups.values()),
+        measuring_s=sum(sample.point.duration_s for sample in taken),
+        warm_up_s=sum(max(1.0, sample.point.warmup_s) for sample in taken if sample.point.warmup_s),
+        samples=len(taken),
+        valid=sum(sample.valid for sample in taken),
     )
 
 
-def alone(part: Part, what: str, unit: Unit, lab: Sequence[float], note: str = "") -> Row:
-    """What has nothing beside it; shape (n,), n >= 1."""
-    return Row(part=part, what=what, unit=unit, lab=median(lab), n=len(lab), note=note)
+def against(lab: Sequence[float], polars: Sequence[float]) -> Against:
+    """From pairs (both shape (n,), n >= 1, positive): the ratio by `stats.paired`. ValueError as that raises it."""
+    found = stats.paired(lab, polars)
+    low, high = found.ratio_interval or (None, None)
+    return Against(lab=median(lab), polars=median(polars), ratio=found.ratio, ratio_low=low, ratio_high=high)

@@ -1,10 +1,16 @@
-"""pydantic's complaints in our words: `key.path: expected …, got …`, unknown keys with the nearest known one."""
+"""What every model of a file has, and pydantic's complaints in our words: `key.path: expected …, got …`, unknown keys with the nearest known one."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lab.base.errors import did_you_mean
+
+
+class Record(BaseModel):
+    """What is read from a file, or written into one: refuses keys that it does not know, and is not changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def faults(error: ValidationError, *models: type[BaseModel]) -> list[str]:

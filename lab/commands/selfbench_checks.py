@@ -40,7 +40,7 @@ def check_effects(options: argparse.Namespace, talk: Console) -> int:
     folder = _into(options.into, "selfbench-effects")
     names = injected.variants()
     blocks = options.effects - options.effects % injected.TEN
-    say(talk, "plan", injected.plan_text(names, blocks, injected.done_text(folder)))
+    say(talk, "plan", injected.plan_text(names, blocks, folder))
     say(talk, "goes on", f"just selfbench --effects {blocks} --into {folder}\n")
     if options.plan:
         return 0

@@ -1,54 +1,48 @@
-"""A selfbench as people read it: the lab against by hand, part by part, then what was left out and what failed."""
+"""A selfbench as people read it: a line for each number of the lab's, then what failed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from rich.text import Text
 
-from lab.analysis.selfbench import Report, Row, Unit
-from lab.report import grid
-from lab.report.grid import Grid, Heading, Notes, Part, Words, columns
-from lab.report.terminal import terminal
+from lab.analysis.selfbench import Against, Report
+from lab.report.grid import Part, Words
 from lab.stats.units import format_bytes, format_rate, format_seconds
-
-HEADERS = ("", "lab", "by hand", "ratio", "n", "")
 
 
 def page(report: Report) -> list[Part]:
-    """The table by parts, then notes and faults."""
-    rows = (grid.row(*_cells(row), under=[Heading(row.part)]) for row in report.rows)
-    faults = [f"failed: {fault}" for fault in report.faults]
+    """What was found, then faults."""
+    found, faults = tuple(_lines(report)), tuple(f"failed: {fault}" for fault in report.faults)
     return [
-        *([Grid(columns(HEADERS, left=(0, 5)), tuple(rows))] if report.rows else []),
-        *([Notes(tuple(Text(note, "dim") for note in report.notes), blank=True)] if report.notes else []),
-        *([Words(tuple(Text(fault, "bold red") for fault in faults), tuple(faults))] if faults else []),
+        *([Words(tuple(map(Text, found)), found)] if found else []),
+        *([Words(tuple(Text(fault, "bold red") for fault in faults), faults)] if faults else []),
     ]
 
 
 def in_readme(report: Report) -> str:
-    """The table as it is printed, and where and when it was measured."""
-    table = "\n".join(line.plain for line in terminal(page(report))).strip("\n")
+    """The lines as they are printed, and where and when it was measured."""
     cpu, cpus = (report.facts.get(name, "?") for name in ("cpu", "cpus"))
-    return f"```console\n{table}\n```\n\nMeasured on {report.measured_at[:10]}: {cpus} CPUs, {cpu}.\n"
+    lines = "\n".join(_lines(report))
+    return f"```console\n{lines}\n```\n\nMeasured on {report.measured_at[:10]}: {cpus} CPUs, {cpu}.\n"
 
 
-def shown_value(value: float | None, unit: Unit) -> str:
-    """With its unit: 1.20 s, 3.1 %, 12,345 req/s, 61.2 MB; – for None."""
-    if value is None:
-        return "–"
-    if unit == "s":
-        return format_seconds(value)
-    if unit == "bytes":
-        return format_bytes(value)
-    return f"{value:.1f} %" if unit == "%" else f"{format_rate(round(value, 1))} {unit}"
+def _lines(report: Report) -> Iterator[str]:
+    if (reading := report.analysis) is not None:
+        yield f"k6's log, {reading.rows:,} rows, {reading.pairs} pairs against plain polars"
+        yield f"  rows per second: {_against(reading.rows_per_s, lambda rate: format_rate(round(rate)))}"
+        yield f"  peak memory: {_against(reading.peak_bytes, format_bytes)}"
+    if (whole := report.overhead) is not None:
+        invalid = f", {whole.samples - whole.valid} of them invalid" if whole.valid < whole.samples else ""
+        yield f"a whole run of {whole.samples} samples{invalid}, {format_seconds(whole.wall_s)}"
+        yield f"  bring-ups: {format_seconds(whole.bring_up_s)}, measuring: {format_seconds(whole.measuring_s)}"
+        own = f"{format_seconds(whole.own_s / whole.samples)} per sample"
+        yield f"  the lab's own time: {own}, {whole.own_s / whole.measuring_s:.1%} of measuring"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    ratio = "–" if row.ratio is None else _three(row.ratio)
-    if row.ratio_low is not None and row.ratio_high is not None:
-        ratio += f" [{_three(row.ratio_low)}, {_three(row.ratio_high)}]"
-    return row.what, shown_value(row.lab, row.unit), shown_value(row.by_hand, row.unit), ratio, str(row.n), row.note
-
-
-def _three(value: float) -> str:
-    """Three significant digits, whole numbers from 100 on."""
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
+def _against(found: Against, shown: Callable[[float], str]) -> str:
+    """`3,100,000 against 4,300,000: 0.721 [0.702, 0.740]`."""
+    ratio = f"{found.ratio:#.3g}"
+    if found.ratio_low is not None and found.ratio_high is not None:
+        ratio += f" [{found.ratio_low:#.3g}, {found.ratio_high:#.3g}]"
+    return f"{shown(found.lab)} against {shown(found.polars)}: {ratio}"

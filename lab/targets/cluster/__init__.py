@@ -23,5 +23,5 @@ changes    what disturbances do to a variant    crash      SIGKILL from the node
 recorder   what happens to its pods meanwhile   watches    every change of one kind of object
 happenings objects and Events → our events      probing    the kubelets' probes, attempt by attempt
 reload_logs a proxy's log → its reloads         gauges     what a proxy says of itself
-clock      the client's clock against the lab's
+clock      the client's clock against the lab's rights     what the lab must be allowed to do
 """

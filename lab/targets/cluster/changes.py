@@ -36,20 +36,6 @@ KILLED_S = 1.0
 """For a container to end once its processes were killed."""
 POLL_S = 0.05
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
-APPLIED = (
-    ("", "services"),
-    ("discovery.k8s.io", "endpointslices"),
-)
-"""(group, resource) of what is applied beside the variant's own kinds."""
-RIGHTS = (
-    ("create", "", "pods/eviction"),
-    ("patch", "", "pods/resize"),
-    ("create", "", "pods"),
-    ("patch", "", "pods/ephemeralcontainers"),
-)
-"""In the variant's namespace: (verb, group, resource). The last: WebSockets are served in the backend's place."""
-EVERYWHERE = (("get", "", "nodes"),)
-"""Cluster-wide: how many CPUs a pod had that had no limit."""
 ENDED: Sequence[Role] = ("proxy", "backend")
 Say = Callable[[str, str, str], None]
 """(kind, object, detail): an event that no watch would tell."""

@@ -22,13 +22,6 @@ PODS_S, REVERTING_S = 30.0, 60.0
 GONE_S = 120.0
 ORPHANING = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet")
 NODE_SCOPE = ("lab/scope", "node")
-RIGHTS = (
-    ("deletecollection", "apps", "replicasets"),
-    ("deletecollection", "apps", "controllerrevisions"),
-    ("list", "", "pods"),
-    ("delete", "", "pods"),
-)
-"""What `end_workloads` needs in the workloads' namespaces, beside delete and get of these: (verb, group, resource)."""
 
 
 def end_workloads(api: Api, workloads: Collection[Reference]) -> None:

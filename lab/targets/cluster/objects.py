@@ -89,17 +89,12 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Resolving, run: str,
     return sorted(prepared, key=lambda obj: Reference.of(obj).rank)
 
 
-def resources(kinds: Kinds, manifests: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, str | None]]:
-    """(group, resource, namespace) of what would be applied. UsageError for a kind that the cluster does not know."""
-    found: set[tuple[str, str, str | None]] = set()
+def vet(kinds: Kinds, manifests: Iterable[Mapping[str, Any]]) -> None:
+    """UsageError for a kind that the cluster does not know."""
     for obj in flat(manifests):
-        known = kinds.resource(obj["apiVersion"], obj["kind"])
-        if known is None:
+        if kinds.resource(obj["apiVersion"], obj["kind"]) is None:
             remedy = "`just up` brings Routes (manifests/clusters/route-crd.yaml); of others, install the definition"
             raise UsageError(kinds.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
-        group = obj["apiVersion"].rpartition("/")[0]
-        found.add((group, known[0], obj["metadata"].get("namespace") if known[1] else None))
-    return found
 
 
 def pod_template(obj: Mapping[str, Any]) -> Object | None:

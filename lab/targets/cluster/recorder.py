@@ -22,15 +22,6 @@ from lab.targets.cluster.probing import Probing
 from lab.targets.cluster.reload_logs import Followed
 from lab.targets.cluster.watches import Watched
 
-RIGHTS = (
-    ("list", "", "events"),
-    ("watch", "", "events"),
-    ("watch", "", "pods"),
-    ("list", "discovery.k8s.io", "endpointslices"),
-    ("watch", "discovery.k8s.io", "endpointslices"),
-)
-"""In the variant's namespace, beside `target.LOOKING`: (verb, group, resource)."""
-
 
 class ClusterRecorder:
     """Entered and left once."""

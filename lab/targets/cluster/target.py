@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -22,14 +22,11 @@ from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
 from lab.targets.cluster import (
-    changes,
-    ending,
     facts,
     images,
     kubelet,
     needs,
     objects,
-    recorder,
     reloads,
     rollout,
     testrun,
@@ -47,22 +44,6 @@ DEADLINE_S = 120.0
 """For a variant: images are there, but a node may be slow."""
 CLIENT_DEADLINE_S = 180.0
 """For the generator's pod, whose image may still have to be pulled."""
-VERBS = ("create", "get", "list", "patch", "delete")
-WANTED = (
-    *((verb, "", "namespaces", None) for verb in VERBS),
-    *((verb, "", "pods", CLIENT_NAMESPACE) for verb in VERBS),
-    *((verb, "", "configmaps", CLIENT_NAMESPACE) for verb in VERBS),
-    *((verb, "coordination.k8s.io", "leases", CLIENT_NAMESPACE) for verb in ("create", "get", "update")),
-    ("create", "", "pods/exec", CLIENT_NAMESPACE),
-    *((verb, "", "pods/portforward", CLIENT_NAMESPACE) for verb in ("create", "get")),
-    ("list", "", "nodes", None),
-)
-"""What the lab needs on a cluster before it has looked at a variant: (verb, group, resource, namespace).
-
-A websocket is opened by GET: a port-forward by one needs `get` [lab.targets.cluster.tunnel], from Kubernetes 1.35 `create`, too.
-"""
-LOOKING = (("get", "", "pods"), ("create", "", "pods/exec"), ("get", "", "pods/log"))
-"""In the namespaces of a variant's workloads: (verb, group, resource)."""
 
 
 @dataclass
@@ -76,10 +57,6 @@ class _Place:
     client: ClientPod
     nodes: list[dict[str, Any]]
     others: Others
-    allowed: set[tuple[str, str, str | None]]
-    """(group, resource, namespace) that were asked about already."""
-    disturbed: set[str] = field(default_factory=set[str])
-    """Namespaces in which the rights to disturb were asked about already."""
 
 
 class ClusterTarget:
@@ -122,13 +99,6 @@ class ClusterTarget:
             )
         chosen = images.load()
         api = self._connect()
-        if denied := api.denied(WANTED):
-            fault = f"you may not {'; '.join(denied)}"
-            raise UsageError(
-                api.place,
-                fault,
-                "ask for these rights (lab/targets/cluster/README.md names them), or use another context",
-            )
         inventory = Inventory(api, self._run)
         inventory.namespace(CLIENT_NAMESPACE)
         lease = Lease(api, holder(self._run))
@@ -143,7 +113,7 @@ class ClusterTarget:
         except BaseException:
             lease.release()
             raise
-        self._taken = _Place(api, chosen, lease, inventory, client, nodes, others, set())
+        self._taken = _Place(api, chosen, lease, inventory, client, nodes, others)
 
     def installed(self, generator: Generator) -> Installed | None:
         return self._place.client.installed(generator)
@@ -158,17 +128,15 @@ class ClusterTarget:
         return {}
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
-        """UsageError for what the variant's routes cannot serve, this cluster cannot show or you may not create."""
+        """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
         taken = self._place
         testrun.vet(taken.api, points)
-        if any(point.generators > 1 for point in points):
-            self._refuse_without(testrun.RIGHTS, "many generators")
         for point in points:
             if point.link_mbit is not None:
                 fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
         needs.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
-        self._refuse_without_rights(variant, any(point.disturbance is not None for point in points))
+        objects.vet(taken.api, variant.manifests)
         routed, proxied = hosts.routed(variant.manifests), _has_proxy(variant.manifests)
         return {
             point.name: hosts.expected(routed, proxied, point, hosts.routers(variant.manifests)) for point in points
@@ -176,6 +144,16 @@ class ClusterTarget:
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False) -> Iterator[ClusterSystem]:
+        """A right that is missing says nothing about the variant: LostError."""
+        try:
+            with self._up(variant, changing) as system:
+                yield system
+        except DeniedError as error:
+            remedy = "ask for this right (lab/targets/cluster/README.md names them), then --resume"
+            raise LostError(error.place, error.fault, remedy) from None
+
+    @contextmanager
+    def _up(self, variant: Variant, changing: bool) -> Iterator[ClusterSystem]:
         taken = self._place
         taken.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
@@ -208,10 +186,6 @@ class ClusterTarget:
             ended_well = True
         except LostError:
             raise
-        except DeniedError as error:  # nor does a right that is missing
-            raise LostError(
-                error.place, error.fault, "ask for this right (lab/targets/cluster/README.md names them), then --resume"
-            ) from None
         except LabError:
             # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
             taken.lease.check()
@@ -240,33 +214,6 @@ class ClusterTarget:
             raise MeasuringError(error.place, error.fault, remedy) from None
         finally:
             taken.lease.release()
-
-    def _refuse_without_rights(self, variant: Variant, disturbed: bool) -> None:
-        taken = self._place
-        asked = objects.resources(taken.api, variant.manifests) - taken.allowed
-        wanted = [(verb, *one) for one in sorted(asked, key=str) for verb in VERBS]
-        for place in sorted({one[2] for one in asked if one[2]}):
-            wanted += [(*right, place) for right in (*ending.RIGHTS, *LOOKING)]
-        self._refuse_without(wanted, f"variant {variant.name}")
-        taken.allowed.update(asked)
-        place = _namespace(list(objects.flat(variant.manifests)))
-        if disturbed and place not in taken.disturbed:
-            rights = [*recorder.RIGHTS, *changes.RIGHTS]
-            rights += [(verb, *what) for what in changes.APPLIED for verb in ("create", "patch", "delete")]
-            everywhere = [(*right, None) for right in changes.EVERYWHERE]
-            inside = [(*right, place) for right in rights]
-            self._refuse_without([*everywhere, *inside], f"variant {variant.name}, to disturb it")
-            taken.disturbed.add(place)
-
-    def _refuse_without(self, rights: Iterable[tuple[str, str, str, str | None]], what: str) -> None:
-        api = self._place.api
-        if denied := api.denied(rights):
-            fault = f"{what}: you may not {'; '.join(denied)}"
-            raise UsageError(
-                api.place,
-                fault,
-                "ask for these rights (lab/targets/cluster/README.md names them), or use another context",
-            )
 
     @property
     def _place(self) -> _Place:

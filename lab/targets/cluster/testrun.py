@@ -21,7 +21,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from lab.base.errors import LabError, MeasuringError, UsageError
 from lab.generators.k6 import environment
@@ -29,6 +29,7 @@ from lab.model.endpoint import Ran
 from lab.model.load import Load
 from lab.model.sweeps import Point
 from lab.model.variants.labels import ROLE_LABEL
+from lab.targets.cluster.api import Api
 from lab.targets.cluster.names import CLIENT_NAMESPACE, RUN_LABEL
 
 Object = dict[str, Any]
@@ -49,33 +50,16 @@ NOT_STARTED = 127
 ALIVE = {"tcpSocket": {"port": 6565}, "periodSeconds": 300, "failureThreshold": 10}
 READY = {"tcpSocket": {"port": 6565}, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 1000}
 """The operator waits for Services with endpoints before it starts: ready soon, and never unready again."""
-RIGHTS = (
-    *((verb, "k6.io", "testruns", CLIENT_NAMESPACE) for verb in ("create", "get", "list", "delete")),
-    ("deletecollection", "batch", "jobs", CLIENT_NAMESPACE),
-    ("deletecollection", "", "pods", CLIENT_NAMESPACE),
-    ("get", "", "pods/log", CLIENT_NAMESPACE),
-)
-"""(verb, group, resource, namespace), beside what every run needs there (`lab.targets.cluster.target.WANTED`)."""
+OWN_NODE = {
+    "weight": 100,
+    "preference": {"matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": ["generator"]}]},
+}
 REMEDY = (
     "install k6-operator there (lab/targets/cluster/README.md, Many generators), or leave `generators` out of the point"
 )
 
 
-class Server(Protocol):
-    """What of lab.targets.cluster.api.Api is used here."""
-
-    @property
-    def place(self) -> str: ...
-    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None: ...
-    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None: ...
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]: ...
-    def create(self, obj: Mapping[str, Any]) -> Object: ...
-    def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None, grace_s: int | None = None) -> bool: ...  # fmt: skip
-    def delete_all(self, api_version: str, kind: str, namespace: str | None, labels: str, grace_s: int | None = None) -> None: ...  # fmt: skip
-    def log(self, namespace: str, pod: str, container: str, lines: int, previous: bool = False) -> str: ...
-
-
-def vet(api: Server, points: Sequence[Point]) -> None:
+def vet(api: Api, points: Sequence[Point]) -> None:
     """UsageError for a point of many generators where the cluster has no k6-operator."""
     many = [point for point in points if point.generators > 1]
     if many and api.resource(API_VERSION, KIND) is None:
@@ -107,7 +91,7 @@ def objects(
         # As the client's own pod is labelled, so that proxies and backends keep away from these, too.
         "metadata": {"labels": labels | {ROLE_LABEL: "generator"}},
         "env": [{"name": name, "value": value} for name, value in environment(load).items()],
-        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_own_node()]}},
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [OWN_NODE]}},
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
@@ -134,7 +118,7 @@ def objects(
     ]
 
 
-def generate(api: Server, image: str, run: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str]) -> Ran:
+def generate(api: Api, image: str, run: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str]) -> Ran:
     """Make the load and collect what its runners said; nothing of it is left on the cluster.
 
     One that cannot be started, fails or hangs is a `Ran` like any other. LostError when the API server is gone.
@@ -153,73 +137,66 @@ def generate(api: Server, image: str, run: str, load: Load, files: Mapping[str, 
     return ran
 
 
-def _watched(api: Server, name: str, load: Load) -> Ran:
+def _watched(api: Api, name: str, load: Load) -> Ran:
     """Waits for the runners: to begin by START_S, to end by the load's time."""
-    begin_by, end_by = time.monotonic() + START_S, None
+    deadline, begun = time.monotonic() + START_S, False
     while True:
         pods = api.list("v1", "Pod", CLIENT_NAMESPACE, f"k6_cr={name}")
         runners = sorted((pod for pod in pods if pod["metadata"]["labels"].get("runner")), key=_number)
-        ended = [pod for pod in runners if _ended(pod)]
-        if len(ended) == load.generators:
-            return _collected(api, ended, False)
+        late = time.monotonic() > deadline
+        ended = [pod for pod in runners if _exit_status(pod) is not None]
+        if len(ended) == load.generators or (begun and late):
+            return _collected(api, runners, hung=len(ended) < load.generators)
         testrun = api.get(API_VERSION, KIND, name, CLIENT_NAMESPACE) or {}
         stage = testrun.get("status", {}).get("stage", "")
         if stage == "error":
-            said = [api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, LINES) for pod in pods]
-            return Ran(
-                "", f"k6-operator refused the load: {' '.join(said).strip() or 'its own log says why'}", 1, False
-            )
-        now = time.monotonic()
-        if end_by is None and stage == "started":
-            end_by = now + load.duration_s + load.timeout_s + GRACE_S
-        if end_by is not None and now > end_by:
-            return _collected(api, runners, True)
-        if end_by is None and now > begin_by:
+            said = " ".join(_log(api, pod) for pod in pods).strip() or "its own log says why"
+            return Ran("", f"k6-operator refused the load: {said}", 1, False)
+        if stage == "started" and not begun:
+            deadline, begun = time.monotonic() + load.duration_s + load.timeout_s + GRACE_S, True
+        elif late:
             why = f"not begun after {START_S:.0f} s, stage {stage or 'none (is the operator running?)'}"
             return Ran("", "; ".join([f"{KIND} {name}: {why}", *map(_state, pods)]), NOT_STARTED, False)
         time.sleep(POLL_S)
 
 
-def _collected(api: Server, runners: Sequence[Object], hung: bool) -> Ran:
-    said: list[str] = []
-    statuses: list[int] = []
-    for number, pod in enumerate(runners, 1):
-        name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "no node")
-        text = api.log(CLIENT_NAMESPACE, name, CONTAINER, LINES)
-        said.append(f"--- runner {number} of {len(runners)}: {name} on {node}\n{text.rstrip()}\n")
-        ended = _terminated(pod)
-        statuses.append(1 if ended is None else ended["exitCode"])
-    faults = [_state(pod) for pod, status in zip(runners, statuses, strict=True) if status]
-    return Ran("".join(said), "\n".join(faults), next((status for status in statuses if status), 0), hung)
+def _collected(api: Api, runners: Sequence[Object], hung: bool) -> Ran:
+    """`hung`: some have not ended, and are failures."""
+    said = [
+        f"--- runner {number} of {len(runners)}: {pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}\n"
+        f"{_log(api, pod).rstrip()}\n"
+        for number, pod in enumerate(runners, 1)
+    ]
+    failed = [pod for pod in runners if _exit_status(pod) != 0]
+    exit_status = next(iter(_exit_status(pod) or 1 for pod in failed), 0)
+    return Ran("".join(said), "\n".join(map(_state, failed)), exit_status, hung)
 
 
-def _remove(api: Server, names: Sequence[str]) -> None:
+def _remove(api: Api, names: Sequence[str]) -> None:
     """TestRuns, and the pods of theirs that still run at once; returns when the pods are gone, or after GONE_S."""
     for name in names:
         api.delete(API_VERSION, KIND, name, CLIENT_NAMESPACE)
         api.delete_all("batch/v1", "Job", CLIENT_NAMESPACE, f"k6_cr={name}")
         api.delete_all("v1", "Pod", CLIENT_NAMESPACE, f"k6_cr={name}", grace_s=1)
         api.delete("v1", "ConfigMap", name, CLIENT_NAMESPACE)
-    deadline = time.monotonic() + GONE_S
-    for name in names:
+        deadline = time.monotonic() + GONE_S
         while api.list("v1", "Pod", CLIENT_NAMESPACE, f"k6_cr={name}"):
             if time.monotonic() > deadline:
-                fault = f"pods of {KIND} {name} do not end"
-                raise MeasuringError(
-                    f"{api.place}: {CLIENT_NAMESPACE}", fault, "`kubectl describe` them; then --resume"
-                )
+                place, fault = f"{api.place}: {CLIENT_NAMESPACE}", f"pods of {KIND} {name} do not end"
+                raise MeasuringError(place, fault, "`kubectl describe` them; then --resume")
             time.sleep(POLL_S)
 
 
-def _ended(pod: Object) -> bool:
-    """A sidecar may go on when k6 has ended."""
-    return pod["status"].get("phase") in ("Succeeded", "Failed") or _terminated(pod) is not None
+def _log(api: Api, pod: Object) -> str:
+    return api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, LINES)
 
 
-def _terminated(pod: Object) -> Object | None:
-    """How k6 ended there; None while it has not, or where nothing is known of it (an evicted pod)."""
+def _exit_status(pod: Object) -> int | None:
+    """k6's there, though a sidecar may go on; 1 where nothing is known of it (an evicted pod), None while it runs."""
     states = [one["state"] for one in pod["status"].get("containerStatuses", []) if one["name"] == CONTAINER]
-    return states[0].get("terminated") if states else None
+    if states and "terminated" in states[0]:
+        return states[0]["terminated"]["exitCode"]
+    return 1 if pod["status"].get("phase") in ("Succeeded", "Failed") else None
 
 
 def _number(pod: Object) -> int:
@@ -234,8 +211,3 @@ def _state(pod: Object) -> str:
     why = [f"{state.get('reason', '')} {state.get('message', '')}".strip() for state in states]
     why += [each["message"] for each in status.get("conditions", []) if each.get("reason") == "Unschedulable"]
     return ", ".join([f"pod {pod['metadata']['name']}: {status.get('phase', '')}", *filter(None, why)])
-
-
-def _own_node() -> Object:
-    terms = [{"key": ROLE_LABEL, "operator": "In", "values": ["generator"]}]
-    return {"weight": 100, "preference": {"matchExpressions": terms}}

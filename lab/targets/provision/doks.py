@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+import argparse
 
-from lab.targets.provision.clouds.commands import Commands
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from lab.targets.provision.clouds.flow import Cloud
+from lab.targets.provision.clouds.asking import add_yes
 
 ABOUT = "the published DigitalOcean environment, by doctl (costs money; asks first)"
+up_arguments = down_arguments = add_yes
 
 
-def _cloud() -> Cloud:
-    from lab.targets.provision.clouds.doks import Doks
+def up(options: argparse.Namespace, talk: Console) -> None:
+    from lab.targets.provision.clouds import doks, flow
 
-    return Doks(Path(__file__).with_name("doks.yaml"))
+    flow.commanded(flow.up, doks.Doks(), options, talk)
 
 
-_COMMANDS = Commands(_cloud)
-up_arguments = down_arguments = _COMMANDS.arguments
-up, down = _COMMANDS.up, _COMMANDS.down
+def down(options: argparse.Namespace, talk: Console) -> None:
+    from lab.targets.provision.clouds import doks, flow
+
+    flow.commanded(flow.down, doks.Doks(), options, talk)

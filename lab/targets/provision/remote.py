@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lab.targets.cluster.api import Api
 
 ABOUT = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
-CRD = ("create", "apiextensions.k8s.io", "customresourcedefinitions", None)
 
 
 def up_arguments(verb: argparse.ArgumentParser) -> None:
@@ -33,15 +32,15 @@ def up(options: argparse.Namespace, talk: Console) -> None:
         api = _api(options.context)
         remarks.append(f"Kubernetes {api.version()}")
     from lab.base.errors import UsageError
-    from lab.targets.cluster import images, namespaces, route_kind
+    from lab.targets.cluster import images, namespaces, rights, route_kind
     from lab.targets.cluster.client import ClientPod
     from lab.targets.cluster.lease import Lease, holder, run_id
     from lab.targets.cluster.names import CLIENT_NAMESPACE
-    from lab.targets.cluster.target import CLIENT_DEADLINE_S, WANTED
+    from lab.targets.cluster.target import CLIENT_DEADLINE_S
 
     run, chosen = run_id(), images.load()
     with step(talk, "you may do there what the lab does"):
-        if denied := api.denied(WANTED):
+        if denied := api.denied(rights.EVERY_RUN):
             remedy = "ask for these rights (lab/targets/cluster/README.md names them), or use another context"
             raise UsageError(api.place, f"you may not {'; '.join(denied)}", remedy)
         namespaces.claim(api, CLIENT_NAMESPACE, run)
@@ -52,11 +51,14 @@ def up(options: argparse.Namespace, talk: Console) -> None:
             client = ClientPod.ensure(api, chosen, run, time.monotonic() + CLIENT_DEADLINE_S)
             remarks.append(f"on node {client.node}")
             client.close()
-        if api.denied([CRD]):
+        if api.denied(rights.ROUTE):
             say(talk, "  [yellow]–[/] kind Route: you may not add it; only the variants of OKD's router need it")
         else:
             with step(talk, "kind Route") as remarks:
                 remarks.append("added" if route_kind.ensure(api, run) else "there already")
+        for what, wanted in rights.SOME_RUNS.items():
+            if denied := api.denied(wanted):
+                say(talk, f"  [yellow]–[/] only {what} need it: you may not {'; '.join(denied)}")
     finally:
         lease.release()
     say(talk, f"ready: just bench keepalive --target remote --context {options.context}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# just up|down doks, eks-a1: what is shown, asked and called, with stubs of doctl, eksctl and kubectl that keep a little cloud;
+# just up|down doks, eks-a1: what is shown, asked and called, with stubs of doctl and eksctl that keep a little cloud;
 # and of up|down remote what needs no cluster.
 
 bats_require_minimum_version 1.11.0
@@ -13,7 +13,6 @@ setup() {
   export CLOUD=$cloud
   stub doctl "$DOCTL"
   stub eksctl "$EKSCTL"
-  stub kubectl "$KUBECTL"
 }
 
 DOCTL='case "$*" in
@@ -38,8 +37,6 @@ EKSCTL='case "$*" in
 *"delete cluster"*) rm "$CLOUD/eks" ;;
 *) echo "Error: unexpected: $*" >&2; exit 1 ;;
 esac'
-KUBECTL='ready="{\"metadata\":{},\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}"
-echo "{\"items\":[$ready,$ready,$ready]}"'
 
 # lab ARG...: the command line without a terminal, with stdout in $output and stderr in $stderr.
 lab() {

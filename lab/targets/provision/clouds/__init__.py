@@ -1,11 +1,9 @@
 """Clusters that a cloud sells, made and removed by the cloud's own command line: `just up doks`, `just up eks-a1`.
 
-cli         one such program: asked, or told to do something, its faults as place, fault, remedy
-definition  a file of lab/targets/provision, read          prices  what the machines cost roughly
-doks        DigitalOcean, by doctl                eks     AWS, by eksctl
-flow        what `just up` and `just down` do with either: show, ask, do, verify
-asking      the yes                               commands  the verbs' arguments
+cli      one such program: asked, or told to do something, its faults as place, fault, remedy
+doks     DigitalOcean, by doctl                eks     AWS, by eksctl
+flow     what `just up` and `just down` do with either: show, ask, do, verify
+asking   the yes                               prices  what the machines cost roughly
 
-Of a cluster's own API server only the nodes are asked for, by kubectl. Knows no variant: what is made here is measured
-with `--target remote`.
+Refuses to wait where the cloud's own program does. Knows no variant: what is made here is measured with `--target remote`.
 """

@@ -13,15 +13,18 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, ValidationError
 
 from lab.base.errors import UsageError
+from lab.base.validation import Record, faults
+from lab.model.variants.kustomize import read_yaml
 from lab.targets.provision.clouds import prices
 from lab.targets.provision.clouds.cli import Cli
-from lab.targets.provision.clouds.definition import read
 from lab.targets.provision.clouds.flow import Found, Say
 from lab.targets.provision.clouds.prices import Nodes
 
+FILE = Path(__file__).parents[1] / "doks.yaml"
+POOL = re.compile(r"^name=([a-z][a-z0-9-]*);size=([^;]+);count=([1-9]\d?)(;(label|taint)=[^;]+)*$")
 TAG = "ingress-lab"
 CREATE_S = 1800.0
 DELETE_S = 600.0
@@ -48,83 +51,63 @@ DOCTL = Cli(
 )
 
 
-class Pool(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
-    size: str
-    count: Annotated[int, Field(ge=1, le=100)]
-    labels: dict[str, str] = Field(default_factory=dict[str, str])
-    taints: list[str] = Field(default_factory=list[str])
-
-    def argument(self) -> str:
-        """As `--node-pool` takes it."""
-        parts = [f"name={self.name}", f"size={self.size}", f"count={self.count}"]
-        parts += [f"label={key}={value}" for key, value in self.labels.items()]
-        return ";".join([*parts, *(f"taint={taint}" for taint in self.taints)])
-
-
-class Definition(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Definition(Record, strict=True):
+    """`pools`: each as doctl's `--node-pool` takes it."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     region: str
     kubernetes: str = Field(pattern=r"^\d+\.\d+$")
-    pools: list[Pool] = Field(min_length=1)
+    pools: list[Annotated[str, Field(pattern=POOL.pattern)]] = Field(min_length=1)
 
 
 class Doks:
-    """See `lab.targets.provision.clouds.flow.Cloud`."""
+    """See `lab.targets.provision.clouds.flow.Cloud`. UsageError for a file that names every wrong key."""
 
-    name = "doks"
+    name, file = "doks", FILE
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def cluster(self) -> str:
-        definition = self._definition()
-        return f"{definition.name} in {definition.region} (DigitalOcean)"
-
-    def nodes(self) -> int:
-        return sum(pool.count for pool in self._definition().pools)
+    def __init__(self) -> None:
+        place = os.path.relpath(FILE)
+        try:
+            self._wanted = Definition.model_validate(read_yaml(FILE, place))
+        except ValidationError as error:
+            remedy = "see its comments, or git diff"
+            raise UsageError(place, "; ".join(faults(error, Definition)), remedy) from None
+        self.cluster = f"{self._wanted.name} in {self._wanted.region} (DigitalOcean)"
 
     def find(self) -> Found | None:
-        wanted = self._definition()
-        for cluster in DOCTL.ask_json(["kubernetes", "cluster", "list", "--output", "json"]):
-            if cluster["name"] == wanted.name:
-                state = cluster["status"]["state"]
-                ours = TAG in (cluster.get("tags") or [])
-                return Found(cluster["id"], state, ours, state == "running", state in {"error", "deleted", "deleting"})
+        for cluster in DOCTL.ask_json(["kubernetes", "cluster", "list"]):
+            if cluster["name"] == self._wanted.name:
+                state, ours = cluster["status"]["state"], TAG in (cluster.get("tags") or [])
+                return Found(cluster["id"], state, ours, state == "running")
         return None
 
     def plan(self) -> list[str]:
-        wanted = self._definition()
-        pools = [Nodes(pool.name, pool.count, pool.size) for pool in wanted.pools]
-        return [f"Kubernetes {self._version()} in {wanted.region}", *prices.lines("digitalocean", pools)]
+        found = (POOL.fullmatch(pool) for pool in self._wanted.pools)
+        pools = [Nodes(pool[1], int(pool[3]), pool[2]) for pool in found if pool]
+        return [f"Kubernetes {self._version()} in {self._wanted.region}", *prices.lines("digitalocean", pools)]
 
     def create(self, say: Say) -> None:
-        wanted = self._definition()
-        argv = ["kubernetes", "cluster", "create", wanted.name, "--region", wanted.region]
+        argv = ["kubernetes", "cluster", "create", self._wanted.name, "--region", self._wanted.region]
         argv += ["--version", self._version(), "--tag", TAG, "--auto-upgrade=false", "--wait=true"]
         argv += ["--update-kubeconfig=false", "--set-current-context=false"]
-        for pool in wanted.pools:
-            argv += ["--node-pool", pool.argument()]
+        for pool in self._wanted.pools:
+            argv += ["--node-pool", pool]
         DOCTL.do(argv, say, CREATE_S, "`just up doks` looks what is there now; `just down doks` removes it")
 
-    def write_kubeconfig(self, path: Path) -> None:
-        text = DOCTL.ask(["kubernetes", "cluster", "kubeconfig", "show", self._definition().name])
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
+    def kubeconfig(self, path: Path) -> None:
+        text = DOCTL.ask(["kubernetes", "cluster", "kubeconfig", "show", self._wanted.name])
+        path.touch(0o600)
+        path.write_text(text)
 
     def removal(self, found: Found) -> list[str]:
-        listed = DOCTL.ask_json(["kubernetes", "cluster", "node-pool", "list", found.id, "--output", "json"])
+        listed = DOCTL.ask_json(["kubernetes", "cluster", "node-pool", "list", found.id])
         lines = [f"pool {pool['name']}: {pool['count']} × {pool['size']}" for pool in listed]
-        asked = DOCTL.ask_json(["kubernetes", "cluster", "list-associated-resources", found.id, "--output", "json"])
+        asked = DOCTL.ask_json(["kubernetes", "cluster", "list-associated-resources", found.id])
         more: dict[str, Any] = next(iter(asked), {}) if isinstance(asked, list) else asked
         for what in ("load_balancers", "volumes", "volume_snapshots"):
-            names = [item.get("name") or item["id"] for item in more.get(what) or []]
-            kind = what.replace("_", " ")
-            lines += [f"not removed, and paid for on: {kind} {', '.join(names)} (none of the lab's)"] if names else []
+            if names := [item.get("name") or item["id"] for item in more.get(what) or []]:
+                kind = what.replace("_", " ")
+                lines.append(f"not removed, and paid for on: {kind} {', '.join(names)} (none of the lab's)")
         return lines
 
     def remove(self, found: Found, say: Say) -> None:
@@ -132,21 +115,16 @@ class Doks:
         DOCTL.do(argv, say, DELETE_S, "`just down doks` again, or cloud.digitalocean.com")
 
     def left(self, found: Found) -> list[str]:
-        clusters = DOCTL.ask_json(["kubernetes", "cluster", "list", "--output", "json"])
-        left = [cluster["name"] for cluster in clusters if cluster["id"] == found.id]
-        droplets = DOCTL.ask_json(["compute", "droplet", "list", "--tag-name", f"k8s:{found.id}", "--output", "json"])
-        return left + [droplet["name"] for droplet in droplets]
+        clusters = DOCTL.ask_json(["kubernetes", "cluster", "list"])
+        droplets = DOCTL.ask_json(["compute", "droplet", "list", "--tag-name", f"k8s:{found.id}"])
+        return [each["name"] for each in (*(c for c in clusters if c["id"] == found.id), *droplets)]
 
     def _version(self) -> str:
         """The newest that DigitalOcean offers of the minor release in the file, as it names it: `1.34.1-do.2`."""
-        wanted = self._definition().kubernetes
-        offered: list[dict[str, Any]] = DOCTL.ask_json(["kubernetes", "options", "versions", "--output", "json"])
-        slugs = [str(version["slug"]) for version in offered]
+        wanted = self._wanted.kubernetes
+        slugs = [str(version["slug"]) for version in DOCTL.ask_json(["kubernetes", "options", "versions"])]
         fitting = [slug for slug in slugs if slug.startswith(f"{wanted}.")]
         if not fitting:
-            place, fault = os.path.relpath(self.file), f"kubernetes: DigitalOcean does not offer {wanted}"
-            raise UsageError(place, fault, f"offered: {', '.join(slugs) or 'none'}")
+            fault = f"kubernetes: DigitalOcean does not offer {wanted}"
+            raise UsageError(os.path.relpath(FILE), fault, f"offered: {', '.join(slugs) or 'none'}")
         return max(fitting, key=lambda slug: [int(number) for number in re.findall(r"\d+", slug)])
-
-    def _definition(self) -> Definition:
-        return read(self.file, Definition, Pool)

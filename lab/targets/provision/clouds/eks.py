@@ -8,128 +8,85 @@ a kubeconfig of its making calls `aws` (or aws-iam-authenticator), which must be
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
-
+from lab.base.errors import UsageError
+from lab.model.variants.kustomize import read_yaml
 from lab.targets.provision.clouds import prices
 from lab.targets.provision.clouds.cli import Cli
-from lab.targets.provision.clouds.definition import read
 from lab.targets.provision.clouds.flow import Found, Say
 from lab.targets.provision.clouds.prices import Nodes
 
 TAG = "ingress-lab"
-CREATE_MINUTES = 45
-DELETE_MINUTES = 45
-SLACK_S = 120.0
-"""eksctl's own deadline comes first, since it knows what it waited for."""
-FILE = "lab/targets/provision/eks-a1.yaml"
+MINUTES, DEADLINE_S = 45, 45 * 60 + 120.0
+"""To create, and to delete. eksctl's own deadline comes first, since it knows what it waited for."""
+FILE = Path(__file__).parents[1] / "eks-a1.yaml"
 EKSCTL = Cli(
     "eksctl",
     "https://docs.aws.amazon.com/eks/latest/eksctl/installation.html, and credentials (`aws configure`)",
     (
         (r"credential|ExpiredToken|InvalidClientTokenId|no EC2 IMDS role|SSO session", "log in: `aws configure`, `aws sso login` or AWS_PROFILE"),
         (r"AccessDenied|UnauthorizedOperation|not authorized", "an AWS user with eksctl's minimum IAM policies"),
-        (r"UnsupportedAvailabilityZone|not supported in your requested Availability Zone|InsufficientInstanceCapacity", f"another zone in {FILE}: A1 is not in every one"),
+        (r"UnsupportedAvailabilityZone|not supported in your requested Availability Zone|InsufficientInstanceCapacity", "another zone in lab/targets/provision/eks-a1.yaml: A1 is not in every one"),
         (r"LimitExceeded|quota", "ask AWS for more (Service Quotas), or smaller instanceTypes in the file"),
-        (r"unsupported Kubernetes version|invalid version", f"another version in {FILE}, or a newer eksctl"),
-        (r"AlreadyExists", f"a stack of an earlier try: `eksctl delete cluster -f {FILE} --wait`"),
+        (r"unsupported Kubernetes version|invalid version", "another version in lab/targets/provision/eks-a1.yaml, or a newer eksctl"),
+        (r"AlreadyExists", "a stack of an earlier try: `eksctl delete cluster -f lab/targets/provision/eks-a1.yaml --wait`"),
         (r"dial tcp|no such host", "is the network there?"),
     ),
 )  # fmt: skip
 
 
-class Metadata(BaseModel):
-    model_config = ConfigDict(strict=True, alias_generator=to_camel)
-
-    name: str
-    region: str
-    version: str
-    tags: dict[str, str] = Field(default_factory=dict[str, str])
-
-
-class NodeGroup(BaseModel):
-    model_config = ConfigDict(strict=True, alias_generator=to_camel)
-
-    name: str
-    instance_type: str
-    desired_capacity: int = Field(ge=1, le=100)
-    volume_size: int = 80
-
-
-class ClusterConfig(BaseModel):
-    """What of eksctl's file the lab reads; the rest is eksctl's to check."""
-
-    model_config = ConfigDict(strict=True, alias_generator=to_camel)
-
-    metadata: Metadata
-    node_groups: list[NodeGroup] = Field(min_length=1)
-
-
 class Eks:
-    """See `lab.targets.provision.clouds.flow.Cloud`."""
+    """See `lab.targets.provision.clouds.flow.Cloud`. Of eksctl's file the lab reads what it names here; the rest is eksctl's to check."""
 
-    name = "eks-a1"
+    name, file = "eks-a1", FILE
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def cluster(self) -> str:
-        metadata = self._config().metadata
-        return f"{metadata.name} in {metadata.region} (AWS)"
-
-    def nodes(self) -> int:
-        return sum(group.desired_capacity for group in self._config().node_groups)
+    def __init__(self) -> None:
+        place = os.path.relpath(FILE)
+        config = read_yaml(FILE, place)
+        try:
+            metadata = config["metadata"]
+            self._name, self._region, self._version = (metadata[key] for key in ("name", "region", "version"))
+            self._groups = [
+                Nodes(one["name"], one["desiredCapacity"], one["instanceType"], one.get("volumeSize", 80))
+                for one in config["nodeGroups"]
+            ]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UsageError(place, f"no ClusterConfig: {error}", "see its comments, or git diff") from None
+        self.cluster = f"{self._name} in {self._region} (AWS)"
 
     def find(self) -> Found | None:
-        metadata = self._config().metadata
-        if metadata.name not in self._listed():
+        if self._name not in self._listed():
             return None
-        asked = ["get", "cluster", "--name", metadata.name, "--region", metadata.region, "--output", "json"]
-        cluster = EKSCTL.ask_json(asked)[0]
-        state, tags = cluster["Status"], cluster.get("Tags") or {}
-        broken = state in {"FAILED", "DELETING"}
-        return Found(metadata.name, state, tags.get(TAG) == self.name, state == "ACTIVE", broken)
+        (cluster,) = EKSCTL.ask_json(["get", "cluster", "--name", self._name, "--region", self._region])
+        state, ours = cluster["Status"], (cluster.get("Tags") or {}).get(TAG) == self.name
+        return Found(self._name, state, ours, state == "ACTIVE")
 
     def plan(self) -> list[str]:
-        config = self._config()
-        groups = [
-            Nodes(one.name, one.desired_capacity, one.instance_type, one.volume_size) for one in config.node_groups
-        ]
         network = "its own VPC, security groups and IAM roles (CloudFormation stacks of eksctl)"
-        about = f"Kubernetes {config.metadata.version} in {config.metadata.region}"
-        return [about, network, *prices.lines("aws", groups)]
+        return [f"Kubernetes {self._version} in {self._region}", network, *prices.lines("aws", self._groups)]
 
     def create(self, say: Say) -> None:
-        argv = ["create", "cluster", "-f", str(self.file), "--write-kubeconfig=false", f"--timeout={CREATE_MINUTES}m"]
-        remedy = "what was made is kept and costs money: `just down eks-a1` removes it"
-        EKSCTL.do(argv, say, CREATE_MINUTES * 60 + SLACK_S, remedy)
+        argv = ["create", "cluster", "-f", str(FILE), "--write-kubeconfig=false", f"--timeout={MINUTES}m"]
+        EKSCTL.do(argv, say, DEADLINE_S, "what was made is kept and costs money: `just down eks-a1` removes it")
 
-    def write_kubeconfig(self, path: Path) -> None:
-        metadata = self._config().metadata
-        place = ["--cluster", metadata.name, "--region", metadata.region]
-        EKSCTL.ask(["utils", "write-kubeconfig", *place, "--kubeconfig", str(path)], {"KUBECONFIG": str(path)})
+    def kubeconfig(self, path: Path) -> None:
+        place = ["--cluster", self._name, "--region", self._region]
+        EKSCTL.ask(["utils", "write-kubeconfig", *place, "--kubeconfig", str(path)])
 
     def removal(self, found: Found) -> list[str]:
-        metadata = self._config().metadata
-        place = ["--cluster", metadata.name, "--region", metadata.region]
-        groups = EKSCTL.ask_json(["get", "nodegroup", *place, "--output", "json"])
+        groups = EKSCTL.ask_json(["get", "nodegroup", "--cluster", self._name, "--region", self._region])
         lines = [f"node group {one['Name']}: {one['DesiredCapacity']} × {one['InstanceType']}" for one in groups]
         return [*lines, "control plane, VPC, security groups and IAM roles of eksctl's stacks"]
 
     def remove(self, found: Found, say: Say) -> None:
-        argv = ["delete", "cluster", "-f", str(self.file), "--wait", "--disable-nodegroup-eviction"]
-        argv.append(f"--timeout={DELETE_MINUTES}m")
+        argv = ["delete", "cluster", "-f", str(FILE), "--wait", "--disable-nodegroup-eviction", f"--timeout={MINUTES}m"]
         remedy = "`just down eks-a1` again, or CloudFormation's stacks eksctl-… in the AWS console"
-        EKSCTL.do(argv, say, DELETE_MINUTES * 60 + SLACK_S, remedy)
+        EKSCTL.do(argv, say, DEADLINE_S, remedy)
 
     def left(self, found: Found) -> list[str]:
         return [found.id] if found.id in self._listed() else []
 
     def _listed(self) -> list[str]:
-        region = self._config().metadata.region
-        return [one["Name"] for one in EKSCTL.ask_json(["get", "cluster", "--region", region, "--output", "json"])]
-
-    def _config(self) -> ClusterConfig:
-        return read(self.file, ClusterConfig, Metadata, NodeGroup)
+        return [one["Name"] for one in EKSCTL.ask_json(["get", "cluster", "--region", self._region])]

@@ -32,9 +32,10 @@ from lab.analysis.calibration.rows import rows_of, spread
 from lab.analysis.calibration.scenarios import SCENARIOS, cell, planned, scenario, takes_s, true_share_over
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import StoreError
-from lab.commands import calibrate
+from lab.commands import calibrating
 from lab.commands.readme import parts, texts
 from lab.experiments.calibration.measuring import Calibrating
+from lab.experiments.calibration.prepared import prepare
 from lab.generators import Installed, generators
 from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
@@ -216,7 +217,7 @@ def test_a_server_that_does_not_start_is_an_error_with_its_status(monkeypatch: p
 
 def test_a_server_that_dies_meanwhile_is_an_error_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was to be written, and there is nothing to resume."""
-    dies = "import pathlib, sys; pathlib.Path(sys.argv[1].partition('=')[2] + '.ready').write_text('1'); raise SystemExit(5)"
+    dies = "import pathlib, sys; pathlib.Path(sys.argv[1] + '.ready').write_text('1'); raise SystemExit(5)"
     monkeypatch.setattr("lab.experiments.calibration.measuring.SERVER", (sys.executable, "-c", dies))
     monkeypatch.setattr("lab.experiments.calibration.measuring._await", lambda server, ready: server.wait())
     with pytest.raises(MeasuringError, match="status 5 and left no record"):
@@ -235,10 +236,10 @@ def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
         def facts(self) -> dict[str, str]:
             return {"cpus_backend": "1", "cpus_generator": "1"}
 
-    monkeypatch.setattr(calibrate, "_measure_all", full)
-    options = Namespace(duration=4, repeats=1, seed=1, plan=False)
+    monkeypatch.setattr(calibrating, "_measure_all", full)
+    ready = prepare(Pinned(), ["k6"], ["fixed"], 4.0, 1, 1, ("lab",))
     with pytest.raises(StoreError) as caught:
-        calibrate._measure(options, Console(stderr=True), Pinned(), ["k6"], ["fixed"], ("lab",))  # pyright: ignore[reportPrivateUsage]
+        calibrating.measure(Namespace(plan=False), Console(stderr=True), Pinned(), ready)
     assert "--resume" not in str(caught.value) and "just calibrate" in caught.value.remedy
     assert f"just calibrate --show {folder.names()[0]}" in capsys.readouterr().err
 

@@ -119,15 +119,9 @@ def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
     assert tuning and all("affinity" not in obj["spec"]["template"]["spec"] for obj in tuning)
 
 
-def test_the_rights_needed_are_those_of_the_kinds_in_their_namespaces() -> None:
-    wanted = objects.resources(Kinds(), load_variant("baseline").manifests)
-    assert ("apps", "deployments", "ingress-lab") in wanted and ("", "namespaces", None) in wanted
-    assert ("rbac.authorization.k8s.io", "clusterroles", None) in wanted
-
-
 def test_a_kind_that_the_cluster_does_not_know_is_refused_before_anything_starts() -> None:
     with pytest.raises(UsageError, match="knows no Route of route.openshift.io/v1\n.*route-crd.yaml"):
-        objects.resources(Kinds(), load_variant("okd").manifests)
+        objects.vet(Kinds(), load_variant("okd").manifests)
 
 
 def test_a_reference_is_said_with_its_namespace() -> None:

@@ -15,19 +15,17 @@ import pytest
 from lab import targets
 from lab.__main__ import main
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances.kill import Kill
 from lab.model.load import Load
 from lab.model.variants.variants import Check, load_variant
 from lab.targets.cluster import needs
 from lab.targets.cluster import target as module
 from lab.targets.cluster.api import Api, DeniedError
-from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.system import ClusterSystem
 from lab.targets.cluster.target import ClusterTarget, largest_cpus
 from lab.targets.kind import TARGET as KIND
 from lab.targets.remote import TARGET as REMOTE
 from lab.tests.support.cluster_fakes import FakeApi
-from lab.tests.support.fakes import FakeTarget, point
+from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.fakes import variant as fake_variant
 
 KUBECONFIG = {
@@ -133,10 +131,8 @@ class Held:
     """The lease, the inventory, the generator's pod and the variant's system at once; `log`: what was asked of them."""
 
     lost: bool = False
-    cannot: Sequence[str] = ()
     place: str = "context test"
     log: list[str] = field(default_factory=list[str])
-    rights: set[tuple[str, str, str, str | None]] = field(default_factory=set[tuple[str, str, str, str | None]])
 
     def check(self) -> None:
         if self.lost:
@@ -168,10 +164,6 @@ class Held:
     def version(self) -> str:
         return "v1.34.4"
 
-    def denied(self, wanted: Sequence[tuple[str, str, str, str | None]]) -> list[str]:
-        self.rights |= set(wanted)
-        return [f"{verb} {resource}" for verb, _, resource, _ in wanted if f"{verb} {resource}" in self.cannot]
-
     def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         return kind.lower() + "s", kind != "Namespace"
 
@@ -197,7 +189,7 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
 
     target = ClusterTarget("test", unconnected, "a test's")
     parts: Any = held
-    place = module._Place(parts, parts, parts, parts, parts, [node("4")], parts, set())  # pyright: ignore[reportPrivateUsage]
+    place = module._Place(parts, parts, parts, parts, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(target, "_taken", place)
     monkeypatch.setattr(module.rollout, "wait", waited)
     monkeypatch.setattr(module, "ClusterSystem", made)
@@ -246,45 +238,20 @@ def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pyte
     assert held.log == ["all removed", "released"]
 
 
-def test_rights_are_asked_for_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("doing", ["apply", "remove_workloads"])
+def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked beforehand: the API server's refusal says which, and nothing of the variant."""
     held = Held()
-    target = taken(held, monkeypatch)
-    target.check_variant(load_variant("direct"), [])
-    assert {
-        ("deletecollection", "apps", "replicasets", "ingress-lab"),
-        ("deletecollection", "apps", "controllerrevisions", "ingress-lab"),
-        ("list", "", "pods", "ingress-lab"),
-        ("delete", "", "pods", "ingress-lab"),
-        ("create", "", "pods/exec", "ingress-lab"),
-        ("patch", "apps", "deployments", "ingress-lab"),
-    } <= held.rights
-    assert not any(resource == "testruns" for _, _, resource, _ in held.rights)
-    many = point().model_copy(update={"generators": 2})
-    target.check_variant(load_variant("direct"), [many])
-    assert ("deletecollection", "batch", "jobs", CLIENT_NAMESPACE) in held.rights
-    assert ("create", "k6.io", "testruns", CLIENT_NAMESPACE) in held.rights
 
+    def denied(*_: object) -> None:
+        raise DeniedError("context test: Deployment ingress-lab/proxy", "user u cannot patch deployments.apps")
 
-def test_the_rights_to_disturb_are_asked_for_though_the_variant_was_measured_steadily_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Once; and again when they were refused."""
-    held = Held()
-    target = taken(held, monkeypatch)
-    target.check_variant(load_variant("direct"), [])
-    more = {("get", "", "nodes", None), ("patch", "", "pods/ephemeralcontainers", "ingress-lab")}
-    assert not more & held.rights
-    disturbed = point().model_copy(update={"disturbance": Kill()})
-    held.cannot = ["patch pods/ephemeralcontainers"]
-    for _ in range(2):
-        with pytest.raises(UsageError, match="to disturb it: you may not patch pods/ephemeralcontainers"):
-            target.check_variant(load_variant("direct"), [disturbed])
-    held.cannot = []
-    target.check_variant(load_variant("direct"), [disturbed])
-    assert more <= held.rights
-    held.rights.clear()
-    target.check_variant(load_variant("direct"), [disturbed])
-    assert held.rights == set()
+    monkeypatch.setattr(held, doing, denied)
+    with (
+        pytest.raises(LostError, match=r"user u cannot patch deployments.apps\n  ask for this right"),
+        taken(held, monkeypatch).up(load_variant("direct")),
+    ):
+        assert doing == "remove_workloads", "it is up"
 
 
 @dataclass
@@ -329,12 +296,6 @@ def test_a_right_that_is_missing_inside_a_disturbance_stops_the_run(monkeypatch:
     monkeypatch.setattr(made, "_shell", lambda pod: shell)
     with pytest.raises(LostError, match=r"you may not exec\n  ask for this right"):
         made.freeze("proxy", True)
-
-
-def test_a_right_that_is_missing_refuses_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(cannot=["deletecollection replicasets"])
-    with pytest.raises(UsageError, match="variant direct: you may not deletecollection replicasets"):
-        taken(held, monkeypatch).check_variant(load_variant("direct"), [])
 
 
 @dataclass

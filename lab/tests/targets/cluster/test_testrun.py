@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from lab.model.sweeps import Point, Sweep
 from lab.model.variants.labels import ROLE_LABEL
 from lab.stats.histogram import Histogram
 from lab.targets.cluster import testrun
+from lab.targets.cluster.api import Api
 from lab.targets.cluster.names import RUN_LABEL
 
 K6 = generator("k6")
@@ -150,7 +151,7 @@ def runner(name: str, number: int, phase: str = "Succeeded", status: int = 0) ->
 
 
 def generate(cluster: Cluster) -> testrun.Ran:
-    return testrun.generate(cluster, IMAGE, "r1", LOAD, K6.files(LOAD), {})
+    return testrun.generate(cast("Api", cluster), IMAGE, "r1", LOAD, K6.files(LOAD), {})
 
 
 def test_what_every_runner_said_is_kept_in_order_and_nothing_is_left() -> None:
@@ -219,6 +220,7 @@ def test_runners_that_do_not_end_are_hung(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_cluster_without_the_operator_refuses_many_generators_and_takes_one() -> None:
     cluster = Cluster("", lambda name: [], knows=False)
-    testrun.vet(cluster, [point()])
+    api = cast("Api", cluster)
+    testrun.vet(api, [point()])
     with pytest.raises(UsageError, match="point many: asks for 2 generators, .*\n.*install k6-operator"):
-        testrun.vet(cluster, [point(generators=2)])
+        testrun.vet(api, [point(generators=2)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,14 @@ from lab.targets.provision.clouds.prices import Nodes
 class Cloud:
     """One whose cluster passes through the given states, and of which `remains` is left each time it is looked for."""
 
-    name, file = "doks", Path("lab/targets/provision/doks.yaml")
+    name, file, cluster = "doks", Path("lab/targets/provision/doks.yaml"), "lab in nyc1"
 
     def __init__(self, states: list[str], remains: list[list[str]] | None = None) -> None:
         self.states, self.remains, self.done = states, remains or [[]], list[str]()
 
-    def cluster(self) -> str:
-        return "lab in nyc1"
-
-    def nodes(self) -> int:
-        return 1
-
     def find(self) -> Found | None:
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return Found("1", state, True, state == "running", state == "error") if state else None
+        return Found("1", state, True, state == "running") if state else None
 
     def plan(self) -> list[str]:
         return ["1 × machine"]
@@ -38,7 +31,7 @@ class Cloud:
     def create(self, say: Say) -> None:
         self.done.append("create")
 
-    def write_kubeconfig(self, path: Path) -> None:
+    def kubeconfig(self, path: Path) -> None:
         path.write_text("contexts: [{name: mine}]")
 
     def removal(self, found: Found) -> list[str]:
@@ -52,13 +45,8 @@ class Cloud:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "POLL_S", 0.01)
-    node = {"metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    stub = tmp_path / "kubectl"
-    stub.write_text(f"#!/bin/sh\necho '{json.dumps({'items': [node]})}'\n")
-    stub.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
 
 def yes(question: str) -> None: ...
@@ -68,12 +56,11 @@ def no(question: str) -> None:
     raise UsageError("just up", "no")
 
 
-def test_a_cluster_that_is_still_provisioned_is_waited_for(tmp_path: Path) -> None:
+def test_a_cluster_that_is_there_is_made_ready_to_measure_on(tmp_path: Path) -> None:
     said: list[str] = []
-    cloud = Cloud(["", "provisioning", "provisioning", "running"])
+    cloud = Cloud(["", "running"])
     flow.up(cloud, tmp_path, said.append, yes)
     assert cloud.done == ["create"]
-    assert said.count("lab in nyc1 is provisioning: waiting") == 1
     assert said[-1].endswith("--target remote --context mine")
 
 
@@ -85,19 +72,12 @@ def test_without_a_yes_nothing_is_created_or_removed(tmp_path: Path) -> None:
         assert cloud.done == []
 
 
-def test_a_cluster_that_never_runs_is_given_up_with_how_to_remove_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flow, "READY_S", 0.0)
-    with pytest.raises(CloudError, match=r"is provisioning after .*\n.*just down doks"):
-        flow.up(Cloud(["", "provisioning"]), tmp_path, print, yes)
-
-
-def test_missing_nodes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "READY_S", 0.0)
-    monkeypatch.setattr(Cloud, "nodes", lambda self: 3)
-    with pytest.raises(CloudError, match="1 of 3 nodes are ready"):
-        flow.up(Cloud(["", "running"]), tmp_path, print, yes)
+def test_a_cluster_that_is_not_ready_is_told_with_how_to_go_on(tmp_path: Path) -> None:
+    """The cloud's own command line has waited for it."""
+    for states in (["", "provisioning"], ["provisioning"]):
+        with pytest.raises(CloudError, match=r"lab in nyc1: is provisioning\n.*just up doks.*just down doks"):
+            flow.up(Cloud(states), tmp_path, print, yes)
+        assert not (tmp_path / "clusters").exists()
 
 
 def test_removal_is_verified_until_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +101,7 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pyt
     stub = tmp_path / "slow"
     stub.write_text("#!/bin/sh\necho begun\nexec sleep 60\n")
     stub.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     said: list[str] = []
     with pytest.raises(CloudError, match=r"slow create: not done after 0 minutes\n.*look"):
         Cli("slow", "install it", ()).do(["create", "--x"], said.append, 0.5, "look")
