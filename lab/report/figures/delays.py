@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 import polars as pl
 
-from lab.report.figures.style import axis_title, colours, dressed, gap
+from lab.report.figures.style import axis, colours, drawn
 
 
 def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
@@ -16,31 +16,30 @@ def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
     What no answer showed before the load ended stands on the upper edge.
     """
     present = {name: frame for name, frame in changes.items() if not frame.is_empty()}
-    if not present:
-        return gap(title, "nothing of this was recorded")
     tops = [float(top) for frame in present.values() if isinstance(top := frame["delay_s"].max(), float)]
-    top = 1.15 * max(tops, default=1.0)
-    figure = go.Figure()
-    for name, colour in colours(list(present)).items():
-        frame = present[name]
-        for shown in (True, False):
-            some = frame.filter(pl.col("delay_s").is_not_null() == shown)
-            if some.is_empty():
-                continue
-            figure.add_trace(
-                go.Scatter(
-                    x=some["t_s"].to_list(),
-                    y=some["delay_s"].fill_null(top).to_list(),
-                    mode="markers",
-                    marker={"color": colour, "size": 6, "symbol": "circle" if shown else "x-thin-open"},
-                    name=name if shown else f"{name}: never seen",
-                    hovertemplate=f"made at %{{x:.2f}} s<br>{'first seen after %{y:.3f} s' if shown else 'never seen'}"
-                    f"<extra>{name}</extra>",
-                )
-            )
-    dressed(
-        figure, title, 400, "a dot per change: from its acceptance to the first answer that shows it or a later one"
+    traces = [
+        _dots(some, name, colour, shown, 1.15 * max(tops, default=1.0))
+        for name, colour in colours(list(present)).items()
+        for shown in (True, False)
+        if not (some := present[name].filter(pl.col("delay_s").is_not_null() == shown)).is_empty()
+    ]
+    return drawn(
+        traces,
+        title,
+        400,
+        "a dot per change: from its acceptance to the first answer that shows it or a later one",
+        axis("change made, since the load began", "s"),
+        axis("until an answer shows it", "s", rangemode="tozero"),
     )
-    figure.update_xaxes(title=axis_title("change made, since the load began", "s"))
-    figure.update_yaxes(title=axis_title("until an answer shows it", "s"), rangemode="tozero")
-    return figure
+
+
+def _dots(changes: pl.DataFrame, arm: str, colour: str, shown: bool, edge_s: float) -> go.Scatter:
+    return go.Scatter(
+        x=changes["t_s"].to_list(),
+        y=changes["delay_s"].fill_null(edge_s).to_list(),
+        mode="markers",
+        marker={"color": colour, "size": 6, "symbol": "circle" if shown else "x-thin-open"},
+        name=arm if shown else f"{arm}: never seen",
+        hovertemplate=f"made at %{{x:.2f}} s<br>{'first seen after %{y:.3f} s' if shown else 'never seen'}"
+        f"<extra>{arm}</extra>",
+    )
