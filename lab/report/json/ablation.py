@@ -16,7 +16,7 @@ from lab.report.tables.ablation import Ranked
 class KnobJson(Step):
     """One knob's line: its step, then what came of it."""
 
-    why: tuple[str, ...] = Field(description="why it has not")
+    why: tuple[str, ...] = Field(default=..., description="why it has not")
     point: str | None = Field(description="the load that speaks for it; null = none was measured")
     one_at_a_time: RatioJson | DifferenceJson | None
     cumulatively: RatioJson | DifferenceJson | None
