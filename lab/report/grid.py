@@ -22,7 +22,7 @@ whatever shows it has it by itself.
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`text`, then what follows it (`tail`), then the numbers of its `notes`. `strong`: bold in Markdown, where `style` is not seen."""
+    """`text`, then what follows it (`tail`), then the numbers of its `notes`. `strong`: `text` is bold in Markdown, where `style` is not seen."""
 
     text: str
     style: str = ""

@@ -56,8 +56,8 @@ def _row(row: Row, columns: int, numbers: Mapping[str, int]) -> str:
 
 
 def _cell(cell: Cell, numbers: Mapping[str, int]) -> str:
-    text = escaped(f"{cell.text}{cell.tail}{references(cell.notes, numbers)}")
-    return f"**{text}**" if cell.strong else text
+    text, rest = escaped(cell.text), escaped(cell.tail + references(cell.notes, numbers))
+    return f"**{text}**{rest}" if cell.strong else text + rest
 
 
 def escaped(text: str) -> str:

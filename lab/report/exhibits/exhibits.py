@@ -19,6 +19,7 @@ from lab.analysis import timelines
 from lab.analysis.claims import fits
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
+from lab.analysis.claims.judging import Verdict
 from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import effect_text
 from lab.base.errors import LabError
@@ -37,6 +38,7 @@ from lab.report.figures.percentiles import Curve, Panel
 from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
 from lab.report.markdown import markdown
+from lab.report.tables import ledger as ledger_tables
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
@@ -310,6 +312,11 @@ def example(run: Run, variant: str = "baseline", connections: int = 100) -> str:
         here = None if found is None else found.maximum_s if share == 1 else found.quantile_s(share)
         lines.append(f"| {row['percentile']:g} % | {row['latency_ms']:g} | {three_digits(here, 1e3)} |")
     return "\n".join([*lines, "", why, "", f"–: fewer than {BEYOND} requests beyond it"])
+
+
+def ledger(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> str:
+    """Markdown: every claim that is judged, with both judgements and their run; the checks (`known`) below."""
+    return markdown(ledger_tables.page(verdicts, known))
 
 
 def gains(
