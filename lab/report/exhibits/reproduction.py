@@ -27,6 +27,7 @@ from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
 from lab.report.figures.law import Sized
 from lab.report.figures.style import INK, dressed, gap
+from lab.report.json.study import CellJson
 from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
@@ -250,7 +251,7 @@ def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
     return [_pair(key, cell) for key, cell in shown[0].cells.items() if cell.relative or cell.published_relative]
 
 
-def _pair(key: Sequence[str], cell: study_tables.Shown) -> Pair:
+def _pair(key: Sequence[str], cell: CellJson) -> Pair:
     label, why = " · ".join(key), "; ".join(cell.notes)
     told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
     return Pair(label, cell.published_relative, told, why or "its reference was not measured")
