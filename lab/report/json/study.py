@@ -17,10 +17,7 @@ class LevelJson(Printed):
 
 
 class CellJson(Printed):
-    """One cell, in the table's unit: as measured here (null: not part of this run), and as published.
-
-    `level`: as in the run's own table, its interval that of the blocks' geometric mean.
-    """
+    """One cell: as measured here (null: not part of this run), and as published."""
 
     keys: dict[str, str] = Field(description="what it is the cell of, by the table's keys")
     variant: str | None
