@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from rich.console import Console
 
@@ -24,14 +23,17 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.claims import ledger
     from lab.analysis.claims.studies import study_keys
     from lab.base.errors import UsageError, did_you_mean
+    from lab.report.json import ledger as ledger_json
+    from lab.report.markdown import markdown
+    from lab.report.tables import ledger as tables
 
     if options.study is not None and options.study not in study_keys():
         raise UsageError("study", f"unknown study '{options.study}'", did_you_mean(options.study, study_keys()))
     verdicts, known = ledger.ledger(options.study), ledger.checks(options.study)
     if options.json:
-        print(json.dumps(ledger.as_json(verdicts, known), indent=1))
+        print(ledger_json.printed(verdicts, known).dumps())
     elif options.markdown:
-        print(ledger.as_markdown(verdicts, known, linked=True), end="")
+        print(markdown(tables.page(verdicts, known, linked=True)), end="")
     else:
-        ledger.print_ledger(Console(), verdicts, options.rules, known)
+        tables.show(Console(), verdicts, options.rules, known)
     return 0

@@ -164,7 +164,6 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
     from lab.analysis.claims.studies import load_study, study_keys
     from lab.analysis.summary import summarise_run
     from lab.measure import roundtrip
-    from lab.report.json import study as study_json
     from lab.report.json.run import printed
     from lab.report.markdown import markdown
     from lab.report.tables import gauges as gauge_tables
@@ -190,7 +189,7 @@ def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
         shaped = study_tables.shaped(study, summary) if study and steady else ()
         network = run.roundtrip()
         if options.json:
-            shown = study_json.printed(study, shaped) if study else None
+            shown = study_tables.printed(study, shaped) if study else None
             print(printed(summary, outcomes, shown, network).dumps())
         elif not plain:
             pages = [markdown(page(summary)), _below(gauge_tables.page(summary))] if steady else []

@@ -18,8 +18,8 @@ class Step(BaseModel):
     metric: str
     root: str
     against: str
-    alone: str | None
-    cumulative: str | None
+    alone: str | None = Field(description="the variant that has this knob alone; null = there is none")
+    cumulative: str | None = Field(description="the variant that has all knobs up to it; null = there is none")
     why: tuple[str, ...] = ()
 
 

@@ -19,6 +19,8 @@ from lab.model.variants import knobs, openshift, variants
 from lab.model.variants.knobs import Check, Knob
 from lab.model.variants.variants import Overlay
 from lab.records.sweep_files import load_sweep
+from lab.report.grid import texts
+from lab.report.markdown import markdown
 from lab.stats.units import format_duration
 
 ARMS = 3
@@ -40,10 +42,10 @@ def as_json() -> dict[str, Any]:
 def show_json(name: str) -> dict[str, Any]:
     """One variant with its objects, its diff from the baseline and what applies it elsewhere."""
     variant = variants.load_variant(name)
-    told = {"sweep": variant.sweep, "primary_metric": variant.primary_metric}
     return {
         **variant.model_dump(mode="json"),
-        **told,
+        "sweep": variant.sweep,
+        "primary_metric": variant.primary_metric,
         "diff": variants.diff(variant),
         "apply": variants.config_snippet(variant),
         "openshift": openshift.commands(variants.openshift_patches(variant)),
@@ -52,19 +54,25 @@ def show_json(name: str) -> dict[str, Any]:
 
 def print_list(console: Console) -> None:
     """Variants, then the knobs that can be put on them, then the sweeps and the studies."""
-    knobs = _knobs()
-    variant_rows: list[tuple[str, ...]] = []
-    for overlay in _overlays():
-        what = f"{overlay.title} (the reference of every run)" if overlay.reference else overlay.title
-        own = "\n".join(overlay.own_knobs)
-        variant_rows.append((overlay.name, overlay.baseline or "", own, overlay.study or "", what))
-    _print_table(console, ("VARIANT", "BASELINE", "KNOBS", "STUDY", "WHAT"), variant_rows)
-    knob_rows = [(knob.name, knob.sweep, knob.primary_metric, knob.study or "", knob.title) for knob in knobs]
-    _print_table(console, ("KNOB", "SWEEP", "METRIC", "STUDY", "WHAT"), knob_rows)
-    sweep_rows = [(name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in _sweeps()]
-    _print_table(console, ("SWEEP", "POINTS", "BLOCKS", "QUESTION"), sweep_rows)
-    study_rows = [(each.key, str(len(each.file.variants)), each.file.sweep, each.file.question) for each in _studies()]
-    _print_table(console, ("STUDY", "VARIANTS", "SWEEP", "QUESTION"), study_rows)
+    overlays, knobs, sweeps, studies = _overlays(), _knobs(), _sweeps(), _studies()
+    titles = (f"{each.title} (the reference of every run)" if each.reference else each.title for each in overlays)
+    tables = {
+        ("VARIANT", "BASELINE", "KNOBS", "STUDY", "WHAT"): [
+            (each.name, each.baseline or "", "\n".join(each.own_knobs), each.study or "", title)
+            for each, title in zip(overlays, titles, strict=True)
+        ],
+        ("KNOB", "SWEEP", "METRIC", "STUDY", "WHAT"): [
+            (knob.name, knob.sweep, knob.primary_metric, knob.study or "", knob.title) for knob in knobs
+        ],
+        ("SWEEP", "POINTS", "BLOCKS", "QUESTION"): [
+            (name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in sweeps
+        ],
+        ("STUDY", "VARIANTS", "SWEEP", "QUESTION"): [
+            (each.key, str(len(each.file.variants)), each.file.sweep, each.file.question) for each in studies
+        ],
+    }
+    for heads, rows in tables.items():
+        _print_table(console, heads, rows)
     example = f"just bench baseline+{knobs[0].name if knobs else '<knob>'}"
     console.print(f"Any knob goes on any variant it fits: {example}", highlight=False, soft_wrap=True)
 
@@ -72,84 +80,82 @@ def print_list(console: Console) -> None:
 def print_show(console: Console, name: str) -> None:
     """One variant: what it is, its knobs and what they claim, how it is read back, and its diff from the baseline."""
     variant = variants.load_variant(name)
-    knobs = {knob.name: knob for knob in variant.knobs}
-
-    def line(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True)
-
-    line(f"[bold]{escape(variant.name)}[/]: {escape(variant.title)}")
-    for key, value in (
+    own, text = variant.own_knobs, variants.diff(variant)
+    lines = _facts(
+        f"[bold]{escape(variant.name)}[/]: {escape(variant.title)}",
         ("baseline", variant.baseline or "none, it is a root"),
         ("study", variant.study),
         ("reference", "measured once in every run" if variant.reference else None),
-        ("inherits", ", ".join(knob for knob in knobs if knob not in variant.own_knobs)),
-    ):
-        if value:
-            line(f"  {key:<15} {escape(value)}")
-    for knob in (knobs[own] for own in variant.own_knobs):
-        line(f"\nknob [bold]{escape(knob.name)}[/]: {escape(knob.title)}")
-        for key, value in (
+        ("inherits", ", ".join(knob.name for knob in variant.knobs if knob.name not in own)),
+    )
+    for knob in sorted((knob for knob in variant.knobs if knob.name in own), key=lambda knob: own.index(knob.name)):
+        lines += _facts(
+            f"\nknob [bold]{escape(knob.name)}[/]: {escape(knob.title)}",
             ("published", knob.published),
             ("hypothesis", knob.hypothesis),
             ("sweep", knob.sweep),
             ("primary metric", knob.primary_metric),
             ("needs", knob.needs),
-        ):
-            if value:
-                line(f"  {key:<15} {escape(value)}")
+        )
     if variant.readback:
-        line("\nread back before every sample counts")
-        for check in variant.readback:
-            line(f"  {escape(_spoken(check))}")
+        lines += [
+            "\nread back before every sample counts",
+            *(f"  {escape(_spoken(each))}" for each in variant.readback),
+        ]
     if patches := variants.openshift_patches(variant):
-        line("")
-        for command in openshift.snippet(patches).splitlines():
-            line(escape(command))
-    if text := variants.diff(variant):
-        line("")
-        # Colours for a person; the diff as it is for a pipe.
-        if console.is_terminal:
-            console.print(Syntax(text.rstrip("\n"), "diff", theme="ansi_dark", background_color="default"))
-        else:
-            console.out(text, end="", highlight=False)
+        lines += ["", *map(escape, openshift.snippet(patches).splitlines())]
+    if text:
+        lines.append("")
     else:
-        line("\nobjects")
-        for obj in variant.manifests:
-            line(f"  {obj['kind']} {obj['metadata']['name']}")
+        objects = (f"  {each['kind']} {each['metadata']['name']}" for each in variant.manifests)
+        lines += ["\nobjects", *objects]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)
+    # Colours for a person; the diff as it is for a pipe.
+    if text and console.is_terminal:
+        console.print(Syntax(text.rstrip("\n"), "diff", theme="ansi_dark", background_color="default"))
+    elif text:
+        console.out(text, end="", highlight=False)
+
+
+def _facts(head: str, *facts: tuple[str, str | None]) -> list[str]:
+    """`head`, and a line for each fact that is known."""
+    return [head, *(f"  {name:<15} {escape(value)}" for name, value in facts if value)]
 
 
 def readme_table() -> str:
     """The README's table of variants, in Markdown."""
-    rows = [("variant", "baseline", "knobs", "study", "what"), ("---",) * 5]
-    for overlay in _overlays():
-        baseline = f"`{overlay.baseline}`" if overlay.baseline else ""
-        knobs = ", ".join(f"`{knob}`" for knob in overlay.own_knobs)
-        rows.append((f"`{overlay.name}`", baseline, knobs, overlay.study or "", overlay.title.replace("|", r"\|")))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    rows = [
+        (
+            f"`{overlay.name}`",
+            f"`{overlay.baseline}`" if overlay.baseline else "",
+            ", ".join(f"`{knob}`" for knob in overlay.own_knobs),
+            overlay.study or "",
+            overlay.title,
+        )
+        for overlay in _overlays()
+    ]
+    return markdown([texts(("variant", "baseline", "knobs", "study", "what"), rows)])
 
 
 def readme_studies() -> str:
     """The README's table of studies, in Markdown."""
-    rows = [("study", "question", "variants", "full", "quick"), ("---",) * 5]
-    for study in _studies():
-        file = study.file
-        rows.append(
-            (f"`{study.key}`", file.question, str(len(file.variants)), f"`{file.sweep}`", f"`{file.quick.sweep}`")
-        )
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    rows = [
+        (f"`{key}`", file.question, str(len(file.variants)), f"`{file.sweep}`", f"`{file.quick.sweep}`")
+        for key, file in ((study.key, study.file) for study in _studies())
+    ]
+    return markdown([texts(("study", "question", "variants", "full", "quick"), rows)])
 
 
 def readme_disturbances() -> str:
     """The README's table of sweeps in which something is done to the system, in Markdown; how long is the load's own time."""
-    rows = [("sweep", "what is done", "question", "one variant"), ("---",) * 4]
-    for name in sweeps.sweep_names():
-        _, sweep = load_sweep(name)
+    rows: list[tuple[str, ...]] = []
+    for name, sweep in _sweeps():
         points = sweep.expanded()
-        if all(point.disturbance is None for point in points):
-            continue
-        lasts_s = ARMS * sweep.blocks * sum(point.warmup_s + point.duration_s for point in points)
-        rows.append((f"`{name}`", sweep.title, sweep.question, f"{sweep.blocks} blocks, {format_duration(lasts_s)}"))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        if any(point.disturbance is not None for point in points):
+            lasts_s = ARMS * sweep.blocks * sum(point.warmup_s + point.duration_s for point in points)
+            lasts = f"{sweep.blocks} blocks, {format_duration(lasts_s)}"
+            rows.append((f"`{name}`", sweep.title, sweep.question, lasts))
+    return markdown([texts(("sweep", "what is done", "question", "one variant"), rows)])
 
 
 def _spoken(check: Check) -> str:

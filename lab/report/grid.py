@@ -8,19 +8,21 @@ theirs alone. What a program reads is no rendering of these: numbers there are n
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rich.text import Text
 
-Stands = Literal["left", "right", "split"]
-"""`split`: texts end in one column and tails begin there, with the column's name left above both."""
+Stands = Literal["left", "right", "split", "unset"]
+"""`split`: texts end in one column and tails begin there, with the column's name left above both. `unset`: left, but in Markdown as
+whatever shows it has it by itself.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`text`, then what follows it (`tail`), then the numbers of its `notes`. `strong`: bold in Markdown, where `style` is not seen."""
+    """`text`, then what follows it (`tail`), then the numbers of its `notes`. `strong`: `text` is bold in Markdown, where `style` is not seen."""
 
     text: str
     style: str = ""
@@ -132,6 +134,11 @@ def columns(
         Column(name, unit, "left" if place in left else "right", style=style)
         for place, (name, unit) in enumerate(zip(names, units, strict=True))
     )
+
+
+def texts(heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> Grid:
+    """A table of words, as Markdown has it by itself."""
+    return Grid(tuple(Column(head, stands="unset") for head in heads), tuple(row(*cells) for cells in rows))
 
 
 def plain(text: str, style: str = "", blank: bool = False) -> Words:

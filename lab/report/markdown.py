@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from lab.report.grid import Cell, Grid, Notes, Part, Row, Words, footnotes, heading_markdown, numbered, references
 
+RULES = {"left": " :-- ", "unset": " --- "}
+"""Of a column that stands so, below its head; all others are numbers."""
+
 
 def markdown(parts: Sequence[Part]) -> str:
     """All of them; empty for nothing, else with a newline at its end."""
@@ -43,7 +46,7 @@ def _head(grid: Grid) -> list[str]:
         " ".join(filter(None, (column.over, column.name, f"({column.unit})" if column.unit else "")))
         for column in grid.columns
     ]
-    rule = "|".join(" :-- " if column.stands == "left" else " --: " for column in grid.columns)
+    rule = "|".join(RULES.get(column.stands, " --: ") for column in grid.columns)
     return [f"| {' | '.join(names)} |", f"|{rule}|"]
 
 
@@ -53,8 +56,8 @@ def _row(row: Row, columns: int, numbers: Mapping[str, int]) -> str:
 
 
 def _cell(cell: Cell, numbers: Mapping[str, int]) -> str:
-    text = escaped(f"{cell.text}{cell.tail}{references(cell.notes, numbers)}")
-    return f"**{text}**" if cell.strong else text
+    text, rest = escaped(cell.text), escaped(cell.tail + references(cell.notes, numbers))
+    return f"**{text}**{rest}" if cell.strong else text + rest
 
 
 def escaped(text: str) -> str:

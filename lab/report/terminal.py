@@ -58,7 +58,7 @@ def _lines(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Te
         return [*part.before, *(Text(note, style="dim") for note in footnotes(numbers)), *part.after]
     if isinstance(part.narrow, Panels):
         return _panels(part, part.narrow.titles, numbers, limit)
-    layouts = [_one_line(part, numbers, gap) for gap in part.gaps]
+    layouts = [_one_line(part, range(len(part.columns)), numbers, gap) for gap in part.gaps]
     if part.narrow:
         layouts += [_two_lines(part, part.narrow, numbers, gap) for gap in part.narrow.gaps]
     return next((made for made in layouts if limit is None or made.width <= limit), layouts[-1]).below_headings(
@@ -84,7 +84,7 @@ class _Laid:
 
     def below_headings(self, rows: Sequence[Row]) -> list[Text]:
         """All lines, each row below what it has in common with its neighbours."""
-        lines, bound, free = [*self.head], iter(self.rows), iter(_free([row for row in rows if row.free]))
+        lines, bound, free = [*self.head], iter(self.rows), _free([row for row in rows if row.free])
         before: Sequence[Heading] = ()
         for row in rows:
             lines += [*_new_headings(before, row.under), *([next(free)] if row.free else next(bound))]
@@ -100,21 +100,19 @@ def _new_headings(before: Sequence[Heading], under: Sequence[Heading]) -> Iterat
         yield heading_text(heading)
 
 
-def _free(rows: Sequence[Row]) -> list[Text]:
+def _free(rows: Sequence[Row]) -> Iterator[Text]:
     """Their cells side by side, in columns of their own."""
-    widths = [
-        max(map(cell_len, texts)) for texts in zip(*([cell.text for cell in row.cells] for row in rows), strict=True)
-    ]
-    return [
-        Text("  ").join(
-            Text(_padded(cell.text, width), cell.style) for cell, width in zip(row.cells, widths, strict=True)
+    widths = [max(cell_len(cell.text) for cell in cells) for cells in zip(*(row.cells for row in rows), strict=True)]
+    for row in rows:
+        padded = (
+            cell.text + " " * (width - cell_len(cell.text)) for cell, width in zip(row.cells, widths, strict=True)
         )
-        for row in rows
-    ]
+        yield Text("  ").join(Text(text, cell.style) for text, cell in zip(padded, row.cells, strict=True))
 
 
-def _one_line(grid: Grid, numbers: Mapping[str, int], gap: int) -> _Laid:
-    head, rows = _aligned(grid, range(len(grid.columns)), numbers, gap, grid.indent)
+def _one_line(grid: Grid, shown: Sequence[int], numbers: Mapping[str, int], gap: int) -> _Laid:
+    """With the columns at these places."""
+    head, rows = _aligned(grid, shown, numbers, gap, grid.indent)
     return _Laid(head, [[line] for line in rows])
 
 
@@ -129,21 +127,19 @@ def _two_lines(grid: Grid, fold: Fold, numbers: Mapping[str, int], gap: int) -> 
 def _panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
     """As many columns as fit beside one another; the first after the titles is repeated, as the others are compared with it."""
     kept, rest = list(range(titles + 1)), list(range(titles + 1, len(grid.columns)))
+    gap = grid.gaps[0]
     lines: list[Text] = []
     while True:
         shown = list(kept)
-        while rest and (limit is None or shown == kept or _panel(grid, [*shown, rest[0]], numbers).width <= limit):
+        while rest and (
+            limit is None or shown == kept or _one_line(grid, [*shown, rest[0]], numbers, gap).width <= limit
+        ):
             shown.append(rest.pop(0))
         said = [row for row in grid.rows if any(row.cells[n].text or row.cells[n].tail for n in shown[titles:])]
-        panel = _panel(replace(grid, rows=tuple(said)), shown, numbers)
+        panel = _one_line(replace(grid, rows=tuple(said)), shown, numbers, gap)
         lines += [*([Text("")] if lines else []), *panel.below_headings(said)]
         if not rest:
             return lines
-
-
-def _panel(grid: Grid, shown: Sequence[int], numbers: Mapping[str, int]) -> _Laid:
-    head, rows = _aligned(grid, shown, numbers, grid.gaps[0], grid.indent)
-    return _Laid(head, [[line] for line in rows])
 
 
 # -- columns -------------------------------------------------------------------------------------------------
@@ -206,7 +202,3 @@ def _aligned(
 
 def _texts(cell: Cell, numbers: Mapping[str, int]) -> tuple[str, str]:
     return cell.text, cell.tail + references(cell.notes, numbers)
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - cell_len(text))

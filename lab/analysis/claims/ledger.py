@@ -1,7 +1,7 @@
-"""The ledger: every published claim with two judgements side by side, as a table, Markdown or JSON.
+"""The ledger: every published claim with two judgements side by side.
 
 What the publication's own data say of it (`lab.analysis.claims.publications`), and what our runs do, with the effect and the run that it
-rests on. KINDS says how a claim of each kind is judged by both. Refuses to leave a claim out: what has no rule yet is counted.
+rests on. Refuses to leave a claim out: what has no rule yet is counted. `lab.report.tables.ledger` shows it.
 """
 
 from __future__ import annotations
@@ -9,28 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-from pydantic import TypeAdapter
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from lab.analysis import claims as claimed
-from lab.analysis.claims import ANSWERS, KINDS, Answer, claims, evidence, rules
+from lab.analysis.claims import ANSWERS, claims, evidence, rules
 from lab.analysis.claims.judging import Verdict, judged
-from lab.analysis.claims.publications import OWN_ANSWERS, OwnAnswer, owned
-
-STYLES: dict[Answer | OwnAnswer, str] = {
-    "reproduced": "green",
-    "contradicted": "red",
-    "not resolved": "yellow",
-    "not judged yet": "dim",
-    "borne out": "green",
-    "not borne out": "red",
-    "no data": "dim",
-}
-COLUMNS = ("claim", "says", "published", "its own data", "here", "measured", "run")
+from lab.analysis.claims.publications import OWN_ANSWERS, owned
 
 
 def ledger(study: str | None = None) -> list[Verdict]:
@@ -63,70 +46,9 @@ def own_counts(verdicts: Sequence[Verdict]) -> str:
     return f"by the publications' own data: {', '.join(told) or 'none judged'}"
 
 
-def print_ledger(
-    console: Console, verdicts: Sequence[Verdict], rules_too: bool = False, known: Sequence[Verdict] = ()
-) -> None:
-    """What is judged, each with its text, both judgements, effect and run; by study what is not yet; checks (`known`) after it.
-
-    `rules_too`: also both rules of each, and how a claim of each kind is judged.
-    """
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for verdict in (*_judged(verdicts), *known):
-        name = f"check {verdict.claim.id}" if verdict in known else verdict.claim.id
-        said = Text(verdict.claim.text)
-        if verdict.claim.published:
-            said.append(f"\npublished: {_published(verdict)}", style="dim")
-        if verdict.own is not None:
-            said.append("\nits own data: ", style="dim").append(verdict.own.answer, style=STYLES[verdict.own.answer])
-            said.append(f": {verdict.own.sentence}", style="dim")
-        both = [("rule of its own data", verdict.own.rule if verdict.own else ""), ("rule", verdict.rule)]
-        lines = [f"{what}: {rule}" for what, rule in both if rule and rules_too]
-        lines += [verdict.effect, verdict.why, ", ".join(verdict.runs)]
-        said.append("".join(f"\n{line}" for line in lines if line), style="dim")
-        grid.add_row(Text.assemble((name, "bold"), "\n", (verdict.answer, STYLES.get(verdict.answer, ""))), said)
-        grid.add_row("", "")
-    console.print(grid)
-    for line in [*_left(verdicts), *(_kinds(verdicts) if rules_too else [])]:
-        console.print(Text(line, style="dim"), soft_wrap=True)
-    for line in (counts(verdicts), own_counts(verdicts)):
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-def as_markdown(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), linked: bool = False) -> str:
-    """README's part and the notebooks' end; below the table how kinds of claims are judged, and the checks (`known`).
-
-    `linked`: from the checkout's top, to the notebooks that show the claims and to the runs' folders.
-    """
-    folders = {found.run: found.name for verdict in verdicts for found in verdict.findings} if linked else {}
-    folders |= {run: verdict.unable for verdict in verdicts if linked and verdict.unable for run in verdict.runs}
-    lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
-    for verdict in _judged(verdicts):
-        own = verdict.own
-        told = "; ".join(filter(None, [verdict.effect, verdict.why]))
-        runs = ", ".join(_run(run, folders.get(run)) for run in verdict.runs)
-        name = _linked(f"notebooks/{verdict.claim.study}.ipynb", verdict.claim.id) if linked else verdict.claim.id
-        judgements = [f"**{own.answer}**: {own.sentence}" if own else "", f"**{verdict.answer}**"]
-        lines.append(_line([name, verdict.claim.text, _published(verdict), *judgements, told, runs]))
-    below = [*_left(verdicts), counts(verdicts), own_counts(verdicts), *_kinds(verdicts)]
-    held = [line.replace("- ", "- check ", 1) for line in sentences(known).splitlines()]
-    return "\n".join([*lines, "", *(f"- {line}" for line in below), *held, ""])
-
-
-def as_json(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> dict[str, Any]:
-    """Every claim, judged or not, with its findings and `own`, what both answers mean, how kinds are judged, and the checks (`known`)."""
-    told: dict[str, Any] = {"answers": ANSWERS, "own_answers": dict(OWN_ANSWERS), "kinds": dict(KINDS)}
-    told |= {"counts": counts(verdicts), "own_counts": own_counts(verdicts)}
-    plain = TypeAdapter(list[Verdict])
-    return told | {
-        name: plain.dump_python(list(each), mode="json") for name, each in (("claims", verdicts), ("checks", known))
-    }
-
-
 def sentences(verdicts: Sequence[Verdict], *ids: str) -> str:
     """Markdown for the head of a notebook: what these claims (all that are judged, unless named) came to, here and by their own data."""
-    return "\n".join(_sentence(verdict) for verdict in _judged(verdicts) if not ids or verdict.claim.id in ids)
+    return "\n".join(_sentence(verdict) for verdict in judged_at_all(verdicts) if not ids or verdict.claim.id in ids)
 
 
 def _sentence(verdict: Verdict) -> str:
@@ -160,11 +82,12 @@ def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
             assert part.value is not None and part.test.met(part.value), f"{verdict.claim.id}: {part.text}"
 
 
-def _judged(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def judged_at_all(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Without those that have no rule yet."""
     return [verdict for verdict in verdicts if verdict.answer != "not judged yet"]
 
 
-def _left(verdicts: Sequence[Verdict]) -> list[str]:
+def left(verdicts: Sequence[Verdict]) -> list[str]:
     """Per study, the claims that have no rule yet."""
     found: dict[str, list[str]] = {}
     for verdict in verdicts:
@@ -184,26 +107,3 @@ def _ranges(ids: Sequence[str]) -> list[str]:
         else:
             found.append([name])
     return [part[0] if len(part) == 1 else f"{part[0]} … {part[-1]}" for part in found]
-
-
-def _published(verdict: Verdict) -> str:
-    return f"{verdict.claim.published} {verdict.claim.unit}".strip()
-
-
-def _kinds(verdicts: Sequence[Verdict]) -> list[str]:
-    """How claims of the kinds that are among these are judged."""
-    among = {verdict.claim.kind for verdict in verdicts}
-    return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in among]
-
-
-def _run(run: str, folder: str | None) -> str:
-    return f"`{run}`" if folder is None else _linked(f"data/reference/{folder}", folder)
-
-
-def _linked(to: str, text: str) -> str:
-    return f"[{text}]({to})"
-
-
-def _line(cells: Sequence[str]) -> str:
-    """Of a Markdown table."""
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"

@@ -28,6 +28,7 @@ from lab.records.store import RunStore
 from lab.report import catalog
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, selfbench
+from lab.report.tables import ledger as claims
 
 RECIPE = re.compile(r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<name>\w+)\b", re.MULTILINE)
 """A public recipe of the justfile: its comment, its group, its name."""
@@ -36,7 +37,7 @@ RECIPE = re.compile(r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\
 def makers() -> Mapping[str, Maker]:
     return {
         "calibration": lambda _path, _words: _calibration(),
-        "claims": lambda _path, _words: ledger.as_markdown(_judged(), ledger.checks(), linked=True),
+        "claims": lambda _path, _words: markdown(claims.page(_judged(), ledger.checks(), linked=True)),
         "counts": lambda _path, _words: _counts(),
         "disturbances": lambda _path, _words: catalog.readme_disturbances(),
         "example": lambda _path, words: _example(words),

@@ -19,6 +19,7 @@ from lab.analysis import timelines
 from lab.analysis.claims import fits
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
+from lab.analysis.claims.judging import Verdict
 from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import effect_text
 from lab.base.errors import LabError
@@ -35,10 +36,12 @@ from lab.report.figures.intervals import Told
 from lab.report.figures.percentiles import Curve, Panel
 from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
+from lab.report.grid import texts
 from lab.report.markdown import markdown
+from lab.report.tables import ledger as ledger_tables
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
-from lab.stats.units import format_blocks
+from lab.stats.units import format_blocks, with_interval
 
 P = ParamSpec("P")
 Run = Evidence | Missing
@@ -48,6 +51,8 @@ NDS, BOOM = "nds", "boom"
 """Whose loads grow in requests at once, and the tool it measured with."""
 PAGE_SIZES = "page-sizes"
 """The sweep of ours whose pages grow."""
+PLACES = ("machine", "interrupts on CPUs", "packet steering to CPUs", "workers on CPUs")
+"""Columns of where AWS's post has things run."""
 PANEL_WIDTH = 34
 """Characters that fit into a panel beside two others, at its least width."""
 
@@ -60,23 +65,41 @@ def _exhibit(make: Callable[Concatenate[Evidence, str, P], go.Figure]) -> Callab
         if isinstance(run, Missing):
             return gap(title, _folded(run.why))
         try:
-            return _from(run, make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
+            return _of([run], make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
         except LabError as error:
-            return _from(run, gap(title, _folded(f"{error.place}: {error.fault}")))
+            return _of([run], gap(title, _folded(f"{error.place}: {error.fault}")))
 
     return shown
 
 
-def _from(run: Run, figure: go.Figure) -> go.Figure:
-    """The figure with the run's id, which `just report` puts beside it."""
-    told: Any = figure.layout
-    return _of([run], figure, (told.meta or {}).get("gaps", 0))
+def _prose(make: Callable[Concatenate[Evidence, P], str]) -> Callable[Concatenate[Run, P], str]:
+    """Markdown of a run, or in its place why there is none."""
+
+    @wraps(make)
+    def shown(run: Run, *args: P.args, **kwargs: P.kwargs) -> str:
+        return _with_published(run, lambda found: make(found, *args, **kwargs) if found else "")
+
+    return shown
 
 
-def _of(runs: Iterable[Run], figure: go.Figure, gaps: int = 0) -> go.Figure:
-    """The figure with these runs' ids. `gaps`: how many of its panels, lines or rows stand empty, which `just report` counts."""
+def _with_published(run: Run, made: Callable[[Evidence | None], str]) -> str:
+    """Markdown of what was published with the run beside it; where there is none, or a damaged one, of what was published alone."""
+    if isinstance(run, Missing):
+        return f"{made(None)}\n\n*{run.said}*".lstrip()
+    try:
+        return made(run)
+    except LabError as error:
+        return f"{made(None)}\n\n{_damaged(run, error)}".lstrip()
+
+
+def _of(runs: Iterable[Run], figure: go.Figure, gaps: int | None = None) -> go.Figure:
+    """The figure with these runs' ids, which `just report` puts beside it, and how many of its panels, lines or rows stand empty,
+    which it counts; None: as many as the figure says.
+    """
+    layout: Any = figure.layout
+    empty = (layout.meta or {}).get("gaps", 0) if gaps is None else gaps
     ids = [run.run.record.id for run in runs if not isinstance(run, Missing)]
-    return figure.update_layout(meta={"runs": list(dict.fromkeys(ids))} | ({"gaps": gaps} if gaps else {}))
+    return figure.update_layout(meta={"runs": list(dict.fromkeys(ids))} | ({"gaps": empty} if empty else {}))
 
 
 def _noted(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
@@ -146,16 +169,15 @@ def intervals(
     variants: Sequence[str] = (),
 ) -> go.Figure:
     """A metric of every arm (or of these variants') at every such point, and the number that the claim of this id published."""
-    names, points = _arms(run, variants), _points(run, point)
-    rows = [
-        told
-        for arm in names
-        for at in points
-        if (told := _told(run, arm, at, metric, arm if len(points) == 1 else f"{arm} · {at}")) is not None
-    ]
-    words, unit = about(metric).title, about(metric).own_unit
+    points = _points(run, point)
+    told = (
+        _told(run, arm, at, metric, arm if len(points) == 1 else f"{arm} · {at}")
+        for arm, at in product(_arms(run, variants), points)
+    )
+    rows = [each for each in told if each is not None]
     published = _claim(claimed)[1] if claimed else None
-    return _noted(run, figures.intervals(rows, title, words, unit, published), variants, point)
+    figure = figures.intervals(rows, title, about(metric).title, about(metric).own_unit, published)
+    return _noted(run, figure, variants, point)
 
 
 @_exhibit
@@ -164,25 +186,22 @@ def scaling(
 ) -> go.Figure:
     """A metric of every arm over how many `over` its manifests have, a line per point."""
     lines: dict[str, list[tuple[float, Told]]] = {}
-    for at in _points(run, point):
-        for arm in _arms(run, ()):
-            size, told = _told(run, arm, at, over, arm), _told(run, arm, at, metric, arm)
-            if size is not None and size.value and told is not None:
-                lines.setdefault(at, []).append((size.value, told))
-    words, unit = about(metric).title, about(metric).own_unit
-    return _noted(run, figures.scaling(lines, title, over, words, unit, log_y), (), point)
+    for at, arm in product(_points(run, point), _arms(run, ())):
+        size, told = _told(run, arm, at, over, arm), _told(run, arm, at, metric, arm)
+        if size is not None and size.value and told is not None:
+            lines.setdefault(at, []).append((size.value, told))
+    figure = figures.scaling(lines, title, over, about(metric).title, about(metric).own_unit, log_y)
+    return _noted(run, figure, (), point)
 
 
 @_exhibit
 def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Percentiles: what the slowest of 2, 10, 100 and 1000 requests take at least, a line per arm and point."""
     lines: dict[str, list[tuple[float, Told]]] = {}
-    for at in _points(run, point):
-        for arm in _arms(run, variants):
-            for metric, share in QUANTILES.items():
-                told = _told(run, arm, at, metric, f"{arm} at {at}, {metric}")
-                if told is not None:
-                    lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
+    for at, arm, (metric, share) in product(_points(run, point), _arms(run, variants), QUANTILES.items()):
+        told = _told(run, arm, at, metric, f"{arm} at {at}, {metric}")
+        if told is not None:
+            lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
     figure = figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
     return _noted(run, figure, variants, point)
 
@@ -190,7 +209,7 @@ def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] =
 @_exhibit
 def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """The proxy's processes of one block of every arm."""
-    logs = {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
+    logs = _logs(run, variants, point)
     alone = next(iter(logs.values())).marks if len(logs) == 1 else None
     figure = figures.processes({arm: happenings.looks(log.usage) for arm, log in logs.items()}, title, alone)
     return _noted(run, figure, variants, point)
@@ -199,8 +218,8 @@ def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[st
 @_exhibit
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """How long every change of one block took to show, for every arm."""
-    logs = {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
-    return _noted(run, figures.delays({arm: log.delays for arm, log in logs.items()}, title), variants, point)
+    found = {arm: log.delays for arm, log in _logs(run, variants, point).items()}
+    return _noted(run, figures.delays(found, title), variants, point)
 
 
 @_exhibit
@@ -268,26 +287,19 @@ def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
     return Panel(head, found) if found else Panel(head, (), "nothing to show that can be told from 0")
 
 
-def effects(run: Run, point: str = "*", variants: Sequence[str] = ()) -> str:
+@_prose
+def effects(run: Evidence, point: str = "*", variants: Sequence[str] = ()) -> str:
     """Markdown: every variant against its baseline at such points, judged as the run's own table does: the primary metric may claim."""
-    if isinstance(run, Missing):
-        return f"*{run.said}*"
-    try:
-        summary = summarise_run(run.run.record, run.samples, run.run.histogram)
-    except LabError as error:
-        return _damaged(run, error)
-    lines = ["| variant | against | primary metric | others, not claimed |", "| --- | --- | --- | --- |"]
-    for row in summary.rows:
-        if row.arm.role != "variant" or not fits(point, row.point.name) or (variants and row.arm.name not in variants):
-            continue
-        told = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]
-        cells = ["; ".join(text for primary, text in told if primary is first) or "–" for first in (True, False)]
-        lines.append(f"| {row.arm.name} at {row.point.name} | {row.arm.baseline} | {' | '.join(cells)} |")
-    missing, short = _lacking(run, variants, point)
-    if len(lines) == 2:
-        lines, missing = [], missing or ["no variant beside its baseline"]
-    below = "; ".join([run.said, "effects [95 %], ~: not beyond the A/A floor", *short])
-    return "\n".join([*lines, *_told_missing(missing), "", below]).lstrip()
+    rows: list[Sequence[str]] = []
+    for row in summarise_run(run.run.record, run.samples, run.run.histogram).rows:
+        arm, at = row.arm, row.point.name
+        if arm.role == "variant" and fits(point, at) and (not variants or arm.name in variants):
+            told = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]
+            cells = ("; ".join(text for primary, text in told if primary is first) or "–" for first in (True, False))
+            rows.append([f"{arm.name} at {at}", arm.baseline or "", *cells])
+    heads = ("variant", "against", "primary metric", "others, not claimed")
+    what, none = "effects [95 %], ~: not beyond the A/A floor", "no variant beside its baseline"
+    return _tabled(run, heads, rows, variants, point, what, none)
 
 
 def gains(
@@ -312,23 +324,28 @@ def placement(run: Run, variants: Sequence[str]) -> str:
     """Markdown: where AWS's post places interrupts, packet steering and workers, and what was read back of these variants; of workers,
     where the run pins them.
     """
-    lines = reproduction.published_placement()
-    if isinstance(run, Missing):
-        return "\n".join([*lines, "", f"*{run.said}*"])
-    try:
-        return "\n".join([*lines, *(reproduction.placed(run, variant) for variant in variants), "", run.said])
-    except LabError as error:
-        return "\n".join([*lines, "", _damaged(run, error)])
+
+    def made(found: Evidence | None) -> str:
+        ours = [reproduction.placed(found, variant) for variant in variants] if found else []
+        below = ["", found.said] if found else []
+        return "\n".join([markdown([texts(PLACES, [*reproduction.published_placement(), *ours])]).rstrip("\n"), *below])
+
+    return _with_published(run, made)
 
 
 def shape(run: Run, study: str, *titles: str) -> str:
     """Markdown: the study's tables (those of these titles, if any are named) as published, the run's cells beside them."""
-    if isinstance(run, Missing):
-        return f"{reproduction.tables(study, titles, None)}\n*{run.said}*"
-    try:
-        return f"{reproduction.tables(study, titles, run)}\n{run.said}"
-    except LabError as error:
-        return f"{reproduction.tables(study, titles, None)}\n{_damaged(run, error)}"
+
+    def made(found: Evidence | None) -> str:
+        tables = reproduction.tables(study, titles, found)
+        return f"{tables}\n{found.said}" if found else tables.rstrip("\n")
+
+    return _with_published(run, made)
+
+
+def ledger(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> str:
+    """Markdown: every claim that is judged, with both judgements and their run; the checks (`known`) below."""
+    return markdown(ledger_tables.page(verdicts, known))
 
 
 def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:
@@ -431,7 +448,7 @@ def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figu
     if isinstance(run, Missing):
         return _of([run], *_alone(title, made, run.said))
     try:
-        return _from(run, made(run, f"{title} ({run.run.record.target})"))
+        return _of([run], made(run, f"{title} ({run.run.record.target})"))
     except LabError as error:
         return _of([run], *_alone(title, made, f"{error.place}: {error.fault}"))
 
@@ -451,46 +468,39 @@ def _claim(name: str) -> tuple[str, float]:
     return text, value * UNITS.get(unit.partition(" ")[0], 1.0)
 
 
-def table(run: Run, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
+@_prose
+def table(run: Evidence, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
     """Markdown: a row per arm and point, a column per metric, medians of the blocks with their 95 % intervals."""
-    if isinstance(run, Missing):
-        return f"*{run.said}*"
-    try:
-        return _table(run, metrics, point, variants)
-    except LabError as error:
-        return _damaged(run, error)
+    known = [about(metric) for metric in metrics]
+    heads = ["", *(f"{each.title} ({each.unit})" if each.unit else each.title for each in known)]
+    rows: list[Sequence[str]] = []
+    for arm, at in product(_arms(run, variants), _points(run, point)):
+        told = [_told(run, arm, at, metric, arm) for metric in metrics]
+        if any(each is not None for each in told):
+            rows.append([f"{arm} at {at}", *(_cell(each, of.scale) for each, of in zip(told, known, strict=True))])
+    none = f"{run.name} has none of {', '.join(metrics)}"
+    return _tabled(run, heads, rows, variants, point, "medians of the blocks [95 %]", none)
 
 
-def _table(run: Evidence, metrics: Sequence[str], point: str, variants: Sequence[str]) -> str:
-    heads = [
-        f"{words} ({unit})" if unit else words
-        for words, unit in ((about(metric).title, about(metric).unit) for metric in metrics)
-    ]
-    lines = [f"| | {' | '.join(heads)} |", f"| --- |{' --- |' * len(metrics)}"]
-    for arm in _arms(run, variants):
-        for at in _points(run, point):
-            cells = [_cell(_told(run, arm, at, metric, arm), about(metric).scale) for metric in metrics]
-            if any(cell != "–" for cell in cells):
-                lines.append(f"| {arm} at {at} | {' | '.join(cells)} |")
+def _tabled(
+    run: Evidence,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    variants: Sequence[str],
+    point: str,
+    what: str,
+    none: str,
+) -> str:
+    """Markdown: a table, what of these variants and points it lacks, and below `what` its numbers are; `none`: why it may be empty."""
     missing, short = _lacking(run, variants, point)
-    if len(lines) == 2:
-        lines, missing = [], missing or [f"{run.name} has none of {', '.join(metrics)}"]
-    below = "; ".join([run.said, "medians of the blocks [95 %]", *short])
-    return "\n".join([*lines, *_told_missing(missing), "", below]).lstrip()
+    missing = missing or ([] if rows else [none])
+    lines = [markdown([texts(heads, rows)]).rstrip("\n")] if rows else []
+    return "\n".join([*lines, *_told_missing(missing), "", "; ".join([run.said, what, *short])]).lstrip()
 
 
 def _cell(told: Told | None, scale: float) -> str:
-    if told is None or told.value is None:
-        return "–"
-    ends = (
-        "" if told.low is None or told.high is None else f" [{_digits(told.low / scale)}, {_digits(told.high / scale)}]"
-    )
-    return f"{_digits(told.value / scale)}{ends}"
-
-
-def _digits(value: float) -> str:
-    """Three significant ones, whole numbers from 100 on."""
-    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+    ends = [told.value, told.low, told.high] if told else [None] * 3
+    return with_interval(*(end if end is None else end / scale for end in ends))
 
 
 def _told(run: Evidence, arm: str, point: str, metric: str, label: str) -> Told | None:
@@ -506,6 +516,11 @@ def _told(run: Evidence, arm: str, point: str, metric: str, label: str) -> Told 
 
 def _arms(run: Evidence, variants: Sequence[str]) -> list[str]:
     return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
+
+
+def _logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
+    """Arm → the log of its first block that counts at such a point."""
+    return {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
 
 
 def _points(run: Evidence, pattern: str) -> list[str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+
+from rich.text import Text
 
 from lab.analysis.cells import counted_samples
 from lab.analysis.claims import fits
@@ -20,6 +22,7 @@ from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.sweeps import Point
 from lab.records.store import run_names
 from lab.report.exhibits.exhibits import Run
+from lab.report.grid import Notes, texts
 from lab.report.loads import disturbance_text, load_text
 from lab.report.markdown import markdown
 from lab.report.tables import comparison as comparison_tables
@@ -81,20 +84,27 @@ def overview(run: Run) -> str:
     if isinstance(run, Missing):
         return f"*{run.said}*"
     record = run.run.record
-    arms = ((arm.name, record.variants[arm.variant].title, arm.baseline or "–") for arm in record.arms)
-    loads = ((point.name, _load(point), _by(record.generators.get(point.name, {}))) for point in record.points)
-    facts = ((name.replace("_", " "), value) for name, value in record.facts.items())
-    return "\n".join(
-        [
-            f"- {run.said}",
-            f"- `{' '.join(record.command)}`, commit {record.git_commit or 'unknown'}",
-            *_invalid(run),
-            f"- metrics: {', '.join(f'`{name}`' for name in metrics(run))}",
-            *_table(("variant", "what it is", "against"), arms),
-            *_table(("point", "load", "generator"), loads),
-            *_table(("machine", ""), facts),
-        ]
-    )
+    titles = {name: " ".join(variant.title.split()) for name, variant in record.variants.items()}
+    arms = [(arm.name, titles[arm.variant], arm.baseline or "–") for arm in record.arms]
+    made = {name: filter(None, (by.get("name"), by.get("version"))) for name, by in record.generators.items()}
+    loads = [(point.name, _load(point), " ".join(made.get(point.name, ())) or "–") for point in record.points]
+    facts = [(name.replace("_", " "), " ".join(value.split())) for name, value in record.facts.items()]
+    reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
+    invalid = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    lines = [
+        run.said,
+        f"`{' '.join(record.command)}`, commit {record.git_commit or 'unknown'}",
+        *([f"invalid samples: {invalid}"] if invalid else []),
+        *map(str, record.not_measurable),
+        f"metrics: {', '.join(f'`{name}`' for name in metrics(run))}",
+    ]
+    parts = [
+        Notes(tuple(map(Text, lines))),
+        texts(("variant", "what it is", "against"), arms),
+        texts(("point", "load", "generator"), loads),
+        texts(("machine", ""), facts),
+    ]
+    return markdown(parts)
 
 
 def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()) -> str:
@@ -125,23 +135,3 @@ def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "
 def _load(point: Point) -> str:
     done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
     return f"{load_text(point)}{done}{'; control run' if point.control else ''}"
-
-
-def _by(generator: dict[str, str | None]) -> str:
-    return " ".join(filter(None, (generator.get("name"), generator.get("version")))) or "–"
-
-
-def _invalid(run: Evidence) -> Iterator[str]:
-    """The reasons for which samples do not count, and what the machine could not show."""
-    reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
-    if reasons:
-        yield f"- invalid samples: {', '.join(f'{count} {reason}' for reason, count in sorted(reasons.items()))}"
-    yield from (f"- {each}" for each in run.run.record.not_measurable)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of a Markdown table, an empty one before it."""
-    yield from ("", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}")
-    for row in rows:
-        cells = (" ".join(cell.split()).replace("|", "&#124;") for cell in row)
-        yield f"| {' | '.join(cells)} |"

@@ -23,6 +23,7 @@ from lab.report import figures
 from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
 from lab.report.figures.style import INK, dressed, gap
+from lab.report.json.study import CellJson
 from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
@@ -169,23 +170,15 @@ def printed(metric: str) -> list[tuple[float, Told]]:
     ]
 
 
-def published_placement() -> list[str]:
-    """Markdown: the table's head, and a row per instance type."""
+def published_placement() -> list[Sequence[str]]:
+    """A row per instance type: its name, and the CPUs of interrupts, packet steering and workers."""
     columns = ("irq_cores", "rps_cores", "nginx_worker_cores")
-    rows = [(f"{row['instance_type']}, published", *(row[name] for name in columns)) for row in _placements()]
-    return [
-        "| machine | interrupts on CPUs | packet steering to CPUs | workers on CPUs |",
-        "| --- | --- | --- | --- |",
-        *(f"| {' | '.join(map(str, row))} |" for row in rows),
-    ]
+    rows = published.rows("aws_a1_irq_mapping")
+    return [(f"{row['instance_type']}, published", *(str(row[name]) for name in columns)) for row in rows]
 
 
-def _placements() -> Sequence[dict[str, published.Value]]:
-    return [dict(row) for row in published.rows("aws_a1_irq_mapping")]
-
-
-def placed(run: Evidence, variant: str) -> str:
-    """Markdown: one more row, what was read back of a variant beside its first sample that counts, and the CPUs that the run pins the
+def placed(run: Evidence, variant: str) -> Sequence[str]:
+    """One more row, what was read back of a variant beside its first sample that counts, and the CPUs that the run pins the
     proxy to; or why there is nothing. UsageError when that is missing or damaged.
     """
     arm = next(iter(run.arms(variant)), None)
@@ -193,17 +186,17 @@ def placed(run: Evidence, variant: str) -> str:
     if arm is None:
         missing = next((item for item in run.run.record.not_measurable if item.variant == variant), None)
         why = f"not measurable here: {missing.what}: {missing.why}" if missing else "not part of this run"
-        return f"| {where} | {why} | – | – |"
+        return where, why, "–", "–"
     slot = min((slot for slot in run.counted if slot[1] == arm), default=None)
     if slot is None:
-        return f"| {where} | no block of it counts | – | – |"
+        return where, "no block of it counts", "–", "–"
     facts = run.run.record.facts
     own = facts.get("cpus_proxy") or facts.get("pinning", "not told")
     readings = run.run.readings(run.counted[slot])
     found = {str(each.get("name") or each.get("kind")): str(each.get("observed")) for each in readings}
     steered = found.get(STEERING, "where they arrive")
     steering = f"the proxy's own: {own}" if steered == "own" else steered
-    return f"| {where} | {found.get(INTERRUPTS, 'left as they are')} | {steering} | as pinned: {own} |"
+    return where, found.get(INTERRUPTS, "left as they are"), steering, f"as pinned: {own}"
 
 
 def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
@@ -218,7 +211,7 @@ def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
     return [_pair(key, cell) for key, cell in shown[0].cells.items() if cell.relative or cell.published_relative]
 
 
-def _pair(key: Sequence[str], cell: study_tables.Shown) -> Pair:
+def _pair(key: Sequence[str], cell: CellJson) -> Pair:
     label, why = " · ".join(key), "; ".join(cell.notes)
     told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
     return Pair(label, cell.published_relative, told, why or "its reference was not measured")

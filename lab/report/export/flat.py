@@ -33,10 +33,9 @@ _NESTED = ("usage", "busy", "counters", "gauges", "outcome", "tls")
 
 def samples_frame(rows: Sequence[Row]) -> pl.DataFrame:
     """Rows of `sample_row` as a table. The fields of the record and the kinds of errors are there whatever was measured."""
-    names = list(dict.fromkeys(name for row in [_no_row(), *rows] for name in row))
-    known = _kinds()
-    columns = [_column(name, [row.get(name) for row in rows], known.get(name)) for name in names]
-    return pl.DataFrame(columns)
+    known = _columns()
+    names = dict.fromkeys([*known, *(name for row in rows for name in row)])
+    return pl.DataFrame([_column(name, [row.get(name) for row in rows], known.get(name)) for name in names])
 
 
 def sample_row(run: str, sample: Sample, latency: Histogram | None) -> Row:
@@ -91,35 +90,29 @@ def _point(point: Point) -> Row:
     return told | {"disturbance": point.disturbance.model_dump_json() if point.disturbance is not None else None}
 
 
-def _no_row() -> Row:
-    """The columns that are there whatever was measured."""
-    first: Row = dict.fromkeys(["run", "sample"])
-    for name in Sample.model_fields:
+def _columns() -> dict[str, Kind | None]:
+    """The columns that are there whatever was measured, in their order; with the types of numbers, as what nobody knows is not text."""
+    found: dict[str, Kind | None] = dict.fromkeys(["run", "sample"])
+    for name, about in Sample.model_fields.items():
         if name == "point":
-            first |= dict.fromkeys(["point", *(f"point_{key}" for key in Point.model_fields if key != "name")])
+            fields = {key: _kind(key, each.annotation) for key, each in Point.model_fields.items() if key != "name"}
+            found |= {"point": None} | {f"point_{key}": kind for key, kind in fields.items()}
         elif name == "errors":
-            first |= dict.fromkeys(f"errors_{kind}" for kind in _ERRORS)
+            found |= dict.fromkeys((f"errors_{kind}" for kind in _ERRORS), pl.Int64)
         elif name not in ("id", *_NESTED):
-            first[name] = None
+            found[name] = _kind(name, about.annotation)
         if name == "reason":
-            first["valid"] = None
-    return first | dict.fromkeys(_DERIVED)
+            found["valid"] = pl.Boolean
+    return found | dict.fromkeys(_DERIVED, pl.Float64)
 
 
-def _kinds() -> dict[str, Kind]:
-    """Column → type, of the records' own fields that are numbers: what nobody knows is not text."""
-    found: dict[str, Kind] = {f"errors_{kind}": pl.Int64 for kind in _ERRORS}
-    found |= dict.fromkeys(_DERIVED, pl.Float64)
-    for prefix, model in (("", Sample), ("point_", Point)):
-        for name, about in model.model_fields.items():
-            kinds = get_args(about.annotation) or (about.annotation,)
-            if float in kinds:
-                found[prefix + name] = pl.Float64
-            elif int in kinds and str not in kinds and name != "routes":
-                found[prefix + name] = pl.Int64
-            elif bool in kinds:
-                found[prefix + name] = pl.Boolean
-    return found | {"valid": pl.Boolean}
+def _kind(name: str, annotation: Any) -> Kind | None:
+    kinds = get_args(annotation) or (annotation,)
+    if float in kinds:
+        return pl.Float64
+    if int in kinds and str not in kinds and name != "routes":
+        return pl.Int64
+    return pl.Boolean if bool in kinds else None
 
 
 def _column(name: str, values: Sequence[Scalar], kind: Kind | None) -> pl.Series:

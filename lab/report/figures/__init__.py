@@ -7,14 +7,12 @@ grey, the paper is left transparent.
 from __future__ import annotations
 
 from lab.report.figures.beside import beside
-from lab.report.figures.delays import delays
+from lab.report.figures.events import delays, probing, transfers
 from lab.report.figures.intervals import intervals
 from lab.report.figures.percentiles import percentiles
-from lab.report.figures.probing import probing
 from lab.report.figures.processes import processes
 from lab.report.figures.scaling import scaling
 from lab.report.figures.timeline import timeline
-from lab.report.figures.transfers import transfers
 
 __all__ = [
     "beside",

@@ -115,8 +115,8 @@ def percentiles(
         axis = _height(panels if shared_y else [panel], scale, log_y)
         bottom = 10 ** axis["range"][0] if "range" in axis else 0.0
         for curve in sorted(panel.curves, key=lambda curve: curve.connections):
-            _band(figure, curve, column, scale, bottom)
-            _line(figure, curve, column, scale, written, curve.label not in listed)
+            for trace in (*_band(curve, scale, bottom), _line(curve, scale, written, curve.label not in listed)):
+                figure.add_trace(trace, row=1, col=column)
             listed.add(curve.label)
         if not panel.curves:
             _empty(figure, column, panel.why)
@@ -136,62 +136,55 @@ def percentiles(
     return figure
 
 
-def _line(figure: go.Figure, curve: Curve, column: int, scale: float, unit: str, listed: bool) -> None:
-    x: list[float | None] = []
-    y: list[float | None] = []
-    told: list[tuple[str, str]] = []
-    for part in curve.parts:
-        x += [*(corner.tail for corner in part), None]
-        y += [*(corner.value / scale for corner in part), None]
-        told += [*((f"{100 * (1 - 1 / corner.tail):.6g} %", _between(corner, scale)) for corner in part), ("", "")]
+def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
+    corners = [corner for part in curve.parts for corner in (*part, None)]
+    told = (
+        (f"{100 * (1 - 1 / corner.tail):.6g} %", _between(corner, scale)) if corner else ("", "") for corner in corners
+    )
     about = f"<br>{curve.note}" if curve.note else ""
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            mode="lines+markers",
-            line={"color": curve.colour, "width": 1.5},
-            marker={"size": 3},
-            customdata=told,
-            hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b> %{{customdata[1]}}{about}<extra>{curve.label}</extra>",
-            name=curve.label,
-            legendgroup=curve.label,
-            legendrank=curve.connections,
-            showlegend=listed,
-        ),
-        row=1,
-        col=column,
+    return go.Scatter(
+        x=[corner and corner.tail for corner in corners],
+        y=[corner and corner.value / scale for corner in corners],
+        mode="lines+markers",
+        line={"color": curve.colour, "width": 1.5},
+        marker={"size": 3},
+        customdata=list(told),
+        hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b> %{{customdata[1]}}{about}<extra>{curve.label}</extra>",
+        name=curve.label,
+        legendgroup=curve.label,
+        legendrank=curve.connections,
+        showlegend=listed,
     )
 
 
-def _band(figure: go.Figure, curve: Curve, column: int, scale: float, bottom: float) -> None:
-    """Between `low` and `high`, down to `bottom`: nothing lies at 0 on a log axis."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for part in curve.parts:
-        ends = [(each.tail, each.low, each.high) for each in part if each.low is not None and each.high is not None]
-        if not ends:
-            continue
-        x += [*(at for at, _, _ in ends), *(at for at, _, _ in reversed(ends)), None]
-        y += [*(max(high / scale, bottom) for _, _, high in ends)]
-        y += [*(max(low / scale, bottom) for _, low, _ in reversed(ends)), None]
-    if not x:
-        return
-    figure.add_trace(
-        go.Scatter(
-            x=x,
-            y=y,
-            fill="toself",
-            fillcolor=faded(curve.colour, 0.15),
-            line={"width": 0},
-            mode="lines",
-            hoverinfo="skip",
-            legendgroup=curve.label,
-            showlegend=False,
-        ),
-        row=1,
-        col=column,
+def _band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
+    """Between `low` and `high`, down to `bottom`: nothing lies at 0 on a log axis; none where nothing has ends."""
+    parts = [
+        [(each.tail, each.low, each.high) for each in part if each.low is not None and each.high is not None]
+        for part in curve.parts
+    ]
+    edges = [
+        edge
+        for ends in parts
+        if ends
+        for edge in (
+            *((at, max(high / scale, bottom)) for at, _, high in ends),
+            *((at, max(low / scale, bottom)) for at, low, _ in reversed(ends)),
+            (None, None),
+        )
+    ]
+    area = go.Scatter(
+        x=[at for at, _ in edges],
+        y=[value for _, value in edges],
+        fill="toself",
+        fillcolor=faded(curve.colour, 0.15),
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        legendgroup=curve.label,
+        showlegend=False,
     )
+    return [area] if edges else []
 
 
 def _height(panels: Sequence[Panel], scale: float, log_y: bool) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from lab.report.figures.intervals import Told, medians
-from lab.report.figures.style import INK, axis_title, colours, dressed, gap, log_axis, scaled
+from lab.report.figures.intervals import Told, medians, reach
+from lab.report.figures.style import INK, axis, colours, drawn, log_axis, scaled
 
 Sizes = Sequence[tuple[float, Told]]
 """(size, value) in any order."""
@@ -43,33 +43,34 @@ def scaling(
     """
     present = {line: found for line, items in lines.items() if (found := _known(items))}
     others = {line: found for line, items in (published or {}).items() if (found := _known(items))}
-    if not present and not others and not bounds:
-        return gap(title, "nothing of this was recorded")
     told = [each for items in (*present.values(), *others.values()) for _, each in items]
-    greatest = max([*(each.high or each.value or 0.0 for each in told), *(bound.value for bound in bounds)])
-    scale, written = scaled(unit, greatest)
-    figure, painted = go.Figure(), colours(list(dict.fromkeys([*present, *others])))
-    for line, items in present.items():
-        figure.add_trace(_line(line, items, scale, written, painted[line]))
-    for line, items in others.items():
-        figure.add_trace(_published(line, items, scale, written, painted[line], line not in present))
-    for bound in bounds:
-        figure.add_trace(_bound(bound, scale, written, painted.get(bound.of, INK)))
+    greatest = [*(each.high or each.value or 0.0 for each in told), *(bound.value for bound in bounds)]
+    scale, written = scaled(unit, max(greatest, default=0.0))
+    painted = colours(list(dict.fromkeys([*present, *others])))
+    traces = [
+        *(_line(line, items, scale, written, painted[line]) for line, items in present.items()),
+        *(
+            _published(line, items, scale, written, painted[line], line not in present)
+            for line, items in others.items()
+        ),
+        *(_bound(bound, scale, written, painted.get(bound.of, INK)) for bound in bounds),
+    ]
     kinds = [f"line: {medians([each for items in present.values() for _, each in items])}"] if present else []
     kinds += ["open: published"] if others else []
-    dressed(figure, title, 380, "; ".join([*kinds, *(["dashed: as claimed"] if bounds else [])]))
+    kinds += ["dashed: as claimed"] if bounds else []
     seen = {size for items in (*present.values(), *others.values()) for size, _ in items}
     sizes = sorted(seen | set(ticks or ()) | {end for bound in bounds for end in bound.ends})
-    figure.update_xaxes(
-        title=axis_title(over, ""),
-        type="log" if log_x else "linear",
-        tickvals=sizes,
-        ticktext=[(ticks or {}).get(size, f"{size:g}") for size in sizes],
-    )
+    texts = [(ticks or {}).get(size, f"{size:g}") for size in sizes]
     values = [*(each.value for each in told), *(bound.value for bound in bounds)]
     height: dict[str, Any] = log_axis(values) if log_y else {"rangemode": "tozero"}
-    figure.update_yaxes(title=axis_title(name, written), exponentformat="none", **height)
-    return figure
+    return drawn(
+        traces,
+        title,
+        380,
+        "; ".join(kinds),
+        axis(over, type="log" if log_x else "linear", tickvals=sizes, ticktext=texts),
+        axis(name, written, exponentformat="none", **height),
+    )
 
 
 def _known(items: Sizes) -> list[tuple[float, Told]]:
@@ -83,13 +84,7 @@ def _line(line: str, items: Sizes, scale: float, unit: str, colour: str) -> go.S
         mode="lines+markers",
         line={"color": colour, "width": 1.5},
         marker={"size": 8},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [0.0 if told.high is None else (told.high - (told.value or 0.0)) / scale for _, told in items],
-            "arrayminus": [0.0 if told.low is None else ((told.value or 0.0) - told.low) / scale for _, told in items],
-            "color": colour,
-        },
+        error_y=reach([told for _, told in items], scale, colour),
         customdata=[(told.label, told.note) for _, told in items],
         hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b><br>%{{customdata[1]}}<extra>{line}</extra>",
         name=line,

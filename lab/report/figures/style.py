@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, log10
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 INK = "#7b7b7b"
 """Text: 4.2 : 1 against white, 4.5 : 1 against #111 (WCAG's relative luminance)."""
@@ -31,6 +32,7 @@ MARKS = {
     "reloads": "#8a6fc7",
     "connections": "#d7722c",
 }
+NOTHING = "nothing of this was recorded"
 LINE = 22
 """Pixels of a line below a title: plotly spaces small text as it does the title's own."""
 SYMBOLS = ("circle", "diamond", "triangle-up", "square", "x", "cross", "star", "triangle-down", "pentagon")
@@ -71,6 +73,44 @@ def dressed(figure: go.Figure, title: str, height: int = 380, below: str = "") -
     figure.update_xaxes(showline=True, **axis)
     figure.update_yaxes(showline=True, **axis)
     return figure
+
+
+def drawn(
+    traces: Sequence[Any],
+    title: str,
+    height: int,
+    below: str,
+    x: Mapping[str, Any],
+    y: Mapping[str, Any],
+    why: str = NOTHING,
+) -> go.Figure:
+    """These traces in the lab's frame, `x` and `y` what is to be said of its axes; without a trace the gap and `why`."""
+    if not traces:
+        return gap(title, why)
+    figure = dressed(go.Figure(traces), title, height, below)
+    return figure.update_xaxes(x).update_yaxes(y)
+
+
+def stacked(
+    traces: Sequence[tuple[int, Any]],
+    title: str,
+    height: int,
+    below: str,
+    x: Mapping[str, Any],
+    ys: Sequence[Mapping[str, Any]],
+    **spaced: Any,
+) -> go.Figure:
+    """As `drawn`, panels above one another over the same `x`: (panel from 1 on, trace), and a `ys` for each panel.
+
+    `spaced`: as plotly's `make_subplots` has it.
+    """
+    figure = make_subplots(rows=len(ys), cols=1, shared_xaxes=True, **spaced)
+    for panel, trace in traces:
+        figure.add_trace(trace, row=panel, col=1)
+    dressed(figure, title, height, below)
+    for panel, y in enumerate(ys, 1):
+        figure.update_yaxes(y, row=panel, col=1)
+    return figure.update_xaxes(x, row=len(ys), col=1)
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
@@ -135,3 +175,8 @@ def log_axis(values: Sequence[float | None]) -> dict[str, Any]:
 
 def axis_title(name: str, unit: str) -> dict[str, Any]:
     return {"text": f"{name} ({unit})" if unit else name, "standoff": 8}
+
+
+def axis(name: str, unit: str = "", **more: Any) -> dict[str, Any]:
+    """What is said of an axis: its title, and `more` as plotly has it (`rangemode`, `type`, …)."""
+    return {"title": axis_title(name, unit), **more}

@@ -6,10 +6,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 import polars as pl
-from plotly.subplots import make_subplots
 
 from lab.analysis.timelines import BIN_S, FAILED, ROWS
-from lab.report.figures.style import COLOURS, FAILURES, INK, MARKS, SYMBOLS, axis_title, dressed, gap, log_axis, scaled
+from lab.report.figures.style import COLOURS, FAILURES, INK, MARKS, SYMBOLS, axis, gap, log_axis, scaled, stacked
 
 SHADE = "rgba(128,128,128,0.16)"
 """Where the disturbance lasts, from its Begin to its End."""
@@ -25,53 +24,56 @@ def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataF
     """
     if bins.is_empty():
         return gap(title, "no request was logged")
-    figure = make_subplots(
-        rows=4, cols=1, shared_xaxes=True, row_heights=[0.18, 0.3, 0.22, 0.3], vertical_spacing=0.045
-    )
-    _marks(figure, marks)
-    _rates(figure, bins, band)
-    _failures(figure, bins)
-    _latencies(figure, bins)
     below = f"per {BIN_S * 1000:.0f} ms; answers when they arrive, failures and latency when the request fell due"
     if band is not None and not band.is_empty():
         below += "; grey: least and most of any block"
-    dressed(figure, title, 640, below)
-    _lines(figure, marks)
-    figure.update_xaxes(showticklabels=False, ticks="")
-    figure.update_xaxes(
-        title=axis_title("since the load began", "s"), showticklabels=True, ticks="outside", row=4, col=1
-    )
-    figure.update_layout(barmode="stack", bargap=0, hovermode="closest")
-    return figure
-
-
-def _marks(figure: go.Figure, marks: pl.DataFrame) -> None:
+    greatest = bins["max_s"].max()
+    scale, unit = scaled("s", float(greatest)) if isinstance(greatest, float) else (1e-3, "ms")
+    failures = _failures(bins)
     present = [row for row in ROWS if row in set(marks["row"])]
-    for row in present:
-        of_row = marks.filter(pl.col("row") == row)
-        kinds = {kind: SYMBOLS[place % len(SYMBOLS)] for place, kind in enumerate(ROWS[row])}
-        symbols: Any = [kinds[kind] for kind in of_row["kind"]]
-        figure.add_trace(
-            go.Scatter(
-                x=of_row["t_s"].to_list(),
-                y=[row] * of_row.height,
-                mode="markers",
-                marker={"color": MARKS[row], "size": 8, "symbol": symbols, "line": {"width": 1, "color": INK}},
-                customdata=_together(of_row.select("t_s", "kind", "text").rows()),
-                hovertemplate="%{customdata}<extra></extra>",
-                showlegend=False,
-                name=row,
-            ),
-            row=1,
-            col=1,
-        )
-    figure.update_yaxes(
-        categoryorder="array",
-        categoryarray=list(reversed(present)),
-        showgrid=False,
-        row=1,
-        col=1,
-        tickfont={"size": 11},
+    panels = [
+        [_marks(marks.filter(pl.col("row") == row), row) for row in present],
+        [*_band(band), *_rates(bins)],
+        failures or [go.Scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip")],  # makes the panel
+        _latencies(bins, scale, unit),
+    ]
+    kinds = {"categoryorder": "array", "categoryarray": list(reversed(present))}
+    figure = stacked(
+        [(number, trace) for number, traces in enumerate(panels, 1) for trace in traces],
+        title,
+        640,
+        below,
+        axis("since the load began", "s", showticklabels=True, ticks="outside"),
+        [
+            kinds | {"showgrid": False, "tickfont": {"size": 11}},
+            axis("rate", "req/s", rangemode="tozero"),
+            axis("failed", rangemode="tozero") | ({} if failures else {"range": [0, 1], "showticklabels": False}),
+            axis("latency", unit, **log_axis([*bins["p50_s"], *bins["max_s"]])),
+        ],
+        row_heights=[0.18, 0.3, 0.22, 0.3],
+        vertical_spacing=0.045,
+    )
+    if not failures:
+        place = {"xref": "x3 domain", "yref": "y3 domain", "x": 0.5, "y": 0.5}
+        figure.add_annotation(text="no request failed", showarrow=False, **place)
+    _lines(figure, marks)
+    for upper in (1, 2, 3):
+        figure.update_xaxes(showticklabels=False, ticks="", row=upper, col=1)
+    return figure.update_layout(barmode="stack", bargap=0, hovermode="closest")
+
+
+def _marks(marks: pl.DataFrame, row: str) -> go.Scatter:
+    kinds = {kind: SYMBOLS[place % len(SYMBOLS)] for place, kind in enumerate(ROWS[row])}
+    symbols: Any = [kinds[kind] for kind in marks["kind"]]
+    return go.Scatter(
+        x=marks["t_s"].to_list(),
+        y=[row] * marks.height,
+        mode="markers",
+        marker={"color": MARKS[row], "size": 8, "symbol": symbols, "line": {"width": 1, "color": INK}},
+        customdata=_together(marks.select("t_s", "kind", "text").rows()),
+        hovertemplate="%{customdata}<extra></extra>",
+        showlegend=False,
+        name=row,
     )
 
 
@@ -86,85 +88,65 @@ def _together(marks: list[tuple[float, str, str]]) -> list[str]:
     return found
 
 
-def _rates(figure: go.Figure, bins: pl.DataFrame, band: pl.DataFrame | None) -> None:
-    if band is not None and not band.is_empty():
-        there, back = band["t_s"].to_list(), band["t_s"].to_list()[::-1]
-        figure.add_trace(
-            go.Scatter(
-                x=there + back,
-                y=band["high_rps"].to_list() + band["low_rps"].to_list()[::-1],
-                fill="toself",
-                fillcolor="rgba(128,128,128,0.3)",
-                line={"width": 0},
-                hoverinfo="skip",
-                name="all blocks",
-            ),
-            row=2,
-            col=1,
-        )
-    for column, name, colour, dash in (
-        ("due_rps", "due", INK, "dot"),
-        ("good_rps", "good answers", COLOURS[0], "solid"),
-    ):
-        figure.add_trace(
-            go.Scatter(
-                x=bins["t_s"].to_list(),
-                y=bins[column].to_list(),
-                line={"color": colour, "width": 1.6, "dash": dash, "shape": "hv"},
-                hovertemplate=f"%{{x:.1f}} s: %{{y:,.0f}} req/s<extra>{name}</extra>",
-                name=name,
-            ),
-            row=2,
-            col=1,
-        )
-    figure.update_yaxes(title=axis_title("rate", "req/s"), rangemode="tozero", row=2, col=1)
+def _band(band: pl.DataFrame | None) -> list[go.Scatter]:
+    if band is None or band.is_empty():
+        return []
+    there, back = band["t_s"].to_list(), band["t_s"].to_list()[::-1]
+    area = go.Scatter(
+        x=there + back,
+        y=band["high_rps"].to_list() + band["low_rps"].to_list()[::-1],
+        fill="toself",
+        fillcolor="rgba(128,128,128,0.3)",
+        line={"width": 0},
+        hoverinfo="skip",
+        name="all blocks",
+    )
+    return [area]
 
 
-def _failures(figure: go.Figure, bins: pl.DataFrame) -> None:
-    present = [kind for kind in FAILED if bins[kind].sum()]
-    for kind in present:
-        name = "wrong status" if kind == "status" else f"failed: {kind}"
-        figure.add_trace(
-            go.Bar(
-                x=(bins["t_s"] + BIN_S / 2).to_list(),
-                y=bins[kind].to_list(),
-                width=BIN_S,
-                marker={"color": FAILURES[kind], "line": {"width": 0}},
-                hovertemplate=f"%{{x:.2f}} s: %{{y}} requests<extra>{name}</extra>",
-                name=name,
-            ),
-            row=3,
-            col=1,
+def _rates(bins: pl.DataFrame) -> list[go.Scatter]:
+    lines = (("due_rps", "due", INK, "dot"), ("good_rps", "good answers", COLOURS[0], "solid"))
+    return [
+        go.Scatter(
+            x=bins["t_s"].to_list(),
+            y=bins[column].to_list(),
+            line={"color": colour, "width": 1.6, "dash": dash, "shape": "hv"},
+            hovertemplate=f"%{{x:.1f}} s: %{{y:,.0f}} req/s<extra>{name}</extra>",
+            name=name,
         )
-    if not present:
-        figure.add_trace(
-            go.Scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip"), row=3, col=1
-        )  # makes the row
-        place = {"xref": "x3 domain", "yref": "y3 domain", "x": 0.5, "y": 0.5}
-        figure.add_annotation(text="no request failed", showarrow=False, **place)
-        figure.update_yaxes(range=[0, 1], showticklabels=False, row=3, col=1)
-    figure.update_yaxes(title=axis_title("failed", ""), rangemode="tozero", row=3, col=1)
+        for column, name, colour, dash in lines
+    ]
 
 
-def _latencies(figure: go.Figure, bins: pl.DataFrame) -> None:
-    greatest = bins["max_s"].max()
-    scale, unit = scaled("s", float(greatest)) if isinstance(greatest, float) else (1e-3, "ms")
-    for column, name, colour in (("max_s", "slowest", COLOURS[1]), ("p50_s", "median", COLOURS[2])):
-        figure.add_trace(
-            go.Scatter(
-                x=(bins["t_s"] + BIN_S / 2).to_list(),
-                y=(bins[column] / scale).to_list(),
-                mode="lines+markers",
-                connectgaps=False,
-                marker={"size": 3},
-                line={"color": colour, "width": 1.2},
-                hovertemplate=f"%{{x:.2f}} s: %{{y:.3g}} {unit}<extra>{name}</extra>",
-                name=f"latency, {name}",
-            ),
-            row=4,
-            col=1,
+def _failures(bins: pl.DataFrame) -> list[go.Bar]:
+    names = {kind: "wrong status" if kind == "status" else f"failed: {kind}" for kind in FAILED if bins[kind].sum()}
+    return [
+        go.Bar(
+            x=(bins["t_s"] + BIN_S / 2).to_list(),
+            y=bins[kind].to_list(),
+            width=BIN_S,
+            marker={"color": FAILURES[kind], "line": {"width": 0}},
+            hovertemplate=f"%{{x:.2f}} s: %{{y}} requests<extra>{name}</extra>",
+            name=name,
         )
-    figure.update_yaxes(title=axis_title("latency", unit), row=4, col=1, **log_axis([*bins["p50_s"], *bins["max_s"]]))
+        for kind, name in names.items()
+    ]
+
+
+def _latencies(bins: pl.DataFrame, scale: float, unit: str) -> list[go.Scatter]:
+    return [
+        go.Scatter(
+            x=(bins["t_s"] + BIN_S / 2).to_list(),
+            y=(bins[column] / scale).to_list(),
+            mode="lines+markers",
+            connectgaps=False,
+            marker={"size": 3},
+            line={"color": colour, "width": 1.2},
+            hovertemplate=f"%{{x:.2f}} s: %{{y:.3g}} {unit}<extra>{name}</extra>",
+            name=f"latency, {name}",
+        )
+        for column, name, colour in (("max_s", "slowest", COLOURS[1]), ("p50_s", "median", COLOURS[2]))
+    ]
 
 
 def _lines(figure: go.Figure, marks: pl.DataFrame) -> None:

@@ -9,6 +9,7 @@ cell raises; what is missing or damaged is a gap, counted.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +18,23 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from lab.analysis.claims import ledger
+from lab.analysis.claims import ANSWERS, KINDS, ledger
 from lab.analysis.claims.evidence import Evidence, Missing, references
+from lab.analysis.claims.judging import Verdict
+from lab.analysis.claims.publications import OWN_ANSWERS
+from lab.analysis.decision import MARK_P
 from lab.base.errors import UsageError
 from lab.base.files import replace
+from lab.model.metrics import about
 from lab.records.published import sources
-from lab.report.exhibits.exploring import picked
-from lab.report.html.entries import entries, tally
+from lab.report.exhibits.exploring import overview, picked
+from lab.report.html import markdown
 from lab.report.html.executing import ROOT, executed, notebooks
-from lab.report.html.machines import machines, shared
-from lab.report.html.methods import Methods, methods
+from lab.report.html.methods import methods
 from lab.report.html.pages import Page, page
+from lab.report.tables.noise import level_text
+from lab.stats.paired import MIN_BLOCKS
+from lab.stats.units import format_size
 
 TEMPLATES = Path(__file__).parent / "templates"
 FILE = "index.html"
@@ -55,23 +62,25 @@ def build(folder: Path, named: Sequence[str] = (), say: Say = lambda _: None) ->
     ids = {run.run.record.id for run in committed}
     runs = [*committed, *(run for run in own if run.run.record.id not in ids)]
     pages = _pages(own, [run.run.record.id for run in runs], say)
-    verdicts, checks = ledger.ledger(), ledger.checks()
-    how = methods(runs)
-    told = machines(runs, pages, verdicts)
-    gaps = _gaps(pages, how, len(damaged))
-    figures = sum(each.of("figure") for each in pages)
+    verdicts, how = ledger.ledger(), methods(runs)
+    counts = ledger.counts(verdicts)
+    found = {each.key: each.gaps for each in pages}
+    found |= {"methods": 0 if how.calibrated else 1, "damaged runs": len(damaged)}
+    gaps = {name: count for name, count in found.items() if count}
+    tally = _tally(verdicts)
     text = _rendered(
         pages=pages,
-        keys=[each.key for each in pages],
-        counts=ledger.counts(verdicts),
-        tally=tally(verdicts),
-        entries=[*entries(verdicts, pages), *entries(checks, pages, check=True)],
+        by_key={each.key: each for each in pages},
+        counts=counts,
+        tally=tally,
+        given=[answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
+        verdicts=verdicts,
+        checks=ledger.checks(),
         sources=sources(),
-        machines=told,
-        shared=shared(told),
+        runs=runs,
+        shared=_shared(runs),
         damaged=damaged,
         methods=how,
-        figures=figures,
         gaps=gaps,
         plotly=get_plotlyjs(),
     )
@@ -82,7 +91,7 @@ def build(folder: Path, named: Sequence[str] = (), say: Say = lambda _: None) ->
     except OSError as error:
         fault = f"{error.filename or path} cannot be written: {error.strerror}"
         raise UsageError("--output", fault, "mend it, or name another folder") from None
-    return Site(path, ledger.counts(verdicts), figures, gaps)
+    return Site(path, counts, sum(each.of("figure") for each in pages), gaps)
 
 
 def _refuse_unwritable(folder: Path) -> None:
@@ -132,9 +141,19 @@ def _pages(own: Sequence[Evidence], ids: Sequence[str], say: Say) -> list[Page]:
     return pages
 
 
-def _gaps(pages: Sequence[Page], how: Methods, damaged: int) -> dict[str, int]:
-    found = {each.key: each.gaps for each in pages} | {"methods": how.gaps, "damaged runs": damaged}
-    return {name: count for name, count in found.items() if count}
+def _tally(verdicts: Sequence[Verdict]) -> dict[str, Counter[str]]:
+    """Study → answer → how many claims."""
+    found: dict[str, Counter[str]] = {}
+    for verdict in verdicts:
+        found.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
+    return found
+
+
+def _shared(runs: Sequence[Evidence]) -> dict[str, str]:
+    """Fact of the machine → the value that most of the runs have."""
+    facts = [run.run.record.facts for run in runs]
+    told = {name: Counter(each[name] for each in facts if name in each) for name in ("cpu", "cpus", "kernel", "os")}
+    return {name: counts.most_common(1)[0][0] for name, counts in told.items() if counts}
 
 
 def _rendered(**what: Any) -> str:
@@ -146,4 +165,20 @@ def _rendered(**what: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("site.html").render(**what).replace(f"{ROOT}/", "")
+    text = environment.get_template("site.html").render(
+        **what,
+        answers=ANSWERS,
+        own_answers=OWN_ANSWERS,
+        kinds=KINDS,
+        least_blocks=MIN_BLOCKS,
+        mark_p=MARK_P,
+        about=about,
+        level_text=level_text,
+        format_size=format_size,
+        overview=_overview,
+    )
+    return text.replace(f"{ROOT}/", "")
+
+
+def _overview(run: Evidence) -> str:
+    return markdown.html(overview(run))

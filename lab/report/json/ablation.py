@@ -7,24 +7,16 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from lab.records.ablation import AblationRecord, AblationRun
+from lab.records.ablation import AblationRecord, AblationRun, Step
 from lab.report.json.effects import DifferenceJson, RatioJson, effect_json
 from lab.report.json.printed import Printed
 from lab.report.tables.ablation import Ranked
 
 
-class KnobJson(Printed):
+class KnobJson(Step):
     """One knob's line: its step, then what came of it."""
 
-    knob: str
-    title: str
-    sweep: str
-    metric: str
-    root: str
-    against: str
-    alone: str | None = Field(description="the variant that has this knob alone; null = there is none")
-    cumulative: str | None = Field(description="the variant that has all knobs up to it; null = there is none")
-    why: tuple[str, ...] = Field(description="why it has not")
+    why: tuple[str, ...] = Field(default=..., description="why it has not")
     point: str | None = Field(description="the load that speaks for it; null = none was measured")
     one_at_a_time: RatioJson | DifferenceJson | None
     cumulatively: RatioJson | DifferenceJson | None

@@ -1,14 +1,10 @@
-"""What `--json` prints of a study's run: its tables in the published shape."""
+"""What `--json` prints of a study's run: its tables in the published shape, filled in by `lab.report.tables.study`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
-from lab.analysis.claims.studies import Study
 from lab.report.json.printed import Count, Printed
-from lab.report.tables.study import Shaped
 
 
 class LevelJson(Printed):
@@ -50,25 +46,3 @@ class StudyJson(Printed):
     key: str
     question: str
     tables: tuple[StudyTableJson, ...]
-
-
-def printed(study: Study, tables: Sequence[Shaped]) -> StudyJson:
-    return StudyJson(key=study.key, question=study.file.question, tables=tuple(map(_table, tables)))
-
-
-def _table(table: Shaped) -> StudyTableJson:
-    shape = table.shape
-    cells = (
-        CellJson(
-            keys=dict(zip(shape.keys, key, strict=True)),
-            variant=shown.variant,
-            point=shown.point,
-            level=LevelJson.model_validate(shown.level) if shown.level else None,
-            published=shown.published,
-            relative=shown.relative,
-            published_relative=shown.published_relative,
-            notes=shown.notes,
-        )
-        for key, shown in table.cells.items()
-    )
-    return StudyTableJson(title=shape.title, unit=shape.unit, reference=shape.reference, cells=tuple(cells))

@@ -15,52 +15,49 @@ Tid = Annotated[int | None, Field(description="null = the whole process")]
 Percent = Annotated[float | None, Field(description="100 = one CPU; null = not known")]
 
 
-class CpuJson(Printed):
+class _Process(Printed):
+    role: str
+    pid: int
+    tid: Tid
+    title: str
+
+
+class _Second(Printed):
+    t_s: float = Field(description="end of the second, since the sample began")
+
+
+class _Span(Printed):
+    span_s: float
+
+
+class _Cpu(Printed):
+    usr_percent: Percent
+    system_percent: Percent
+    guest_percent: Percent
+    cpu_percent: Percent
+
+
+class _Memory(Printed):
+    minflt_per_s: float | None
+    majflt_per_s: float | None
+    vsz_kib: int | None
+    rss_kib: int | None
+    mem_percent: float | None = Field(description="of the machine's memory; null = that is not known")
+
+
+# Fields are printed in the order in which Python would look for them last: those of the last base come first.
+
+
+class CpuJson(_Cpu, _Process, _Second):
     """A process or thread in one second."""
 
-    t_s: float = Field(description="end of the second, since the sample began")
-    role: str
-    pid: int
-    tid: Tid
-    title: str
-    usr_percent: Percent
-    system_percent: Percent
-    guest_percent: Percent
-    cpu_percent: Percent
 
-
-class MemoryJson(Printed):
+class MemoryJson(_Memory, _Process, _Second):
     """A process or thread in one second: page faults per second, and sizes at its end."""
 
-    t_s: float = Field(description="end of the second, since the sample began")
-    role: str
-    pid: int
-    tid: Tid
-    title: str
-    minflt_per_s: float | None
-    majflt_per_s: float | None
-    vsz_kib: int | None
-    rss_kib: int | None
-    mem_percent: float | None = Field(description="of the machine's memory; null = that is not known")
 
-
-class AverageJson(Printed):
+class AverageJson(_Memory, _Cpu, _Span, _Process):
     """A process or thread over the whole sample: rates over its time, sizes as their mean."""
-
-    role: str
-    pid: int
-    tid: Tid
-    title: str
-    span_s: float
-    usr_percent: Percent
-    system_percent: Percent
-    guest_percent: Percent
-    cpu_percent: Percent
-    minflt_per_s: float | None
-    majflt_per_s: float | None
-    vsz_kib: int | None
-    rss_kib: int | None
-    mem_percent: float | None = Field(description="of the machine's memory; null = that is not known")
 
 
 class UsageJson(Printed):

@@ -19,10 +19,11 @@ from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
-from lab.analysis.verdicts import Verdict, effect_text, verdicts
+from lab.analysis.verdicts import effect_text, verdicts
 from lab.model.metrics import DIFFERENCES, about
 from lab.records.ablation import AblationRecord, Step
-from lab.report.grid import Grid, Notes, Part, Words, columns, row
+from lab.report import grid
+from lab.report.grid import Grid, Notes, Part, Words, columns
 
 WORDS = {
     "apply": "apply",
@@ -66,22 +67,17 @@ def ranked(
 ) -> tuple[Ranked, ...]:
     """`summaries`: sweep → its run's summary, of those that have begun; `outcomes`: of those in which something is done."""
     missing = {(run.sweep, item.variant): str(item) for run in record.runs for item in run.not_measurable}
-    told = {sweep: {verdict.arm: verdict for verdict in verdicts(summary)} for sweep, summary in summaries.items()}
-    came = {sweep: {verdict.arm: verdict for verdict in verdicts(found)} for sweep, found in (outcomes or {}).items()}
     found: list[Ranked] = []
     for step in record.steps:
         steady, disturbed = summaries.get(step.sweep), (outcomes or {}).get(step.sweep)
-        if disturbed is not None and (steady is None or not steady.rows or disturbed.primary.get(step.alone or "")):
-            found.append(_ranked(step, disturbed, came[step.sweep], missing))
-        else:
-            found.append(_ranked(step, steady, told.get(step.sweep, {}), missing))
+        by_outcome = disturbed and (steady is None or not steady.rows or disturbed.primary.get(step.alone or ""))
+        found.append(_ranked(step, disturbed if by_outcome else steady, missing))
     return tuple(sorted(found, key=lambda line: line.order))
 
 
 def _ranked(
     step: Step,
     summary: Summary | None,
-    told: Mapping[str, Verdict],
     missing: Mapping[tuple[str, str], str],
 ) -> Ranked:
     notes = [*step.why]
@@ -91,7 +87,7 @@ def _ranked(
     if summary is None:
         return Ranked(step, None, None, None, "not measured yet", tuple(notes))
     best = _speaking(summary, step.alone)
-    verdict = told.get(step.alone)
+    verdict = next((each for each in verdicts(summary) if each.arm == step.alone), None)
     word = _word(step, verdict.kind) if verdict else "not measured yet"
     if best is None:
         return Ranked(step, None, None, None, word, (*notes, *([verdict.text] if verdict else [])))
@@ -112,9 +108,7 @@ def _word(step: Step, kind: str) -> str:
 
 
 def _speaking(summary: Summary, arm: str) -> tuple[Row, Effect] | None:
-    found: list[tuple[Row, Effect]] = [
-        (row, effect) for row in summary.rows if row.arm.name == arm for effect in row.shown if effect.estimate
-    ]
+    found = [(row, effect) for row in summary.rows if row.arm.name == arm for effect in row.shown if effect.estimate]
 
     def size(item: tuple[Row, Effect]) -> tuple[bool, bool, float]:
         _, effect = item
@@ -125,16 +119,8 @@ def _speaking(summary: Summary, arm: str) -> tuple[Row, Effect] | None:
 
 
 def _at(summary: Summary, arm: str, point: str, metric: str) -> Effect | None:
-    return next(
-        (
-            effect
-            for row in summary.rows
-            if row.arm.name == arm and row.point.name == point
-            for effect in row.effects
-            if effect.metric == metric
-        ),
-        None,
-    )
+    rows = (row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
+    return next((effect for row in rows for effect in row.effects if effect.metric == metric), None)
 
 
 def _orders(record: AblationRecord) -> list[str]:
@@ -148,30 +134,30 @@ def _orders(record: AblationRecord) -> list[str]:
 
 def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
     """The ranked knobs, what their numbers in brackets stand for, and what to apply."""
-    numbers = _numbered(lines)
+    numbers = {
+        note: str(number) for number, note in enumerate(dict.fromkeys(n for line in lines for n in line.notes), 1)
+    }
     notes = [*(f"{number}: {note}" for note, number in numbers.items()), *_orders(record), *record.notes]
     told = _advice(lines)
     return [
-        Grid(columns(HEADERS, range(len(HEADERS))), tuple(row(*_parts(line, numbers)) for line in lines)),
+        Grid(columns(HEADERS, range(len(HEADERS))), tuple(_row(line, numbers) for line in lines)),
         Notes(tuple(Text(note, "dim") for note in notes), blank=True),
         Words(tuple(map(Text, told)), tuple(told)),
     ]
 
 
-def _parts(line: Ranked, numbers: Mapping[str, int]) -> list[str]:
-    marks = ",".join(str(numbers[note]) for note in line.notes)
+def _row(line: Ranked, numbers: Mapping[str, str]) -> grid.Row:
+    marks = ",".join(numbers[note] for note in line.notes)
     step = line.step
-    metric = line.alone.metric if line.alone else step.metric
-    load = f"{step.sweep}/{line.point}" if line.point else step.sweep
-    return [
+    return grid.row(
         step.knob,
         step.against,
-        load,
-        about(metric).short,
+        f"{step.sweep}/{line.point}" if line.point else step.sweep,
+        about(line.alone.metric if line.alone else step.metric).short,
         _effect(line.alone),
         _effect(line.cumulative),
         line.verdict + (f" ({marks})" if marks else ""),
-    ]
+    )
 
 
 def _effect(effect: Effect | None) -> str:
@@ -179,18 +165,16 @@ def _effect(effect: Effect | None) -> str:
     return effect_text(effect).removeprefix(f"{about(effect.metric).short} ") if effect else "–"
 
 
-def _numbered(lines: Sequence[Ranked]) -> dict[str, int]:
-    return {note: number for number, note in enumerate(dict.fromkeys(n for line in lines for n in line.notes), 1)}
-
-
 def _advice(lines: Sequence[Ranked]) -> list[str]:
     """What to apply of the claimed ones, the largest effect first; or that there is nothing. Then what only beat a handicap."""
     better = [line for line in lines if line.verdict == _word(line.step, "apply")]
     apart = [f"{line.step.knob}: {line.verdict}" for line in better if not line.snippet]
-    found: list[str] = []
-    for line in better:
-        if line.snippet:
-            found += [f"# {line.step.knob}: {line.step.title} (against {line.step.against})", line.snippet.rstrip()]
+    found = [
+        text
+        for line in better
+        if line.snippet
+        for text in (f"# {line.step.knob}: {line.step.title} (against {line.step.against})", line.snippet.rstrip())
+    ]
     if better:
         return [*(["", "apply:", *found] if found else []), *(["", *apart] if apart else [])]
     judged = any(line.alone and line.alone.decision.judged for line in lines)

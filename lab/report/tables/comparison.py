@@ -45,16 +45,17 @@ def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> lis
     runs, pairs = runs_text(comparison), {row.pair for row in part.rows}
     advised = [each for each in advices(comparison) if shown is None or (each.base_arm, each.other_arm) in pairs]
     differs = (Text(note, "bold red" if note.startswith(TWO_MACHINES) else "dim") for note in part.notes)
+    rows = list(_rows(part))
     return [
         Words(tuple(map(Text, runs)), tuple(f"- {line}" for line in runs)),
         Grid(
             COLUMNS,
-            tuple(_rows(part)),
+            tuple(narrow for narrow, _ in rows),
             Fold((0, 1, 2, 3), (4, 5, 6), indent=8),
             gaps=(3, 2, 1),
             indent=4,
             blank=True,
-            wide=Grid(WIDE, tuple(_wide_rows(part))),
+            wide=Grid(WIDE, tuple(wide for _, wide in rows)),
         ),
         Notes(tuple(differs), tuple(Text(line, "dim") for line in legend(comparison)), blank=True),
         *(
@@ -64,27 +65,23 @@ def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> lis
     ]
 
 
-def _rows(comparison: Comparison) -> Iterator[Row]:
-    for point, rows in _by_point(comparison):
-        heading = _heading(point, rows)
-        for each in rows:
-            pair = Heading(_pair_text(*each.pair), inner=True)
-            yield row(*_cells(each, comparison.paired), under=[heading, pair])
-
-
-def _wide_rows(comparison: Comparison) -> Iterator[Row]:
-    for point, rows in _by_point(comparison):
-        heading = _heading(point, rows)
-        for each in rows:
-            title, unit, base, other, effect, p_value, n = _cells(each, comparison.paired)
-            metric = f"{title.text} ({unit.text})" if unit.text else title.text
+def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
+    """Each as a terminal has it, below its pair of arms, and as Markdown has it, with them and its floor."""
+    for point, rows in groupby(comparison.rows, key=lambda row: row.point):
+        at_point = list(rows)
+        heading = _heading(point, at_point)
+        for each in at_point:
+            base, other = each.pair
+            pair = other if base == other else f"{other} against {base}"
+            levels = level_text(each, each.base), level_text(each, each.other)
+            effect = Cell(effect_text(each), STYLES.get(each.decision, "dim"))
+            sure = p_text(each.p_value), Cell(n_text(each, comparison.paired), notes=each.notes)
             floor = size_text(each, each.floor) if each.floor is not None else "–"
-            told = replace(effect, strong=each.decision.resolved)
-            yield row(_pair_text(*each.pair), metric, base, other, told, floor, p_value, n, under=[heading])
-
-
-def _by_point(comparison: Comparison) -> Iterator[tuple[Point, list[Compared]]]:
-    return ((point, list(rows)) for point, rows in groupby(comparison.rows, key=lambda row: row.point))
+            metric = f"{each.title} ({each.unit})" if each.unit else each.title
+            under = [heading, Heading(pair, inner=True)]
+            narrow = row(each.title, Cell(each.unit, "dim"), *levels, effect, *sure, under=under)
+            strong = replace(effect, strong=each.decision.resolved)
+            yield narrow, row(pair, metric, *levels, strong, floor, *sure, under=[heading])
 
 
 def runs_text(comparison: Comparison) -> list[str]:
@@ -96,10 +93,6 @@ def runs_text(comparison: Comparison) -> list[str]:
 
 def _run_text(record: RunRecord) -> str:
     return f"{record.id}: {record.target}, sweep {record.sweep}, {format_blocks(record.blocks)}"
-
-
-def _pair_text(base: str, other: str) -> str:
-    return other if base == other else f"{other} against {base}"
 
 
 def _heading(point: Point, rows: Sequence[Compared]) -> Heading:
@@ -130,40 +123,18 @@ def legend(comparison: Comparison) -> Iterator[str]:
             yield "a variant's primary metric, as in `just table`: p is its own; ~: not wholly beyond the A/A floor"
 
 
-def _cells(row: Compared, paired: bool) -> list[Cell]:
-    return [
-        Cell(row.title),
-        Cell(row.unit, "dim"),
-        Cell(level_text(row, row.base)),
-        Cell(level_text(row, row.other)),
-        Cell(effect_text(row), STYLES.get(row.decision, "dim")),
-        Cell(p_text(row.p_value)),
-        Cell(n_text(row, paired), notes=row.notes),
-    ]
-
-
 def level_text(row: Compared, side: CellStats) -> str:
     """`2.31 [2.29, 2.35]`, in the row's unit; – where nothing was measured."""
-    level = side.level
-    if level is None:
+    if side.level is None:
         return "–"
-    text = _value(row, level.value)
-    if level.low is None or level.high is None:
-        return text
-    low, high = _value(row, level.low), _value(row, level.high)
-    return text if low == high == text else f"{text} [{low}, {high}]"
-
-
-def _value(row: Compared, value: float) -> str:
-    return about(row.metric).text(value)
+    value, low, high = (about(row.metric).text(end) for end in (side.level.value, side.level.low, side.level.high))
+    return value if side.level.low is None or low == high == value else f"{value} [{low}, {high}]"
 
 
 def effect_text(row: Compared) -> str:
     """`−8.2 % [−9.1, −7.3]`, `~ [−1.2, +0.8] %`; – for what is not compared."""
     if row.estimate is None or row.decision is Decision.NOT_JUDGED:
         return "–"
-    if row.decision is Decision.NO_INTERVAL:
-        return change_text(row, row.estimate)
     text = change_text(row, row.estimate)
     unit = " %" if row.relative else ""
     return f"{UNRESOLVED}{text[text.index(' [') :]}{unit}" if row.decision is Decision.CANNOT_TELL else text

@@ -94,35 +94,23 @@ def metrics_shown(summary: Summary, rows: Sequence[Row]) -> list[str]:
 
 
 def _worth(summary: Summary, rows: Sequence[Row], metric: str) -> bool:
-    about = METRICS[metric]
-    if metric == "clock_error_s":
-        return False  # a note says it
+    if metric in ("clock_error_s", "max_before_s"):  # a note tells the first
+        return False
     if metric == "reloads" and not any("changes" in row.cell.values for row in rows):
         return any(row.cell.largest(metric) for row in rows)
-    if metric == "max_before_s":
-        return False
-    if metric == "max_after_s":  # later than it acts, the worst is its doing as well
-        return any(_moved(row.cell.largest(metric), row.cell.largest("max_during_s")) for row in rows)
     if metric.endswith(LATENCY_AFTER):
-        return any(
-            _moved(row.cell.largest(metric), row.cell.largest(metric.replace(LATENCY_AFTER, "_before_s")))
-            for row in rows
-        )
-    if about.idle:
+        # later than it acts, the worst is its doing as well
+        before = "max_during_s" if metric == "max_after_s" else metric.replace(LATENCY_AFTER, "_before_s")
+        return any(_moved(row.cell.largest(metric), row.cell.largest(before)) for row in rows)
+    if METRICS[metric].idle:
         controls = {row.arm.name: summary.control_of(row) for row in rows}
-        return any(
-            _moved(
-                row.cell.largest(metric), control.cell.largest(metric) if (control := controls[row.arm.name]) else None
-            )
-            for row in rows
-        )
-    return about.always or any(row.cell.largest(metric) for row in rows)
+        known = {arm: control.cell.largest(metric) for arm, control in controls.items() if control}
+        return any(_moved(row.cell.largest(metric), known.get(row.arm.name)) for row in rows)
+    return METRICS[metric].always or any(row.cell.largest(metric) for row in rows)
 
 
 def _moved(value: float | None, control: float | None) -> bool:
-    if value is None:
-        return False
-    return control is None or value > MOVED * control
+    return value is not None and (control is None or value > MOVED * control)
 
 
 def _level(row: Row, metric: str) -> Cell:

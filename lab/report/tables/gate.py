@@ -22,7 +22,7 @@ def page(gate: Gate, strict: bool) -> list[Part]:
     heading first.
     """
     unpassed = list(_unpassed(gate))
-    whys = [f"- **{WORDS[verdict]}**: {said}. {_sentence(do)}" for verdict, said, do in unpassed]
+    whys = [f"- **{WORDS[verdict]}**: {said}. {do[0].upper()}{do[1:]}." for verdict, said, do in unpassed]
     lines = [
         line
         for verdict, said, do in unpassed
@@ -91,7 +91,3 @@ def _row(one: Gated) -> Row:
     arms = other if base == other else f"{other} against {base}"
     verdict = Cell(WORDS[one.verdict], STYLES[one.verdict], strong=one.verdict == "regression")
     return row(one.row.point.name, arms, one.metric, change, one.bound, verdict)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."

@@ -9,8 +9,7 @@ Shows and compares medians; claims nothing, as only a primary metric may.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from lab.analysis.rows import Row
@@ -30,46 +29,26 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
 TITLE = "what it holds"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One arm's gauges by name, `memory` among them; what is not known is left out."""
-
-    arm: Arm
-    values: Mapping[str, float]
-
-
-def held(summary: Summary) -> list[Held]:
-    """One per arm that has gauges, in the table's order: over its points the medians, of memory the most."""
-    arms = dict.fromkeys(row.arm for row in summary.rows)
-    found = [Held(arm, _values([row for row in summary.rows if row.arm == arm])) for arm in arms]
-    return [each for each in found if each.values]
-
-
 def page(summary: Summary) -> list[Part]:
-    """One line per arm, whatever the width; nothing where no arm has gauges."""
-    found = held(summary)
-    names = _known(found)
-    by_name = {each.arm.name: each.values for each in found}
+    """One line per arm that has gauges, whatever the width; nothing where no arm has any."""
+    held = {arm: _held([row for row in summary.rows if row.arm == arm]) for arm in (row.arm for row in summary.rows)}
+    names = [name for name in COLUMNS if any(name in values for values in held.values())]
+    by_name = {arm.name: values for arm, values in held.items()}
     heads = columns([TITLE, *(COLUMNS[name][0] for name in names)], left=[0], style="bold cyan")
-    rows = [row(each.arm.name, *(_cell(name, each, by_name) for name in names)) for each in found]
+    rows = [row(arm.name, *(_cell(name, arm, by_name) for name in names)) for arm, values in held.items() if values]
     return [Grid(heads, tuple(rows), gaps=(3,), blank=True)] if names else []
 
 
-def _values(rows: Sequence[Row]) -> dict[str, float]:
+def _held(rows: Sequence[Row]) -> dict[str, float]:
+    """Of one arm, over its points: its gauges' medians by name, and the most memory; empty without gauges."""
     names = dict.fromkeys(name for row in rows for name in row.cell.gauges)
     values = {name: median(row.cell.gauges[name] for row in rows if name in row.cell.gauges) for name in names}
     memory = [value for row in rows if (value := row.cell.shown("memory_bytes")) is not None]
     return values | {MEMORY: max(memory)} if values and memory else values
 
 
-def _known(found: Iterable[Held]) -> list[str]:
-    names = {name for each in found for name in each.values}
-    return [name for name in COLUMNS if name in names]
-
-
-def _cell(name: str, each: Held, by_name: Mapping[str, Mapping[str, float]]) -> str:
+def _cell(name: str, arm: Arm, held: Mapping[str, Mapping[str, float]]) -> str:
     """The value, and how many times the baseline's it is."""
-    value = each.values.get(name)
+    value, base = held[arm.name].get(name), held.get(arm.baseline or "", {}).get(name)
     text = COLUMNS[name][1](value)
-    base = by_name.get(each.arm.baseline or "", {}).get(name)
-    return f"{text} ×{value / base:.2f}" if value is not None and base and each.arm.role == "variant" else text
+    return f"{text} ×{value / base:.2f}" if value is not None and base and arm.role == "variant" else text

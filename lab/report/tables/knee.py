@@ -74,25 +74,29 @@ def _load(report: KneeReport) -> str:
 
 def _row(knee: Knee) -> Row:
     rate = f"{'≥ ' if knee.at_least else ''}{format_rate(knee.rate_rps)}" if knee.rate_rps is not None else "–"
-    cells = [
-        (knee.variant, ""),
-        (maker(knee), ""),
-        (rate, "bold"),
-        (format_rate(knee.fails_rps), ""),
-        (knee.limited_by or "–", "yellow" if knee.at_least else ""),
-        (format_seconds(knee.p99_s), ""),
-        *((text, "") for text in _cpu(knee)),
-        (str(knee.trials), ""),
-    ]
-    return row(*(Cell(text, style) for text, style in cells))
+    return row(
+        knee.variant,
+        maker(knee),
+        Cell(rate, "bold"),
+        format_rate(knee.fails_rps),
+        Cell(knee.limited_by or "–", "yellow" if knee.at_least else ""),
+        format_seconds(knee.p99_s),
+        *_cpu(knee),
+        str(knee.trials),
+    )
 
 
 def _rate_row(rate: Rate, knee: Knee) -> Row:
-    counts = (rate.passed, rate.failed, rate.unclear)
-    told = [format_rate(rate.achieved_rps), format_seconds(rate.p99_s), *_cpu(rate)]
-    texts = [format_rate(rate.rate_rps), *(str(count or "") for count in counts), *told, "; ".join(rate.why)]
     style = "bold" if rate.rate_rps == knee.rate_rps else "dim" if not rate.passed else ""
-    return row(*texts, style=style)
+    return row(
+        format_rate(rate.rate_rps),
+        *(str(count or "") for count in (rate.passed, rate.failed, rate.unclear)),
+        format_rate(rate.achieved_rps),
+        format_seconds(rate.p99_s),
+        *_cpu(rate),
+        "; ".join(rate.why),
+        style=style,
+    )
 
 
 def _cpu(found: Knee | Rate) -> list[str]:

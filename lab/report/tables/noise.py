@@ -95,7 +95,7 @@ def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
     return [
         f"{noise.variant} {noise.point}" if many else noise.point,
         _name(noise) + ("*" if noise.outliers else ""),
-        _level(noise),
+        level_text(noise),
         f"{noise.cv or 0:.1%}",
         f"{noise.sd or 0:.1%}",
         format_size(noise.floor or 0),
@@ -103,7 +103,8 @@ def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
     ]
 
 
-def _level(noise: Noise) -> str:
+def level_text(noise: Noise) -> str:
+    """The blocks' median with its unit."""
     return f"{format_rate(noise.level)}/s" if noise.metric == "rate" else format_seconds(noise.level)
 
 

@@ -16,6 +16,7 @@ from lab.analysis.rows import WHY_NO_MORE, Row
 from lab.analysis.summary import Summary
 from lab.report import grid
 from lab.report.grid import Column, Grid, Notes, Part, Words
+from lab.report.json.study import CellJson, LevelJson, StudyJson, StudyTableJson
 from lab.stats import paired as stats
 from lab.stats.units import digits, format_blocks, with_interval
 
@@ -27,34 +28,32 @@ SCALES = {"req/s": 1.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One cell, in the table's unit: `level` as in the run's own table, its interval that of the blocks' geometric mean.
-
-    `relative`: to the reference cell, over the blocks that have both.
-    """
-
-    variant: str | None
-    point: str | None
-    level: stats.Level | None
-    published: float | None
-    relative: tuple[float, float | None, float | None] | None
-    published_relative: float | None
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Shaped:
     """One table of a study, filled in."""
 
     shape: Shape
     rows: tuple[tuple[str, ...], ...]
     columns: tuple[tuple[str, ...], ...]
-    cells: Mapping[tuple[str, ...], Shown]
+    cells: Mapping[tuple[str, ...], CellJson]
 
 
 def shaped(study: Study, summary: Summary) -> tuple[Shaped, ...]:
     """The study's tables for this run; a published cell that the run did not measure stays with its published number."""
     return tuple(_shaped(shape, summary) for shape in study.file.tables)
+
+
+def printed(study: Study, tables: Sequence[Shaped]) -> StudyJson:
+    """The same as JSON has it."""
+    parts = (
+        StudyTableJson(
+            title=table.shape.title,
+            unit=table.shape.unit,
+            reference=table.shape.reference,
+            cells=tuple(table.cells.values()),
+        )
+        for table in tables
+    )
+    return StudyJson(key=study.key, question=study.file.question, tables=tuple(parts))
 
 
 def _shaped(shape: Shape, summary: Summary) -> Shaped:
@@ -76,35 +75,32 @@ def _cell(
     told: Mapping[tuple[str, ...], float],
     rows: Mapping[tuple[str, str], Row],
     absent: Mapping[str, str],
-) -> Shown:
+) -> CellJson:
     other = tuple(shape.reference.get(name, value) for name, value in zip(shape.keys, key, strict=True))
     compared = bool(shape.reference) and other != key
     told_here, told_there = told.get(key), told.get(other)
-    published_relative = told_here / told_there if compared and told_here and told_there else None
     cell, reference = measured.get(key), measured.get(other)
-    if cell is None:
-        return Shown(None, None, None, told_here, None, published_relative, ("not part of this run's load",))
-    scale = SCALES[shape.unit]
-    level = _level(cell, rows, scale)
-    relative = _relative(cell, reference, rows) if compared and reference else None
-    notes = _notes(cell, rows.get((cell.variant, cell.point)), level, absent)
-    return Shown(cell.variant, cell.point, level, told_here, relative, published_relative, notes)
+    level = _level(cell, rows, SCALES[shape.unit]) if cell else None
+    return CellJson(
+        keys=dict(zip(shape.keys, key, strict=True)),
+        variant=cell.variant if cell else None,
+        point=cell.point if cell else None,
+        level=level,
+        published=told_here,
+        relative=_relative(cell, reference, rows) if compared and cell and reference else None,
+        published_relative=told_here / told_there if compared and told_here and told_there else None,
+        notes=_notes(cell, rows, level, absent) if cell else ("not part of this run's load",),
+    )
 
 
-def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> stats.Level | None:
+def _level(cell: Cell, rows: Mapping[tuple[str, str], Row], scale: float) -> LevelJson | None:
     """The value that the run's own table shows, in this table's unit, and the interval of the blocks' geometric mean."""
-    row = rows.get((cell.variant, cell.point))
-    if row is None:
-        return None
-    shown = row.cell.shown(cell.metric)
+    row, values = rows.get((cell.variant, cell.point)), _values(cell, rows)
+    shown = row.cell.shown(cell.metric) if row else None
     if shown is None:
         return None
-    values = _values(cell, rows)
-    low, high = None, None
-    if len(values) >= stats.MIN_BLOCKS:
-        mean = stats.level([value / scale for value in values.values()])
-        low, high = mean.low, mean.high
-    return stats.Level(shown / scale, low, high, len(values))
+    mean = stats.level([value / scale for value in values.values()]) if len(values) >= stats.MIN_BLOCKS else None
+    return LevelJson(value=shown / scale, low=mean and mean.low, high=mean and mean.high, n=len(values))
 
 
 def _relative(
@@ -128,7 +124,10 @@ def _values(cell: Cell, rows: Mapping[tuple[str, str], Row]) -> Mapping[int, flo
     return row.cell.known(cell.metric) if row else {}
 
 
-def _notes(cell: Cell, row: Row | None, level: stats.Level | None, absent: Mapping[str, str]) -> tuple[str, ...]:
+def _notes(
+    cell: Cell, rows: Mapping[tuple[str, str], Row], level: LevelJson | None, absent: Mapping[str, str]
+) -> tuple[str, ...]:
+    row = rows.get((cell.variant, cell.point))
     if cell.variant in absent:
         return (absent[cell.variant],)
     if row is None:
@@ -195,7 +194,7 @@ def _parts(table: Shaped, key: tuple[str, ...]) -> list[str | grid.Cell]:
     parts: list[str | grid.Cell] = [grid.Cell(found, notes=shown.notes)]
     parts += [digits(shown.published)] if table.shape.published else []
     if table.shape.reference:
-        parts.append("–" if shown.relative is None else _ratio(shown.relative[0]) + _ratios(*shown.relative[1:]))
+        parts.append(_ratio(*(shown.relative or [None])))
         parts += [_ratio(shown.published_relative)] if table.shape.published else []
     return parts
 
@@ -209,9 +208,7 @@ def _about(table: Shaped) -> list[str]:
     return [*found, *([table.shape.note] if table.shape.note else [])]
 
 
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}×"
-
-
-def _ratios(low: float | None, high: float | None) -> str:
-    return f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
+def _ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """`0.46× [0.44, 0.48]`; – for None."""
+    ends = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
+    return "–" if value is None else f"{value:.2f}×{ends}"

@@ -27,6 +27,9 @@ from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import chain
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
+from lab.report.json import ledger as ledger_json
+from lab.report.markdown import markdown
+from lab.report.tables import ledger as tables
 from lab.stats.histogram import Histogram
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
@@ -559,8 +562,8 @@ def test_a_damaged_run_is_told_in_every_form_of_the_ledger_and_hides_nothing_els
     assert [verdict.claim.id for verdict in changed] == ["outage"]
     ledger.settled(verdicts, known)
     console = Console(width=10_000, record=True, file=io.StringIO())
-    ledger.print_ledger(console, verdicts, known=known)
-    forms = console.export_text(), ledger.as_markdown(verdicts, known), json.dumps(ledger.as_json(verdicts, known))
+    tables.show(console, verdicts, known=known)
+    forms = console.export_text(), markdown(tables.page(verdicts, known)), ledger_json.printed(verdicts, known).dumps()
     assert all(f"outage is damaged: {path}: " in form for form in forms)
 
 
@@ -739,7 +742,7 @@ def test_a_check_is_no_claim_and_is_judged_alike() -> None:
     found = {verdict.claim.id: verdict for verdict in ledger.checks("nds")}
     assert {"outage", "too-large"} <= set(found)
     assert not found.keys() & claims.rules().keys()
-    assert "- check outage, **" in ledger.as_markdown(ledger.ledger("nds"), list(found.values()))
+    assert "- check outage, **" in markdown(tables.page(ledger.ledger("nds"), list(found.values())))
     assert ledger.checks("okd") == []
 
 
@@ -802,21 +805,21 @@ def test_markdown_and_json_have_what_the_table_has() -> None:
     """Each with the counts, and no line of Markdown's table broken."""
     verdicts = ledger.ledger()
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
-    ledger.print_ledger(console, verdicts, rules_too=True)
-    plain, text, told = console.export_text(), ledger.as_markdown(verdicts), ledger.as_json(verdicts)
+    tables.show(console, verdicts, rules_too=True)
+    plain, text, told = console.export_text(), markdown(tables.page(verdicts)), ledger_json.printed(verdicts).dumps()
     for name in claims.rules():
         assert f"| {name} | " in text
         assert name in plain
     assert ledger.counts(verdicts) in plain
     assert ledger.counts(verdicts) in text
-    assert json.loads(json.dumps(told))["counts"] == ledger.counts(verdicts)
+    assert json.loads(told)["counts"] == ledger.counts(verdicts)
     assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ND"))
 
 
 def test_every_run_of_the_ledger_is_linked() -> None:
     """Also one that could not show what it was asked for."""
     verdicts = ledger.ledger()
-    linked = ledger.as_markdown(verdicts, linked=True)
+    linked = markdown(tables.page(verdicts, linked=True))
     assert any(verdict.unable for verdict in verdicts)
     assert not [line for line in linked.splitlines() if line.startswith("| [") and line.endswith("` |")]
 

@@ -19,7 +19,6 @@ from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.report.json import study as study_json
 from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.report.terminal import show
@@ -301,7 +300,7 @@ def test_markdown_and_json_hold_the_same_cells(study_file: Path) -> None:
     text = markdown(study_tables.page(tables))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1
-    told = study_json.printed(study, tables).plain()
+    told = study_tables.printed(study, tables).plain()
     assert told["tables"][0]["cells"][0]["keys"] == {
         "route_encryption": "none",
         "http_mode": "keep-alive",

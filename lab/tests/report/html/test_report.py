@@ -25,7 +25,11 @@ from lab.tests.support.committed import nds_story, run_of
 
 pytestmark = pytest.mark.committed
 
-SHELF = "from lab import evidence, exhibits\n\nshelf = evidence.shelf()\nkill = shelf.of('kill', variant='kill-nds')"
+SHELF = (
+    "from lab.analysis.claims import evidence\nfrom lab.report.exhibits import exhibits\n\n"
+    "shelf = evidence.shelf()\nkill = shelf.of('kill', variant='kill-nds')"
+)
+EXPLORED = "from lab.report.exhibits import exploring\n\nexploring.picked().said"
 TIMELINE = "exhibits.timeline(kill, 'The pod is <i>deleted</i>', 'kill-nds', 'held')"
 PLOTS = "exhibits.percentiles({name: shelf.of('digitalocean', variant=name) for name in ('baseline', 'backlog')}, 'Plots', 'original')"
 DRAIN = "exhibits.intervals(shelf.of('drain', variant='kill-budget'), 'Drained', 'gap_s')"
@@ -187,7 +191,7 @@ def test_a_file_that_is_no_notebook_is_refused(books: Path) -> None:
 def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it is named."""
     run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
-    path = notebook(books, "explore", "from lab import exploring\n\nexploring.picked().said")
+    path = notebook(books, "explore", EXPLORED)
     (cell,) = [cell for cell in executed(path).cells if cell.kind == "code"]
     assert "no run: nothing in data/reference of any sweep" in str(cell.outputs)
     (cell,) = [cell for cell in executed(path, str(tmp_path / "own" / "mine")).cells if cell.kind == "code"]
@@ -293,7 +297,7 @@ def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> N
 def test_a_run_of_ones_own_has_a_page(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its machine, beside the committed ones."""
     run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
-    notebook(books, "explore", "from lab import exploring\n\nexploring.picked().said")
+    notebook(books, "explore", EXPLORED)
     twice = ["mine", str(tmp_path / "own" / "mine")]
     text = site.build(tmp_path / "out", twice).path.read_text().replace(get_plotlyjs(), "")
     assert text.count('id="run/mine"') == text.count('<article id="explore-mine">') == 1
