@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lab.base.errors import UsageError
-from lab.targets.cluster import hostwatch, kind
+from lab.targets.cluster import kind
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.sampling import Others
+from lab.targets.cluster.hostwatch import HostWatch
 from lab.targets.cluster.target import ClusterTarget
 
 
@@ -17,8 +17,8 @@ def _connect() -> Api:
     return Api(kind.context(), kind.kubeconfig())
 
 
-def _machine() -> Others:
-    return hostwatch.others(kind.container_ids())
+def _machine() -> HostWatch:
+    return HostWatch(kind.container_ids())
 
 
 TARGET = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _machine)

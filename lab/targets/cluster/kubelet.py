@@ -16,12 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from lab.base.errors import LostError
-from lab.targets.cluster.api import DeniedError, RefusedError
+from lab.targets.cluster.api import Api, DeniedError, RefusedError
 from lab.targets.cluster.names import RUN_LABEL
-from lab.targets.cluster.sampling import Elsewhere, Others
+from lab.targets.cluster.sampling import Elsewhere
 
 SYSTEM = re.compile(
     r"kube-.*|local-path-storage|openshift(-.*)?|calico-.*|tigera-.*|cilium.*|gke-.*|gmp-.*|amazon-.*|metallb-system"
@@ -34,15 +33,6 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 Pod = tuple[str, str]
 """(namespace, name)"""
-
-
-class Asked(Protocol):
-    """What is needed of `lab.targets.cluster.api.Api`."""
-
-    def raw(self, path: str) -> Any: ...
-    def list(
-        self, api_version: str, kind: str, namespace: str | None = ..., labels: str = ...
-    ) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +48,18 @@ def figures(metrics: str) -> Mapping[Pod, Figure]:
     found: dict[Pod, Figure] = {}
     for line in metrics.splitlines():
         if line.startswith("pod_cpu_usage_seconds_total"):
-            if (match := _LINE.fullmatch(line)) is None:
+            match = _LINE.fullmatch(line)
+            labels = dict(_LABEL.findall(match["labels"])) if match else {}
+            if match is None or not {"namespace", "pod"} <= set(labels):
                 raise ValueError(f"expected a pod's CPU, got {line[:120]!r}")
-            labels = dict(_LABEL.findall(match["labels"]))
-            if not {"namespace", "pod"} <= set(labels):
-                raise ValueError(f"expected a pod's name, got {line[:120]!r}")
-            pod = labels["namespace"], labels["pod"]
-            found[pod] = Figure(int(match["at_ms"]) / 1000, float(match["cpu_s"]))
+            found[labels["namespace"], labels["pod"]] = Figure(int(match["at_ms"]) / 1000, float(match["cpu_s"]))
     return found
 
 
-def others(api: Asked) -> Others:
+class Kubelets:
     """What `ClusterWatch` asks. It remembers the last figures: to be made once for all samples on a cluster."""
-    return _Kubelets(api)
 
-
-class _Kubelets:
-    def __init__(self, api: Asked) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
         self._known: dict[str, bool] = {}
         self._earlier: dict[Pod, Figure] = {}
@@ -106,11 +91,9 @@ class _Kubelets:
             )  # its LostError, if it is gone; else one kubelet is, which the API server asks for us
             return None
         found = {pod: figure for pod, figure in found.items() if self._foreign(pod[0])}
-        for pod, figure in found.items():
-            latest = self._latest.get(pod)
-            if latest is not None and figure.at_s > latest.at_s:
-                self._earlier[pod] = latest
-            self._latest[pod] = figure
+        newer = {pod for pod, latest in self._latest.items() if pod in found and found[pod].at_s > latest.at_s}
+        self._earlier |= {pod: self._latest[pod] for pod in newer}
+        self._latest |= found
         return found
 
     def _foreign(self, namespace: str) -> bool:

@@ -26,7 +26,6 @@ from lab.targets.cluster import (
     ending,
     facts,
     images,
-    kubelet,
     needs,
     objects,
     recorder,
@@ -38,6 +37,7 @@ from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
+from lab.targets.cluster.kubelet import Kubelets
 from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.sampling import Others, together
@@ -137,7 +137,7 @@ class ClusterTarget:
             inventory.take_over()  # what a lab left that ended in the middle
             client = ClientPod.ensure(api, chosen, self._run, time.monotonic() + CLIENT_DEADLINE_S)
             nodes = api.list("v1", "Node")
-            others = kubelet.others(api)
+            others: Others = Kubelets(api)
             if self._machine is not None:
                 others = together(others, self._machine())
         except BaseException:

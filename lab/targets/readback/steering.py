@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
-from lab.targets.readback.processes import numbers
+from lab.targets.common.sampler import cpu_list
 from lab.targets.readback.reading import Reading, UnreadableError, compared, joined, run
 
 SCRIPT = r"""
@@ -33,7 +33,7 @@ def _rps(system: System, check: Check) -> Reading:
 
 def _own(mask: str, online: str) -> str:
     """Of a mask of CPUs those that are online, as a list: a queue keeps no others."""
-    running = numbers(online)
+    running = cpu_list(online)
     return ",".join(cpu for cpu in listed(mask).split(",") if cpu != "none" and int(cpu) in running) or "none"
 
 
