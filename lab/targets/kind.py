@@ -14,7 +14,7 @@ def _connect() -> Api:
         raise UsageError(
             "--target kind", f"there is no cluster {kind.name()} of this checkout", "`just up kind` makes it"
         )
-    return Api(kind.context(), kind.kubeconfig())
+    return kind.connect()
 
 
 def _machine() -> HostWatch:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import yaml
@@ -21,6 +22,7 @@ from lab.base.errors import LabError, UsageError
 from lab.model.variants.kustomize import read_yaml
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import programs
+from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 
 CONFIG = Path(__file__).parents[1] / "provision" / "kind.yaml"
@@ -118,12 +120,16 @@ def made_from(config: Mapping[str, Any]) -> str:
     return config["nodes"][0]["labels"][MADE_FROM]
 
 
+def connect() -> Api:
+    return Api(context(), kubeconfig())
+
+
 def create(config: Mapping[str, Any]) -> None:
     """Until its control plane is ready. UsageError with kind's own words, and nothing left of it, when it does not get so far."""
     _writable()
-    argv = [*_kind("create"), "--kubeconfig", str(kubeconfig()), "--config", "-", "--wait", READY]
     try:
-        done = programs.run(argv, CREATE_S, yaml.safe_dump(dict(config)), _environment())
+        text = yaml.safe_dump(dict(config))
+        done = _kind("create", "cluster", "--config", "-", "--wait", READY, limit_s=CREATE_S, stdin=text)
         if done.returncode:
             raise UsageError(f"kind cluster {name()}", _why(done.stderr), _remedy(done.stderr, config))
     except BaseException:
@@ -135,16 +141,15 @@ def create(config: Mapping[str, Any]) -> None:
 def export() -> None:
     """Write its kubeconfig anew."""
     _writable()
-    done = programs.run([*_kind("export", "kubeconfig"), "--kubeconfig", str(kubeconfig())], 60.0, env=_environment())
+    done = _kind("export", "kubeconfig", limit_s=60.0)
     if done.returncode:
-        raise UsageError(
-            f"kind cluster {name()}", programs.last_words(done), "`just down kind` removes it; then `just up kind`"
-        )
+        remedy = "`just down kind` removes it; then `just up kind`"
+        raise UsageError(f"kind cluster {name()}", programs.last_words(done), remedy)
 
 
 def delete() -> None:
     """The cluster, its kubeconfig, and Docker's network `kind` once nothing is on it."""
-    done = programs.run([*_kind("delete"), "--kubeconfig", str(kubeconfig())], DELETE_S, env=_environment())
+    done = _kind("delete", "cluster", limit_s=DELETE_S)
     left = nodes()
     if done.returncode or left:
         fault = f"not removed: {programs.last_words(done)}"
@@ -164,14 +169,10 @@ def _patch(kind: str, taints: list[dict[str, str]]) -> str:
     return yaml.safe_dump({"kind": kind, "nodeRegistration": {"taints": taints}})
 
 
-def _kind(*verb: str) -> list[str]:
-    noun = () if len(verb) > 1 else ("cluster",)
-    return ["kind", *verb, *noun, "--name", name()]
-
-
-def _environment() -> dict[str, str]:
-    """Docker, even where podman is there as well."""
-    return {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"}
+def _kind(*arguments: str, limit_s: float, stdin: str = "") -> CompletedProcess[str]:
+    """By Docker, even where podman is there as well."""
+    argv = ["kind", *arguments, "--name", name(), "--kubeconfig", str(kubeconfig())]
+    return programs.run(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})
 
 
 def _writable() -> None:

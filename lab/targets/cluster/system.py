@@ -19,17 +19,18 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.base import Watch
-from lab.targets.cluster import clock, gauges, sampling, testrun, tunnel, ways
+from lab.targets.cluster import entrypoint, reloads, sampling, testrun, tunnel
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
-from lab.targets.cluster.client import ClientPod
+from lab.targets.cluster.client import ClientPod, clock_offset
+from lab.targets.cluster.container_sampler import Place
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
-from lab.targets.cluster.pods import ready, running
+from lab.targets.cluster.pods import container_id, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
-from lab.targets.cluster.sampling import Others, Place
+from lab.targets.cluster.sampling import Others
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, haproxy
@@ -133,8 +134,8 @@ class ClusterSystem:
         words = "; ".join(dict.fromkeys(way.words for way in found.values()))
         return Endpoint(url(first, names[0]), names[0], names, tls, words, shards)
 
-    def _way(self, role: Role, port: str = "http", by: str | None = None) -> ways.Way:
-        return ways.way(self._api, self._manifests, role, port, self._changing is not None, by)
+    def _way(self, role: Role, port: str = "http", by: str | None = None) -> entrypoint.Entrypoint:
+        return entrypoint.entrypoint(self._api, self._manifests, role, port, self._changing is not None, by)
 
     def pod_address(self, role: Role) -> str:
         return self._first(role)["status"]["podIP"]
@@ -193,7 +194,7 @@ class ClusterSystem:
             for pod in self._came_up[role] if self._changing is None else self._all(role):
                 if running(pod):
                     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
-                    found.append(Place(role, self._namespace, name, node, self._shell(pod), _container_id(pod)))
+                    found.append(Place(role, self._namespace, name, node, self._shell(pod), container_id(pod)))
         return found
 
     def counters(self) -> Mapping[str, int]:
@@ -279,14 +280,14 @@ class ClusterSystem:
         if not self._proxied:
             return {}
         pod = self._first("proxy")
-        return gauges.of(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        return reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
 
     def recorder(self) -> ClusterRecorder:
         self._recorder = ClusterRecorder(self._api, self._namespace)
         return self._recorder
 
     def clock(self) -> ClockOffset:
-        return clock.offset(self._client.shell)
+        return clock_offset(self._client.shell)
 
     @right()
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
@@ -355,7 +356,7 @@ class ClusterSystem:
     def _runs_on(self, pod: Mapping[str, Any]) -> bool:
         """The very container that is told of runs now."""
         now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
-        return now is not None and running(now) and _container_id(now) == _container_id(pod)
+        return now is not None and running(now) and container_id(now) == container_id(pod)
 
     def _kill(self, pod: Mapping[str, Any]) -> None:
         """Its processes, from inside: a pod that has ended by then is no loss."""
@@ -455,10 +456,3 @@ class ClusterSystem:
         if pod is None:
             raise LookupError(f"no node-tuning pod is ready on {node}")
         return self._shell(pod)
-
-
-def _container_id(pod: Mapping[str, Any]) -> str:
-    """Of the first container; empty while it has none."""
-    first = pod["spec"]["containers"][0]["name"]
-    statuses = pod.get("status", {}).get("containerStatuses") or ()
-    return next((item.get("containerID") or "" for item in statuses if item["name"] == first), "")

@@ -23,13 +23,14 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
 from lab.targets.cluster import (
     changes,
-    ending,
+    deletion,
     facts,
     images,
-    needs,
     objects,
+    ownership,
     recorder,
     reloads,
+    requirements,
     rollout,
     testrun,
 )
@@ -129,8 +130,8 @@ class ClusterTarget:
                 fault,
                 "ask for these rights (lab/targets/cluster/README.md names them), or use another context",
             )
+        ownership.claim_namespace(api, CLIENT_NAMESPACE, self._run)
         inventory = Inventory(api, self._run)
-        inventory.namespace(CLIENT_NAMESPACE)
         lease = Lease(api, holder(self._run))
         lease.acquire()
         try:
@@ -167,7 +168,7 @@ class ClusterTarget:
             if point.link_mbit is not None:
                 fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
-        needs.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
+        requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         self._refuse_without_rights(variant, any(point.disturbance is not None for point in points))
         routed, proxied = hosts.routed(variant.manifests), _has_proxy(variant.manifests)
         return {
@@ -246,7 +247,7 @@ class ClusterTarget:
         asked = objects.resources(taken.api, variant.manifests) - taken.allowed
         wanted = [(verb, *one) for one in sorted(asked, key=str) for verb in VERBS]
         for place in sorted({one[2] for one in asked if one[2]}):
-            wanted += [(*right, place) for right in (*ending.RIGHTS, *LOOKING)]
+            wanted += [(*right, place) for right in (*deletion.RIGHTS, *LOOKING)]
         self._refuse_without(wanted, f"variant {variant.name}")
         taken.allowed.update(asked)
         place = _namespace(list(objects.flat(variant.manifests)))
