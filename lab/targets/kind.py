@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.base.errors import UsageError
 from lab.targets.cluster import kind
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.hostwatch import HostWatch
+from lab.targets.cluster.others import HostWatch
 from lab.targets.cluster.target import ClusterTarget
 
 

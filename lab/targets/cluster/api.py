@@ -23,6 +23,7 @@ COLLECTION_S = 60.0
 WATCHING_S = 3600
 """A watch is ended by the server after that; longer than a sample lasts."""
 EVICTION_REFUSED = 429
+WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
 _ROUTE = "`just up` applies manifests/clusters/route-crd.yaml"
 
@@ -92,22 +93,21 @@ class Api:
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
         """Of all namespaces without one. Empty where the kind is unknown; every object with its apiVersion and kind."""
-        path = self._path(api_version, kind, namespace)
-        if path is None:
+        if self.resource(api_version, kind) is None:
             return []
-        answer = self._connection.send("GET", path, {"labelSelector": labels} if labels else None)
-        found = self._judged(answer, "GET", _said(kind, namespace)).json()["items"]
+        found = self.listed(api_version, kind, namespace, labels)[0]
         return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
 
-    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
+    def listed(self, api_version: str, kind: str, namespace: str | None, labels: str = "") -> tuple[list[Object], str]:
         """Every object there, and the resourceVersion of the whole: where a `watch` goes on. RefusedError for an unknown kind."""
         path, said = self._path(api_version, kind, namespace), _said(kind, namespace)
         if path is None:
             raise RefusedError(
                 f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", "watch another"
             )
-        found = self._judged(self._connection.send("GET", path), "GET", said).json()
-        return found["items"], str(found["metadata"]["resourceVersion"])
+        answer = self._connection.send("GET", path, {"labelSelector": labels} if labels else None)
+        found = self._judged(answer, "GET", said).json()
+        return found["items"], str(found.get("metadata", {}).get("resourceVersion"))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
         """Every change after that resourceVersion, a line of JSON each. OSError when there is no answer."""
@@ -125,16 +125,11 @@ class Api:
         self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
     ) -> Object:
         """A strategic merge patch of an object or one of its subresources."""
-        path = self._path(api_version, kind, namespace, name) or ""
-        said = _said(kind, namespace, name)
-        answer = self._connection.send(
-            "PATCH",
-            path + (f"/{subresource}" if subresource else ""),
-            {"fieldManager": MANAGER, "fieldValidation": "Strict"},
-            body,
-            "application/strategic-merge-patch+json",
-        )
-        return self._judged(answer, "PATCH", f"{subresource} of {said}" if subresource else said).json()
+        path, said = self._path(api_version, kind, namespace, name) or "", _said(kind, namespace, name)
+        if subresource:
+            path, said = f"{path}/{subresource}", f"{subresource} of {said}"
+        answer = self._connection.send("PATCH", path, WRITTEN, body, "application/strategic-merge-patch+json")
+        return self._judged(answer, "PATCH", said).json()
 
     def evict(self, namespace: str, pod: str) -> str | None:
         """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
@@ -142,11 +137,10 @@ class Api:
         path, said = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", _said("Pod", namespace, pod)
         answer = self._connection.send("POST", path, None, body, refusal=EVICTION_REFUSED)
         if answer.status == EVICTION_REFUSED:
-            status = answer.json()
-            causes = (status.get("details") or {}).get("causes") or ()
-            words = [str(cause.get("message")) for cause in causes if cause.get("reason") == "DisruptionBudget"]
-            if words:
-                return " ".join(words[0].split())
+            causes = (answer.json().get("details") or {}).get("causes") or ()
+            for cause in causes:
+                if cause.get("reason") == "DisruptionBudget":
+                    return " ".join(str(cause.get("message")).split())
         self._judged(answer, "POST", f"eviction of {said}")
         return None
 
@@ -157,11 +151,11 @@ class Api:
 
     def create(self, obj: Mapping[str, Any]) -> Object:
         """ConflictError when it exists."""
-        return self._write("POST", obj, {"fieldManager": MANAGER, "fieldValidation": "Strict"})
+        return self._write("POST", obj, WRITTEN)
 
     def replace(self, obj: Mapping[str, Any]) -> Object:
         """ConflictError when it has changed since its resourceVersion."""
-        return self._write("PUT", obj, {"fieldManager": MANAGER, "fieldValidation": "Strict"}, obj["metadata"]["name"])
+        return self._write("PUT", obj, WRITTEN, obj["metadata"]["name"])
 
     def delete(
         self,

@@ -14,10 +14,12 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -100,35 +102,33 @@ class Connection:
 
     def _open(self) -> None:
         """Credentials anew, connections too."""
-        from kubernetes import client  # see the module's docstring
+        from kubernetes import client, config  # see the module's docstring
 
         self._configuration = client.Configuration()
         self._configuration.connection_pool_maxsize = CONNECTIONS
-        problems = _Problems()
+        # What the library logs instead of raising it: that a credential plugin failed. Without a target all is kept.
+        problems = MemoryHandler(capacity=1)
+        problems.setLevel(logging.ERROR)
+        logging.getLogger().addHandler(problems)
+        load = partial(config.load_kube_config, self._files, self.context, self._configuration, persist_config=False)
         try:
             if self.context not in (known := _contexts(self._files)):
                 raise UsageError(self.place, f"is not in {self._files}", did_you_mean(self.context, known))
-            with problems:
-                _within(CREDENTIALS_S, self.place, self._load)
+            _within(CREDENTIALS_S, self.place, load)
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever the library makes of a file that somebody else wrote
             remedy = "name the file by KUBECONFIG or --kubeconfig; `kubectl config get-contexts` reads it, too"
             raise UsageError(self.place, f"{self._files}: {_words(error)}", remedy) from None
-        if problems.said and not (self._configuration.api_key or self._configuration.cert_file):
-            raise UsageError(self.place, f"no credentials: {problems.said[-1]}", "log in to the cluster again")
-        host = urlsplit(self._configuration.host).hostname or ""
-        self._configuration.proxy = _proxy(self._configuration.host, host)
+        finally:
+            logging.getLogger().removeHandler(problems)
+        if problems.buffer and not (self._configuration.api_key or self._configuration.cert_file):
+            said = " ".join(problems.buffer[-1].getMessage().split())
+            raise UsageError(self.place, f"no credentials: {said}", "log in to the cluster again")
+        self._configuration.proxy = _proxy(self._configuration.host)
         self._configuration.no_proxy = ""
         self._client = client.ApiClient(self._configuration)
         self.__dict__.pop("core", None)  # the one of before has the credentials of before
-
-    def _load(self) -> None:
-        from kubernetes import config  # see the module's docstring
-
-        config.load_kube_config(
-            self._files, self.context, client_configuration=self._configuration, persist_config=False
-        )
 
     @cached_property
     def core(self) -> Any:
@@ -158,7 +158,8 @@ class Connection:
         while True:
             answer: Answer | None = None
             try:
-                answer = self._once(method, url, body, content_type, read_s)
+                response = self._request(method, url, body, content_type, read_s, whole=True)
+                answer = Answer(response.status, response.data)
             except ssl.SSLError as error:
                 remedy = "correct the kubeconfig (certificate-authority-data, client-certificate-data)"
                 raise UsageError(self.place, f"TLS: {_words(error)}", remedy) from None
@@ -179,11 +180,6 @@ class Connection:
                 raise LostError(self.place, said, UNREACHABLE) from None
             time.sleep(delay_s)
             delay_s = min(1.0, delay_s * 2)
-
-    def _once(self, method: str, url: str, body: Any, content_type: str, read_s: float) -> Answer:
-        """OSError for whatever kept the answer away."""
-        response = self._request(method, url, body, content_type, read_s, whole=True)
-        return Answer(response.status, response.data)
 
     def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
         """A GET whose answer goes on; an Answer where its status is bad. Raises OSError: who follows knows what is lost by it."""
@@ -216,44 +212,26 @@ class Connection:
             raise OSError(_words(error)) from None
 
 
-class _Problems(logging.Handler):
-    """What the library logs instead of raising it: that a credential plugin failed."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(" ".join(record.getMessage().split()))
-
-    def __enter__(self) -> None:
-        logging.getLogger().addHandler(self)
-
-    def __exit__(self, *exception: object) -> None:
-        logging.getLogger().removeHandler(self)
-
-
-def _within(limit_s: float, place: str, work: Any) -> None:
+def _within(limit_s: float, place: str, work: Callable[[], object]) -> None:
     """`work()`, in a thread that is left behind when it takes longer: UsageError."""
-    failed: list[BaseException] = []
+    done: Future[object] = Future()
 
     def run() -> None:
         try:
-            work()
+            done.set_result(work())
         except BaseException as error:  # noqa: BLE001  # raised below
-            failed.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if thread.is_alive():
+    threading.Thread(target=run, daemon=True).start()
+    wait([done], limit_s)
+    if not done.done():
         raise UsageError(place, f"its credential plugin gave nothing in {limit_s:.0f} s", "run the plugin by hand")
-    if failed:
-        raise failed[0]
+    done.result()
 
 
-def _proxy(url: str, host: str) -> str | None:
+def _proxy(url: str) -> str | None:
     """As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy."""
+    host = urlsplit(url).hostname or ""
     local = host in ("localhost", "::1") or host.startswith("127.")
     if local or urllib.request.proxy_bypass(host):
         return None

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lab.base.errors import LabError, LostError, UsageError
 from lab.targets import prerequisites
-from lab.targets.cluster import docker, failure_report, images, kind, loadgen, ownership, pods
+from lab.targets.cluster import docker, failure_report, images, kind, ownership, pods
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.steps import say, step
@@ -132,8 +132,8 @@ def _image(chosen: Images, short: str, talk: Console) -> None:
     """The generators', which no registry has, is built if it is meant as this checkout builds it."""
     reference, base = chosen.named(short), chosen.named("debian")
     with step(talk, f"image {short}") as remarks:
-        own = short == "loadgen" and reference.endswith(f":{loadgen.tag(base)}")
+        own = short == "loadgen" and reference.endswith(f":{images.loadgen_tag(base)}")
         if own and docker.held(reference) is None:
-            loadgen.build(reference, base)
+            images.build_loadgen(reference, base)
             remarks.append("built")
         remarks.extend([reference, docker.ensure(kind.name(), list(kind.nodes()), short, reference)])

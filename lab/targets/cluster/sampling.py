@@ -15,55 +15,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 
 import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
-from lab.model.bottleneck import MAX_OTHERS_CORES
 from lab.model.endpoint import Role
 from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.cluster import container_sampler, node_usage
 from lab.targets.cluster.container_sampler import ContainerSampler, Place, samplers, usage
+from lab.targets.cluster.others import Elsewhere, Others
 from lab.targets.cluster.snapshot import Container, When, about
 
 ROOM = 6
 """Pods that may be looked at beside those of the beginning, at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """What others used on the lab's nodes during a sample: cores (None: not visible), and how well that is known."""
-
-    cores: float | None
-    counters: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-Others = Callable[[Sequence[str]], Callable[[], Elsewhere]]
-"""Asked with the nodes' names when a sample begins; what it gives is asked when the sample ends."""
-
-
-def together(*sources: Others) -> Others:
-    """The sum of what several see, each of them other processes.
-
-    Not visible (None) where one of them cannot see: that is not nothing. What the rest saw is the least then, and counts
-    where it alone is too much for a sample: on kind this machine's own processes do, though you may not ask the kubelets.
-    """
-
-    def begin(nodes: Sequence[str]) -> Callable[[], Elsewhere]:
-        ends = [source(nodes) for source in sources]
-
-        def end() -> Elsewhere:
-            seen = [ask() for ask in ends]
-            visible = [part.cores for part in seen if part.cores is not None]
-            counters = {name: count for part in seen for name, count in part.counters.items()}
-            known = len(visible) == len(seen) or sum(visible) >= MAX_OTHERS_CORES
-            return Elsewhere(sum(visible) if known else None, counters)
-
-        return end
-
-    return begin
 
 
 class ClusterWatch:

@@ -34,14 +34,13 @@ from lab.targets.cluster import (
     rollout,
     testrun,
 )
-from lab.targets.cluster.api import Api, DeniedError
+from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
-from lab.targets.cluster.kubelet import Kubelets
 from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
-from lab.targets.cluster.sampling import Others, together
+from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
 
 DEADLINE_S = 120.0
@@ -170,10 +169,9 @@ class ClusterTarget:
                 raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
         requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         self._refuse_without_rights(variant, any(point.disturbance is not None for point in points))
-        routed, proxied = hosts.routed(variant.manifests), _has_proxy(variant.manifests)
-        return {
-            point.name: hosts.expected(routed, proxied, point, hosts.routers(variant.manifests)) for point in points
-        }
+        routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
+        proxied = any(objects.role(obj) == "proxy" for obj in variant.manifests)
+        return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False) -> Iterator[ClusterSystem]:
@@ -186,33 +184,30 @@ class ClusterTarget:
         system: ClusterSystem | None = None
         ended_well = False
         try:
-            taken.inventory.apply(wanted)
-            rollout.wait(taken.api, wanted, deadline)
-            still_until = time.monotonic() + pending_s
-            system = ClusterSystem(
-                taken.api,
-                taken.images,
-                taken.client,
-                wanted,
-                _namespace(wanted),
-                self._run,
-                taken.others,
-                taken.lease.check,
-                taken.inventory if changing else None,
-            )
-            with taken.client.resolving(system.addresses()):
-                try:
-                    system.wait(deadline, still_until)
-                    yield system
-                finally:
-                    taken.lease.check()  # LostError: the pod's hosts are another lab's now
+            with right():
+                taken.inventory.apply(wanted)
+                rollout.wait(taken.api, wanted, deadline)
+                still_until = time.monotonic() + pending_s
+                system = ClusterSystem(
+                    taken.api,
+                    taken.images,
+                    taken.client,
+                    wanted,
+                    _namespace(wanted),
+                    self._run,
+                    taken.others,
+                    taken.lease.check,
+                    taken.inventory if changing else None,
+                )
+                with taken.client.resolving(system.addresses()):
+                    try:
+                        system.wait(deadline, still_until)
+                        yield system
+                    finally:
+                        taken.lease.check()  # LostError: the pod's hosts are another lab's now
             ended_well = True
         except LostError:
             raise
-        except DeniedError as error:  # nor does a right that is missing
-            raise LostError(
-                error.place, error.fault, "ask for this right (lab/targets/cluster/README.md names them), then --resume"
-            ) from None
         except LabError:
             # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
             taken.lease.check()
@@ -284,10 +279,6 @@ def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
     marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
     others = [node for node in nodes if node not in marked]
     return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in others or marked)
-
-
-def _has_proxy(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    return any(objects.role(obj) == "proxy" for obj in manifests)
 
 
 def _namespace(manifests: Sequence[Mapping[str, Any]]) -> str:

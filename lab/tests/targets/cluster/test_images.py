@@ -12,7 +12,7 @@ import yaml
 from lab.base.errors import UsageError
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import chain, load_variant, variant_names
-from lab.targets.cluster import docker, images, kind, loadgen, programs
+from lab.targets.cluster import docker, images, kind, programs
 from lab.targets.cluster.images import Images
 
 DIGEST = "sha256:" + "0f" * 32
@@ -32,7 +32,7 @@ def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPat
     loaded = images.load()
     assert set(loaded.chosen) == {"loadgen"}
     assert loaded.named("nginx") == loaded.pinned["nginx"]
-    assert loaded.named("loadgen") == f"docker.io/lab/loadgen:{loadgen.tag(loaded.pinned['debian'])}"
+    assert loaded.named("loadgen") == f"docker.io/lab/loadgen:{images.loadgen_tag(loaded.pinned['debian'])}"
 
 
 def test_every_image_that_a_registry_has_by_digest_is_pinned_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,16 +103,16 @@ def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path, content:
 def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So an image of yesterday's k6 is never taken for today's."""
     monkeypatch.delenv("IN_NIX_SHELL", raising=False)
-    monkeypatch.setattr(loadgen, "ROOT", tmp_path)
+    monkeypatch.setattr(images, "ROOT", tmp_path)
     k6 = tmp_path / ".cache" / "bin" / "k6"
     k6.parent.mkdir(parents=True)
     k6.write_bytes(b"one")
     tags: list[str] = []
     for content, base in ((b"one", "debian:a"), (b"two", "debian:a"), (b"two", "debian:b")):
         k6.write_bytes(content)
-        loadgen.tag.cache_clear()
-        tags.append(loadgen.tag(base))
-    loadgen.tag.cache_clear()
+        images.loadgen_tag.cache_clear()
+        tags.append(images.loadgen_tag(base))
+    images.loadgen_tag.cache_clear()
     assert len(set(tags)) == 3
 
 

@@ -24,7 +24,8 @@ from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
 from lab.targets.cluster.container_sampler import POD_STRIDE, ContainerSampler, Place, samplers
 from lab.targets.cluster.node_usage import MACHINE_STRIDE, busiest_thread
-from lab.targets.cluster.sampling import ClusterWatch, Elsewhere, Others, together
+from lab.targets.cluster.others import Elsewhere, Others, together
+from lab.targets.cluster.sampling import ClusterWatch
 from lab.targets.cluster.snapshot import When, about, question, snapshot
 from lab.targets.common.sampler import cpu_list
 from lab.tests.support.fakes import FakeSystem, FakeTarget, bench, point

@@ -1,4 +1,4 @@
-"""What other people's pods use on the lab's nodes, from the kubelets' own figures. No metrics-server is asked.
+"""Who else works on the lab's nodes: other people's pods by the kubelets' own figures, other processes by this machine's /proc.
 
     pod_cpu_usage_seconds_total{namespace="shop",pod="web-0"} 40.6 1795285868526   →   ("shop", "web-0"): 40.6 s at that moment
 
@@ -7,20 +7,23 @@ again at random; measured here: every 10 to 24 s), and on nobody's request. So a
 begin before it and may end before it does. `others/window_ms` says how long the time is that they cover, and
 `others/stale_pods` for how many pods no newer figure came: of those the latest known rate counts.
 Refuses to call anybody's what belongs to the cluster (`SYSTEM`) or the lab (namespaces with its label). Processes of no
-pod (kubelet, runtime, a node's agents) cannot be told apart there; the watch counts them as the cluster's.
-Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
+pod (kubelet, runtime, a node's agents) cannot be told apart there; the watch counts them as the cluster's. No metrics-server
+is asked. Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from lab.base.errors import LostError
+from lab.model.bottleneck import MAX_OTHERS_CORES
 from lab.targets.cluster.api import Api, DeniedError, RefusedError
 from lab.targets.cluster.names import RUN_LABEL
-from lab.targets.cluster.sampling import Elsewhere
+from lab.targets.common.sampler import KTHREADD, descends, host_proc, host_processes
 
 SYSTEM = re.compile(
     r"kube-.*|local-path-storage|openshift(-.*)?|calico-.*|tigera-.*|cilium.*|gke-.*|gmp-.*|amazon-.*|metallb-system"
@@ -31,8 +34,45 @@ LEAST_WINDOW_S = 10.0
 _LINE = re.compile(r"pod_cpu_usage_seconds_total\{(?P<labels>[^}]*)\} (?P<cpu_s>\S+) (?P<at_ms>\d+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
+ENGINE = re.compile(r"dockerd|containerd|containerd-shim.*|docker-proxy|docker-init|runc.*|podman|conmon|crun")
+"""Programs of container engines, by the name in /proc/PID/stat (15 characters): they carry the cluster."""
+
 Pod = tuple[str, str]
 """(namespace, name)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What others used on the lab's nodes during a sample: cores (None: not visible), and how well that is known."""
+
+    cores: float | None
+    counters: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+Others = Callable[[Sequence[str]], Callable[[], Elsewhere]]
+"""Asked with the nodes' names when a sample begins; what it gives is asked when the sample ends."""
+
+
+def together(*sources: Others) -> Others:
+    """The sum of what several see, each of them other processes.
+
+    Not visible (None) where one of them cannot see: that is not nothing. What the rest saw is the least then, and counts
+    where it alone is too much for a sample: on kind this machine's own processes do, though you may not ask the kubelets.
+    """
+
+    def begin(nodes: Sequence[str]) -> Callable[[], Elsewhere]:
+        ends = [source(nodes) for source in sources]
+
+        def end() -> Elsewhere:
+            seen = [ask() for ask in ends]
+            visible = [part.cores for part in seen if part.cores is not None]
+            counters = {name: count for part in seen for name, count in part.counters.items()}
+            known = len(visible) == len(seen) or sum(visible) >= MAX_OTHERS_CORES
+            return Elsewhere(sum(visible) if known else None, counters)
+
+        return end
+
+    return begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +97,7 @@ def figures(metrics: str) -> Mapping[Pod, Figure]:
 
 
 class Kubelets:
-    """What `ClusterWatch` asks. It remembers the last figures: to be made once for all samples on a cluster."""
+    """Other people's pods. What `ClusterWatch` asks; it remembers the last figures: to be made once for all samples on a cluster."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -117,3 +157,52 @@ class Kubelets:
             window_s = max(window_s, span_s)
         counters = {"others/pods": len(after), "others/stale_pods": stale, "others/window_ms": round(1000 * window_s)}
         return Elsewhere(cores, counters if after else {})
+
+
+class HostWatch:
+    """Other processes of this machine, where the cluster's nodes are containers on it (kind). What `ClusterWatch` asks.
+
+    Beside the lab (this process and its descendants), the nodes' containers, the container engine and kernel threads,
+    every process is somebody else's; what runs inside the nodes, `Kubelets` tells of. Nothing is said where no process of
+    the nodes can be seen: an engine in a virtual machine or on another host. It remembers whose a process is, so that
+    /proc/PID/cgroup is read once of each. `nodes`: ids of the nodes' containers, as the engine tells them in full.
+    """
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self._nodes = nodes
+        self._in_node: dict[tuple[int, int], bool] = {}
+
+    def __call__(self, _: Sequence[str]) -> Callable[[], Elsewhere]:
+        start_s, start = time.monotonic(), self._foreign_s()
+
+        def end() -> Elsewhere:
+            now = self._foreign_s()
+            if start is None or now is None:
+                return Elsewhere(None)
+            return Elsewhere(max(0.0, now - start) / (time.monotonic() - start_s))
+
+        return end
+
+    def _foreign_s(self) -> float | None:
+        """CPU seconds so far of everybody else's processes, their ended children included; None = cannot be seen."""
+        proc, own = host_proc()
+        processes = host_processes(proc)
+        alive = {(pid, process.start) for pid, process in processes.items()}
+        self._in_node = {key: inside for key, inside in self._in_node.items() if key in alive}
+        foreign_s, seen = 0.0, False
+        for pid, process in processes.items():
+            if descends(pid, (own, KTHREADD), processes) or ENGINE.fullmatch(process.title):
+                continue
+            if self._inside(proc, pid, process.start):
+                seen = True
+            else:
+                foreign_s += process.cpu_s
+        return foreign_s if seen else None
+
+    def _inside(self, proc: str, pid: int, start: int) -> bool:
+        key = (pid, start)
+        if key not in self._in_node:
+            with suppress(OSError), open(f"{proc}/{pid}/cgroup") as handle:  # it may end meanwhile
+                text = handle.read()
+                self._in_node[key] = any(node in text for node in self._nodes)
+        return self._in_node.get(key, False)

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LostError
-from lab.targets.cluster import hostwatch
+from lab.targets.cluster import others
 from lab.targets.cluster.api import DeniedError, RefusedError
-from lab.targets.cluster.hostwatch import HostWatch
-from lab.targets.cluster.kubelet import Figure, Kubelets, figures
+from lab.targets.cluster.others import Figure, HostWatch, Kubelets, figures
 from lab.targets.common.sampler import TICK_S
 
 METRICS = """\
@@ -161,8 +160,8 @@ def process(proc: Path, pid: int, parent: int, title: str, ticks: int, cgroup: s
 def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lab's descend from it, the cluster's are in the nodes' containers or carry them; the rest is somebody's."""
     own = 500
-    monkeypatch.setattr(hostwatch, "host_proc", lambda: (str(tmp_path), own))
-    monkeypatch.setattr(hostwatch.time, "monotonic", iter([100.0, 102.0, 104.0, 106.0]).__next__)
+    monkeypatch.setattr(others, "host_proc", lambda: (str(tmp_path), own))
+    monkeypatch.setattr(others.time, "monotonic", iter([100.0, 102.0, 104.0, 106.0]).__next__)
 
     def work(ticks: int) -> None:
         process(tmp_path, 1, 0, "systemd", 0, "/init.scope")
