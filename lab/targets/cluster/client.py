@@ -79,9 +79,9 @@ class ClientPod:
 
     def check(self) -> None:
         """LostError unless the pod is still the one that it was."""
-        place = self.shell.place
         pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
-        pods.check_there(place, pod if pod is None or pod["metadata"]["uid"] == self._uid else None)
+        same = pod is not None and pod["metadata"]["uid"] == self._uid
+        pods.check_there(self.shell.place, pod if same else None)
 
     def installed(self, generator: Generator) -> Installed | None:
         """The generator as the pod's image has it, or None; asked once."""
@@ -164,11 +164,9 @@ def clock_offset(shell: Shell, tries: int = TRIES) -> ClockOffset:
 def _delete(api: Api, pod: Mapping[str, Any], deadline: float) -> None:
     """Delete and wait for its end. MeasuringError at the deadline."""
     api.delete("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE, GRACE_S)
-    while (found := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) is not None:
-        if found["metadata"]["uid"] != pod["metadata"]["uid"]:
-            return
+    uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "no node")
+    while (found := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) and found["metadata"]["uid"] == uid:
         if time.monotonic() > deadline:
-            node = pod["spec"].get("nodeName", "no node")
             fault = f"is being deleted and does not end (on {node}): is that node there?"
             raise MeasuringError(f"pod {CLIENT_NAMESPACE}/{CLIENT_POD}", fault, "`kubectl get nodes`, then try again")
         time.sleep(POLL_S)

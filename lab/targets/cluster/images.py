@@ -63,7 +63,11 @@ def load() -> Images:
 
     UsageError for a file that cannot be read, an unknown short name, or a reference that is none.
     """
-    pinned = _pinned()
+    tags = [document["imageTag"] for document in _documents()]
+    pinned = {
+        tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
+        for tag in tags
+    }
     chosen = _chosen(os.environ.get(SETTING), pinned)
     if "loadgen" not in chosen:
         base = chosen.get("debian", pinned["debian"])
@@ -79,14 +83,6 @@ def of_variants() -> dict[str, str | None]:
 
 def _documents() -> list[dict[str, Any]]:
     return list(yaml.load_all(PINNED.read_text(), Loader=yaml.CSafeLoader))
-
-
-def _pinned() -> dict[str, str]:
-    tags = [document["imageTag"] for document in _documents()]
-    return {
-        tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
-        for tag in tags
-    }
 
 
 def _chosen(setting: str | None, pinned: Mapping[str, str]) -> dict[str, str]:
@@ -120,10 +116,15 @@ def loadgen_tag(base: str) -> str:
 
 def build_loadgen(reference: str, base: str) -> None:
     """Make it, so that the local Docker engine holds it under this name. UsageError with the builder's last words."""
-    if _nix():
-        _build_by_nix(reference)
-    else:
+    if not _nix():
         build_target("loadgen", reference, base)
+        return
+    place, remedy = "image loadgen", "LAB_TOOLS=debian scripts/shell … builds it by Docker instead"
+    argv = ["nix", "--extra-experimental-features", "nix-command flakes", "build", "--no-link", "--print-out-paths"]
+    archive = programs.output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
+    loaded = programs.output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
+    name = loaded.strip().splitlines()[-1].removeprefix("Loaded image: ")
+    programs.output(["docker", "tag", name, reference], 60.0, place, remedy)
 
 
 def build_target(target: str, reference: str, base: str) -> None:
@@ -150,12 +151,3 @@ def _programs() -> dict[str, Path]:
     if "k6" not in found and (k6 := shutil.which("k6")):
         found["k6"] = Path(k6)
     return found
-
-
-def _build_by_nix(reference: str) -> None:
-    remedy = "LAB_TOOLS=debian scripts/shell … builds it by Docker instead"
-    argv = ["nix", "--extra-experimental-features", "nix-command flakes", "build", "--no-link", "--print-out-paths"]
-    archive = programs.output([*argv, f"{ROOT}#loadgen"], BUILD_S, "image loadgen", remedy).strip()
-    loaded = programs.output(["docker", "load", "--input", archive], BUILD_S, "image loadgen", remedy)
-    name = loaded.strip().splitlines()[-1].removeprefix("Loaded image: ")
-    programs.output(["docker", "tag", name, reference], 60.0, "image loadgen", remedy)

@@ -41,7 +41,8 @@ def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> S
         number += 1
     if tool not in known:
         target = next(item for item in found["spec"]["containers"] if item["name"] == container)
-        api.add_ephemeral_container(namespace, name, described(tool, images.named("loadgen"), target))
+        added = {"spec": {"ephemeralContainers": [described(tool, images.named("loadgen"), target)]}}
+        api.change("v1", "Pod", name, namespace, added, "ephemeralcontainers")
     while "running" not in (state := _state(_pod(api, namespace, name), tool)):
         late = time.monotonic() > deadline
         why = state.get("waiting") or state.get("terminated") or {}
