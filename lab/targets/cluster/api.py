@@ -11,11 +11,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
-from lab.targets.cluster.connection import READ_S, Answer, Connection, Stream
+from lab.targets.cluster.connection import READ_S, Connection, Stream
 from lab.targets.cluster.names import MANAGER
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse as Answer
 
 Object = dict[str, Any]
 COLLECTION_S = 60.0
@@ -198,7 +201,7 @@ class Api:
         query |= {"timestamps": "true"} if times else {}
         # A container that has not started, or is gone.
         answer = self._ask("GET", f"log of pod {namespace}/{pod}", path, query, missing=(400, 404))
-        return answer.body.decode(errors="replace") if answer.status < 300 else ""
+        return answer.data.decode(errors="replace") if answer.status < 300 else ""
 
     def raw(self, path: str) -> Any:
         """GET → JSON, or the text that is none."""
@@ -206,7 +209,7 @@ class Api:
         try:
             return answer.json()
         except ValueError:
-            return answer.body.decode(errors="replace")
+            return answer.data.decode(errors="replace")
 
     def denied(self, wanted: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
         """Of (verb, group, resource or resource/subresource, namespace), those that you may not, in words."""
@@ -256,7 +259,7 @@ class Api:
 
     def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
         found = self._connection.stream(path, query)
-        if isinstance(found, Answer):
+        if not isinstance(found, Stream):
             self._judged(found, "GET", said)
             raise RefusedError(f"{self.place}: {said}", f"status {found.status}", "see what the API server logs")
         return found
@@ -278,7 +281,7 @@ class Api:
             status: Mapping[str, Any] = answer.json()
         except ValueError:
             status = {}
-        words = str(status.get("message") or answer.body[:300].decode(errors="replace")).strip()
+        words = str(status.get("message") or answer.data[:300].decode(errors="replace")).strip()
         if answer.status == 401:
             raise DeniedError(
                 place, f"{method}: the API server does not know you: {words}", "log in to the cluster again"

@@ -17,14 +17,16 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from lab.base.errors import LostError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse as Answer
 
 CONNECT_S, READ_S = 5.0, 15.0
 BLIP_S = 5.0
@@ -37,19 +39,10 @@ NOT_NOW = {429, 502, 503, 504}
 UNREACHABLE = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
 class Stream:
     """An answer that goes on, line by line. Read by one thread, closed by any."""
 
-    def __init__(self, response: Any) -> None:
+    def __init__(self, response: Answer) -> None:
         self._response, self._closed = response, False
 
     def lines(self) -> Iterator[bytes]:
@@ -158,8 +151,7 @@ class Connection:
         while True:
             answer: Answer | None = None
             try:
-                response = self._request(method, url, body, content_type, read_s, whole=True)
-                answer = Answer(response.status, response.data)
+                answer = self._request(method, url, body, content_type, read_s, whole=True)
             except ssl.SSLError as error:
                 remedy = "correct the kubeconfig (certificate-authority-data, client-certificate-data)"
                 raise UsageError(self.place, f"TLS: {_words(error)}", remedy) from None
@@ -172,7 +164,7 @@ class Connection:
                     continue
                 if answer.status not in NOT_NOW or answer.status == refusal:
                     return answer
-                fault = f"status {answer.status}: {answer.body[:300].decode(errors='replace').strip()}"
+                fault = f"status {answer.status}: {answer.data[:300].decode(errors='replace').strip()}"
             if time.monotonic() + delay_s > give_up:
                 where = urlsplit(self._configuration.host).netloc
                 where += f", by the proxy {self._configuration.proxy}" if self._configuration.proxy else ""
@@ -182,13 +174,13 @@ class Connection:
             delay_s = min(1.0, delay_s * 2)
 
     def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
-        """A GET whose answer goes on; an Answer where its status is bad. Raises OSError: who follows knows what is lost by it."""
+        """A GET whose answer goes on; one as of `send` where its status is bad. OSError: who follows knows what is lost by it."""
         response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, whole=False)
-        if response.status >= 300:
-            return Answer(response.status, response.read())
-        return Stream(response)
+        return Stream(response) if response.status < 300 else response
 
-    def _request(self, method: str, url: str, body: Any, content_type: str, read_s: float | None, whole: bool) -> Any:
+    def _request(
+        self, method: str, url: str, body: Any, content_type: str, read_s: float | None, whole: bool
+    ) -> Answer:
         """urllib3's response, read whole or not. OSError for whatever kept it away."""
         import urllib3  # the kubernetes library's own
 

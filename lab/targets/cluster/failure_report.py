@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lab.base.errors import LabError, LostError
@@ -20,11 +20,12 @@ def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
     `event FailedScheduling (3×): 0/1 nodes …`. What cannot be had is said.
     """
     metadata, status = obj["metadata"], obj.get("status", {})
-    found = _events(api, metadata["namespace"], metadata.get("uid"))
+    found = or_why("events", _events, api, metadata["namespace"], metadata.get("uid"))
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         done = (container.get("state") or {}).get("terminated") or {}
         if not container.get("ready") and done.get("exitCode") != 0:
-            found += _log(api, metadata["namespace"], metadata["name"], container)
+            what = f"log of {container['name']}"
+            found += or_why(what, _log, api, metadata["namespace"], metadata["name"], container)
     return found
 
 
@@ -64,28 +65,26 @@ def _last_lines(api: Api, pod: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{item['name']} said: {line}" for line in log.splitlines()[-1:])
 
 
-def _events(api: Api, namespace: str, uid: str | None) -> list[str]:
+def or_why(what: str, ask: Callable[..., list[str]], *about: Any) -> list[str]:
+    """The lines that are asked for, or one that says why they cannot be had: what they explain is the fault to tell."""
     try:
-        found = api.list("v1", "Event", namespace)
+        return ask(*about)
     except LostError:
         raise
     except LabError as error:
-        return [f"events: {error.fault}"]
-    ours = [item for item in found if item["involvedObject"].get("uid") == uid]
+        return [f"{what}: {error.fault}"]
+
+
+def _events(api: Api, namespace: str, uid: str | None) -> list[str]:
+    ours = [item for item in api.list("v1", "Event", namespace) if item["involvedObject"].get("uid") == uid]
     return [_event(item) for item in sorted(ours, key=_when)[-EVENTS:]]
 
 
 def _log(api: Api, namespace: str, pod: str, container: Mapping[str, Any]) -> list[str]:
-    name = container["name"]
-    try:
-        text = api.log(namespace, pod, name, LOG_LINES)
-        if not text.strip() and container.get("restartCount"):
-            text = api.log(namespace, pod, name, LOG_LINES, previous=True)
-    except LostError:
-        raise
-    except LabError as error:
-        return [f"log of {name}: {error.fault}"]
-    return [_short(f"log of {name}: {line}") for line in text.splitlines() if line.strip()]
+    text = api.log(namespace, pod, container["name"], LOG_LINES)
+    if not text.strip() and container.get("restartCount"):
+        text = api.log(namespace, pod, container["name"], LOG_LINES, previous=True)
+    return [_short(f"log of {container['name']}: {line}") for line in text.splitlines() if line.strip()]
 
 
 def _when(event: Mapping[str, Any]) -> str:

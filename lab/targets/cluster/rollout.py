@@ -182,26 +182,23 @@ def pod_fault(pod: Object) -> Fault | None:
 
 
 def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> Fault | None:
-    state = container.get("state") or {}
-    waiting, ended = state.get("waiting"), state.get("terminated")
-    last = (container.get("lastState") or {}).get("terminated")
-    name, restarts = f"{noun} {container['name']}", container.get("restartCount", 0)
-    before = f" (before: {failure_report.exited(last | {'message': ''})})" if last else ""
+    state, last = container.get("state") or {}, container.get("lastState") or {}
+    waiting, ended, before = state.get("waiting"), state.get("terminated"), ""
+    if container.get("ready") or (noun == "init container" and ended is not None and ended.get("exitCode") == 0):
+        return None
+    if last.get("terminated"):
+        before = f" (before: {failure_report.exited(last['terminated'] | {'message': ''})})"
+    words, remedy, final = f"running, not ready{before}", "its readiness or startup probe does not succeed", False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
-        words = f"not ready: {name}: {_told(reason, waiting.get('message'))}{before}"
-        crashed = reason == "CrashLoopBackOff" and restarts + 1 >= CRASHES
+        crashed = reason == "CrashLoopBackOff" and container.get("restartCount", 0) + 1 >= CRASHES
+        words, final = f"{_told(reason, waiting.get('message'))}{before}", reason in FATAL or crashed
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
-        return replace(known, words=words, remedy=remedy, final=reason in FATAL or crashed)
-    if ended is not None:
-        if noun == "init container" and ended.get("exitCode") == 0:
-            return None
-        return replace(known, words=f"not ready: {name}: {failure_report.exited(ended)}")
-    if container.get("ready"):
-        return None
-    doing = "running" if noun == "init container" else "running, not ready"
-    remedy = "" if noun == "init container" else "its readiness or startup probe does not succeed"
-    return replace(known, words=f"not ready: {name}: {doing}{before}", remedy=remedy)
+    elif ended is not None:
+        words, remedy = failure_report.exited(ended), ""
+    elif noun == "init container":
+        words, remedy = f"running{before}", ""
+    return replace(known, words=f"not ready: {noun} {container['name']}: {words}", remedy=remedy, final=final)
 
 
 def _told(reason: str, message: str | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from lab.base.errors import LabError, LostError, MeasuringError, UsageError
+from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.load import Load
 from lab.model.pages import PAGES
@@ -18,7 +18,7 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.base import Watch
-from lab.targets.cluster import reloads, sampling, testrun, tunnel
+from lab.targets.cluster import failure_report, reloads, sampling, testrun, tunnel
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
@@ -260,18 +260,16 @@ class ClusterSystem:
         return done
 
     def log_tail(self) -> str:
-        said = []
-        for role in ROLES:
-            for pod in self._all(role):
-                name = pod["metadata"]["name"]
-                try:
-                    text = self._api.log(self._namespace, name, pod["spec"]["containers"][0]["name"], LOG_LINES)
-                except LostError:
-                    raise
-                except LabError as error:  # what it explains is the fault to tell
-                    text = f"its log cannot be had: {error.fault}"
-                said += [f"--- {name}\n{text}"] if text.strip() else []
-        return "\n".join(said)
+        logs = {
+            pod["metadata"]["name"]: failure_report.or_why("its log cannot be had", self._log, pod)
+            for role in ROLES
+            for pod in self._all(role)
+        }
+        return "\n".join(f"--- {name}\n{text}" for name, lines in logs.items() for text in lines if text.strip())
+
+    def _log(self, pod: Mapping[str, Any]) -> list[str]:
+        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
+        return [self._api.log(self._namespace, name, container, LOG_LINES)]
 
     # -- what disturbances do, and see ------------------------------------------------------------------
 
