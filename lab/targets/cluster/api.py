@@ -61,7 +61,7 @@ class Api:
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
         self._connection = Connection(context, kubeconfig)
-        self.context, self.kubeconfig, self.place = context, kubeconfig, self._connection.place
+        self.place = self._connection.place
         file = (f"--kubeconfig={kubeconfig}",) if kubeconfig else ()
         self.kubectl = ("kubectl", f"--context={context}", *file)
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}

@@ -5,13 +5,12 @@ Refuses to hide that a container was lost in the middle: `lost` keeps the error;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from lab.base.errors import LabError
 from lab.model.endpoint import Role
-from lab.model.usage import Usage
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.snapshot import MANY, NETWORK, Container, Snapshot, When, question, snapshot
 from lab.targets.common import cgroup
@@ -40,9 +39,6 @@ class Place:
     @property
     def key(self) -> tuple[str, str]:
         return self.pod, self.container_id
-
-    def __str__(self) -> str:
-        return f"pod {self.namespace}/{self.pod}"
 
 
 @dataclass(slots=True)
@@ -86,7 +82,7 @@ class ContainerSampler:
             clock=generator,
         )
         try:
-            self.snapshots.append(snapshot(self.place.shell, str(self.place), self.container, script))
+            self.snapshots.append(snapshot(self.place.shell, self.container, script))
         except LabError as error:
             if when == "opening":
                 raise
@@ -114,14 +110,6 @@ class ContainerSampler:
         began = {} if late else {pid: times.cpu_s for pid, times in self.snapshots[0].processes.items()}
         ended = {pid: times.cpu_s for one in self.snapshots for pid, times in one.processes.items()}
         return sum(max(0.0, cpu_s - began.get(pid, 0.0)) for pid, cpu_s in ended.items())
-
-    def peaks_bytes(self) -> Mapping[int, int]:
-        """Process → the most memory that it was seen with."""
-        found: dict[int, int] = {}
-        for one in self.snapshots:
-            for pid, times in one.processes.items():
-                found[pid] = max(times.rss_bytes, found.get(pid, 0))
-        return found
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Of a usage table, on the machine's own clock: that an answer took its time does not matter."""
@@ -175,9 +163,3 @@ def samplers(places: Sequence[Place], containers: Sequence[Container]) -> list[C
     for place, container in sorted(pairs, key=lambda pair: _TELLING.index(pair[0].role)):
         found.append(sampler(place, container, found))
     return sorted(found, key=lambda one: one.place.role != "proxy")
-
-
-def usage(of: Sequence[ContainerSampler]) -> Usage:
-    """Of one role's containers together."""
-    peaks = [size for one in of for size in one.peaks_bytes().values()]
-    return Usage(cpu_s=sum(one.used_s() for one in of), rss_bytes=sum(peaks), processes=len(peaks))

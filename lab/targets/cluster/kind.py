@@ -5,7 +5,6 @@ The cluster remembers what it was made from as a label of its nodes. Refuses to 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -52,10 +51,6 @@ def name() -> str:
     return chosen
 
 
-def context() -> str:
-    return f"kind-{name()}"
-
-
 def kubeconfig() -> Path:
     """Of this cluster alone; there after `just up kind`."""
     return CACHE / f"{name()}.kubeconfig"
@@ -98,7 +93,7 @@ def config(images: Images, workers: int) -> dict[str, Any]:
 
     The first worker is the generator's. With only that one, proxy and backend are on the control plane's node.
     """
-    made = copy.deepcopy(_file())
+    made = _file()
     image = images.named(made["nodes"][0]["image"])
     (control,) = made["nodes"]
     added: list[dict[str, Any]] = [{"role": "worker"} for _ in range(workers)]
@@ -121,7 +116,8 @@ def made_from(config: Mapping[str, Any]) -> str:
 
 
 def connect() -> Api:
-    return Api(context(), kubeconfig())
+    """Its API server, by the context that kind writes."""
+    return Api(f"kind-{name()}", kubeconfig())
 
 
 def create(config: Mapping[str, Any]) -> None:

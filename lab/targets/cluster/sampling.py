@@ -21,9 +21,9 @@ import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import Role
-from lab.model.usage import USAGE_SCHEMA, Observation
+from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 from lab.targets.cluster import container_sampler, node_usage
-from lab.targets.cluster.container_sampler import ContainerSampler, Place, samplers, usage
+from lab.targets.cluster.container_sampler import ContainerSampler, Place, samplers
 from lab.targets.cluster.others import Elsewhere, Others
 from lab.targets.cluster.snapshot import Container, When, about
 
@@ -60,7 +60,7 @@ class ClusterWatch:
 
     def __enter__(self) -> ClusterWatch:
         try:
-            containers = list(self._pool.map(lambda place: about(place.shell, str(place)), self._places))
+            containers = list(self._pool.map(lambda place: about(place.shell), self._places))
             self._samplers = samplers(self._places, containers)
             self._ask_others = self._others(list(dict.fromkeys(place.node for place in self._places)))
             self._counted.append(self._counters())
@@ -111,9 +111,9 @@ class ClusterWatch:
                 continue
             for one in self._samplers:
                 if (one.place.namespace, one.place.pod) == (place.namespace, place.pod):
-                    one.restarted(MeasuringError(str(place), "its container was restarted", "see its events"))
+                    one.restarted(MeasuringError(place.shell.place, "its container was restarted", "see its events"))
             if place.key not in self._coming and (last or not self._spared(place.role)):
-                self._coming[place.key] = place, self._pool.submit(about, place.shell, str(place))
+                self._coming[place.key] = place, self._pool.submit(about, place.shell)
         for key, (place, asked) in list(self._coming.items()):
             if not last and not asked.done():
                 continue
@@ -131,18 +131,18 @@ class ClusterWatch:
     def observation(self) -> Observation:
         (wall_s, start_s), (end_wall_s, end_s) = self._ends_s
         elapsed_s = end_s - start_s
-        roles = dict.fromkeys(one.place.role for one in self._samplers)
-        used = {role: usage([one for one in self._samplers if one.place.role == role]) for role in roles}
+        rows = sorted((row for one in self._samplers for row in one.rows()), key=lambda row: row[0])
+        frame = pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row")
+        used = {role: self._usage(role, frame) for role in dict.fromkeys(one.place.role for one in self._samplers)}
         seen = node_usage.machines(self._samplers)
         unclaimed = max(0.0, sum(machine.unclaimed_s for machine in seen) / elapsed_s)
         others = self._elsewhere.cores
         if others is not None and len(seen) == sum(one.tells_cpus for one in self._samplers):
             others = min(others, unclaimed)  # what it is told of may cover more than the sample
-        rows = sorted((row for one in self._samplers for row in one.rows()), key=lambda row: row[0])
         return Observation(
             elapsed_s=elapsed_s,
             usage=used,
-            rows=pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row"),
+            rows=frame,
             busy=node_usage.busy(seen),
             steal=max((machine.steal for machine in seen), default=0.0),
             others=others,
@@ -153,6 +153,13 @@ class ClusterWatch:
             cores=node_usage.cores(seen, elapsed_s),
             busiest_thread=node_usage.busiest_thread(self._samplers),
         )
+
+    def _usage(self, role: str, rows: pl.DataFrame) -> Usage:
+        """Of a role's containers together; of each process the most memory that it was seen with."""
+        processes = rows.filter(pl.col("role") == role, pl.col("tid").is_null())
+        peaks = processes.group_by("pid").agg(pl.col("rss_bytes").max())
+        cpu_s = sum(one.used_s() for one in self._samplers if one.place.role == role)
+        return Usage(cpu_s=cpu_s, rss_bytes=int(peaks["rss_bytes"].sum()), processes=peaks.height)
 
     def _increase(self) -> dict[str, int]:
         found, lost = Counter(_grown(*self._counted)), Counter[str]()

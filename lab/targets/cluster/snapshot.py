@@ -120,25 +120,25 @@ class Snapshot:
         return "\n".join(self.files.get(path, ()))
 
 
-def about(shell: Shell, place: str) -> Container:
+def about(shell: Shell) -> Container:
     """Ask once. MeasuringError where the container does not show its own cgroups, or the question was not answered."""
-    files = _files(shell, _ABOUT, place)
+    files = _files(shell, _ABOUT)
     cgroups, mounts = "\n".join(files.get(_CGROUP, ())), "\n".join(files.get(_MOUNTS, ()))
     try:
         groups = {name: cgroup.place(name, cgroups, mounts) for name in (*CONTROLLERS, "cpuacct")}
     except (LookupError, ValueError) as error:
-        raise MeasuringError(place, f"does not show what it uses: {error}", _REMEDY) from None
+        raise MeasuringError(shell.place, f"does not show what it uses: {error}", _REMEDY) from None
     try:
         (boot_id,), (cpus,), (page_kib,) = files[_BOOT_ID], files["cpus"], files["page"]
         network = " ".join(files.get("network", ()))
         return Container(boot_id, frozenset(cpu_list(cpus)), int(page_kib) * 1024, network, groups)
     except (KeyError, ValueError):
-        raise MeasuringError(place, "its /proc does not tell machine, CPUs and page size", _REMEDY) from None
+        raise MeasuringError(shell.place, "its /proc does not tell machine, CPUs and page size", _REMEDY) from None
 
 
-def snapshot(shell: Shell, place: str, container: Container, script: str) -> Snapshot:
+def snapshot(shell: Shell, container: Container, script: str) -> Snapshot:
     """Ask a `script` made by `question`. MeasuringError when it was not answered in time."""
-    files = _files(shell, script, place)
+    files = _files(shell, script)
     stats = {pid: (parent, times) for pid, parent, times in _stats(files.get("processes", ()), container)}
 
     def ours(pid: int) -> bool:
@@ -155,7 +155,7 @@ def snapshot(shell: Shell, place: str, container: Container, script: str) -> Sna
         (uptime,) = files["/proc/uptime"]
         return Snapshot(float(uptime.split()[0]), processes, threads, files)
     except (KeyError, ValueError):
-        raise MeasuringError(place, "a look into it showed no /proc/uptime", _REMEDY) from None
+        raise MeasuringError(shell.place, "a look into it showed no /proc/uptime", _REMEDY) from None
 
 
 def question(
@@ -184,12 +184,12 @@ def question(
     return "".join([_FILE, exact, *near, processes, *reversed(rest)])
 
 
-def _files(shell: Shell, script: str, place: str) -> dict[str, list[str]]:
+def _files(shell: Shell, script: str) -> dict[str, list[str]]:
     """Name → lines. Files that are not there are expected: what the shell says of them is not told."""
     done = shell.script(f"{{\n{script}}} 2>/dev/null\ntrue\n", TIMEOUT_S)
     if done.returncode:
         raise MeasuringError(
-            place, f"a look into it failed: {done.stderr.strip()[-200:]}", "see what its node is doing"
+            shell.place, f"a look into it failed: {done.stderr.strip()[-200:]}", "see what its node is doing"
         )
     found: dict[str, list[str]] = {}
     lines: list[str] = []

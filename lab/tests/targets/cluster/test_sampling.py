@@ -102,6 +102,7 @@ class FakeShell:
     lost_from: int = 1000
     loss: Exception = field(default_factory=lambda: LostError("pod x", "is gone", ""))
     refused: int = 0
+    place: str = "pod ns/pod"
     pid: int = 90
     looks: int = 0
     scripts: list[str] = field(default_factory=list[str])
@@ -148,7 +149,7 @@ def place(role: Role, shell: Any, number: int = 0) -> Place:
 
 def sampled(*asked: tuple[Role, FakeShell]) -> list[ContainerSampler]:
     found = places(asked)
-    return samplers(found, [about(place.shell, str(place)) for place in found])
+    return samplers(found, [about(place.shell) for place in found])
 
 
 def watched(*asked: tuple[Role, FakeShell], others: Others = nobody) -> Observation:
@@ -455,6 +456,7 @@ class RealShell:
     """A shell of this machine, asked as `lab.targets.cluster.shell` asks."""
 
     program: str
+    place: str = "here"
     pid: int = 0
 
     def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
@@ -478,14 +480,14 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
         pytest.skip(f"no {program} on this machine")
     shell: Any = RealShell(program)
     try:
-        container = about(shell, "here")
+        container = about(shell)
     except MeasuringError as error:
         pytest.skip(f"this machine's own cgroups are not mounted: {error.fault}")
     assert container.page_bytes in (4096, 16384, 65536)
     assert container.network.startswith("net:[")
     for when in ("opening", "meanwhile", "closing"):
         script = question(when, container, threads=True, cpus=True, network=True, clock=True)
-        seen = snapshot(shell, "here", container, script)
+        seen = snapshot(shell, container, script)
         assert 1 in seen.processes, when
         assert shell.pid not in seen.processes, when
         assert seen.uptime_s > 0
