@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lab.base.errors import UsageError
-from lab.targets.cluster import hostwatch, kind
+from lab.targets.cluster import kind
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.sampling import Others
+from lab.targets.cluster.others import HostWatch
 from lab.targets.cluster.target import ClusterTarget
 
 
@@ -14,11 +14,11 @@ def _connect() -> Api:
         raise UsageError(
             "--target kind", f"there is no cluster {kind.name()} of this checkout", "`just up kind` makes it"
         )
-    return Api(kind.context(), kind.kubeconfig())
+    return kind.connect()
 
 
-def _machine() -> Others:
-    return hostwatch.others(kind.container_ids())
+def _machine() -> HostWatch:
+    return HostWatch(kind.container_ids())
 
 
 TARGET = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _machine)

@@ -7,15 +7,18 @@ once per group. Refuses to guess: what the server refuses is an error with its o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
-from lab.targets.cluster.connection import Answer, Connection, Stream
+from lab.targets.cluster.connection import READ_S, Connection, Stream
 from lab.targets.cluster.names import MANAGER
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse as Answer
 
 Object = dict[str, Any]
 COLLECTION_S = 60.0
@@ -23,6 +26,7 @@ COLLECTION_S = 60.0
 WATCHING_S = 3600
 """A watch is ended by the server after that; longer than a sample lasts."""
 EVICTION_REFUSED = 429
+WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
 _ROUTE = "`just up` applies manifests/clusters/route-crd.yaml"
 
@@ -57,7 +61,7 @@ class Api:
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
         self._connection = Connection(context, kubeconfig)
-        self.context, self.kubeconfig, self.place = context, kubeconfig, self._connection.place
+        self.place = self._connection.place
         file = (f"--kubeconfig={kubeconfig}",) if kubeconfig else ()
         self.kubectl = ("kubectl", f"--context={context}", *file)
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
@@ -73,41 +77,38 @@ class Api:
     def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         """(plural, namespaced) of a kind; None where the cluster does not know it."""
         if kind not in self._kinds.get(api_version, {}):
-            answer = self._connection.send("GET", _root(api_version))
+            answer = self._ask("GET", api_version, _root(api_version), missing=(404,))
             if answer.status == 404:
                 return None
-            listed = self._judged(answer, "GET", api_version).json()["resources"]
             self._kinds[api_version] = {
-                item["kind"]: (item["name"], item["namespaced"]) for item in listed if "/" not in item["name"]
+                item["kind"]: (item["name"], item["namespaced"])
+                for item in answer.json()["resources"]
+                if "/" not in item["name"]
             }
         return self._kinds[api_version].get(kind)
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """None = not there, or the kind is unknown to the cluster."""
         path = self._path(api_version, kind, namespace, name)
-        answer = self._connection.send("GET", path) if path else None
-        if answer is None or answer.status == 404:
-            return None
-        return self._judged(answer, "GET", _said(kind, namespace, name)).json()
+        answer = self._ask("GET", _said(kind, namespace, name), path, missing=(404,)) if path else None
+        return None if answer is None or answer.status == 404 else answer.json()
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
         """Of all namespaces without one. Empty where the kind is unknown; every object with its apiVersion and kind."""
-        path = self._path(api_version, kind, namespace)
-        if path is None:
+        if self.resource(api_version, kind) is None:
             return []
-        answer = self._connection.send("GET", path, {"labelSelector": labels} if labels else None)
-        found = self._judged(answer, "GET", _said(kind, namespace)).json()["items"]
+        found = self.listed(api_version, kind, namespace, labels)[0]
         return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
 
-    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]:
+    def listed(self, api_version: str, kind: str, namespace: str | None, labels: str = "") -> tuple[list[Object], str]:
         """Every object there, and the resourceVersion of the whole: where a `watch` goes on. RefusedError for an unknown kind."""
         path, said = self._path(api_version, kind, namespace), _said(kind, namespace)
         if path is None:
             raise RefusedError(
                 f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", "watch another"
             )
-        found = self._judged(self._connection.send("GET", path), "GET", said).json()
-        return found["items"], str(found["metadata"]["resourceVersion"])
+        found = self._ask("GET", said, path, {"labelSelector": labels} if labels else None).json()
+        return found["items"], str(found.get("metadata", {}).get("resourceVersion"))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
         """Every change after that resourceVersion, a line of JSON each. OSError when there is no answer."""
@@ -125,29 +126,24 @@ class Api:
         self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
     ) -> Object:
         """A strategic merge patch of an object or one of its subresources."""
-        path = self._path(api_version, kind, namespace, name) or ""
-        said = _said(kind, namespace, name)
-        answer = self._connection.send(
-            "PATCH",
-            path + (f"/{subresource}" if subresource else ""),
-            {"fieldManager": MANAGER, "fieldValidation": "Strict"},
-            body,
-            "application/strategic-merge-patch+json",
-        )
-        return self._judged(answer, "PATCH", f"{subresource} of {said}" if subresource else said).json()
+        path, said = self._path(api_version, kind, namespace, name) or "", _said(kind, namespace, name)
+        if subresource:
+            path, said = f"{path}/{subresource}", f"{subresource} of {said}"
+        return self._ask("PATCH", said, path, WRITTEN, body, "application/strategic-merge-patch+json").json()
 
     def evict(self, namespace: str, pod: str) -> str | None:
         """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
-        path, said = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", _said("Pod", namespace, pod)
+        path, said = (
+            f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction",
+            f"eviction of {_said('Pod', namespace, pod)}",
+        )
         answer = self._connection.send("POST", path, None, body, refusal=EVICTION_REFUSED)
         if answer.status == EVICTION_REFUSED:
-            status = answer.json()
-            causes = (status.get("details") or {}).get("causes") or ()
-            words = [str(cause.get("message")) for cause in causes if cause.get("reason") == "DisruptionBudget"]
-            if words:
-                return " ".join(words[0].split())
-        self._judged(answer, "POST", f"eviction of {said}")
+            for cause in (answer.json().get("details") or {}).get("causes") or ():
+                if cause.get("reason") == "DisruptionBudget":
+                    return " ".join(str(cause.get("message")).split())
+        self._judged(answer, "POST", said)
         return None
 
     def apply(self, obj: Mapping[str, Any]) -> Object:
@@ -157,11 +153,11 @@ class Api:
 
     def create(self, obj: Mapping[str, Any]) -> Object:
         """ConflictError when it exists."""
-        return self._write("POST", obj, {"fieldManager": MANAGER, "fieldValidation": "Strict"})
+        return self._write("POST", obj, WRITTEN)
 
     def replace(self, obj: Mapping[str, Any]) -> Object:
         """ConflictError when it has changed since its resourceVersion."""
-        return self._write("PUT", obj, {"fieldManager": MANAGER, "fieldValidation": "Strict"}, obj["metadata"]["name"])
+        return self._write("PUT", obj, WRITTEN, obj["metadata"]["name"])
 
     def delete(
         self,
@@ -176,12 +172,11 @@ class Api:
 
         True = it is gone already, False = it is ending.
         """
-        if (path := self._path(api_version, kind, namespace, name)) is None:
+        path, said = self._path(api_version, kind, namespace, name), _said(kind, namespace, name)
+        if path is None:
             return True
-        answer = self._connection.send("DELETE", path, body=_options(grace_s, orphan))
-        if answer.status == 404:
-            return True
-        return self._judged(answer, "DELETE", _said(kind, namespace, name)).json().get("kind") == "Status"
+        answer = self._ask("DELETE", said, path, body=_options(grace_s, orphan), missing=(404,))
+        return answer.status == 404 or answer.json().get("kind") == "Status"
 
     def delete_all(
         self,
@@ -194,10 +189,8 @@ class Api:
     ) -> None:
         """One request for all that have these labels."""
         if (path := self._path(api_version, kind, namespace)) is not None:
-            answer = self._connection.send(
-                "DELETE", path, {"labelSelector": labels}, _options(grace_s, orphan), read_s=COLLECTION_S
-            )
-            self._judged(answer, "DELETE", _said(kind, namespace))
+            query, said = {"labelSelector": labels}, _said(kind, namespace)
+            self._ask("DELETE", said, path, query, _options(grace_s, orphan), read_s=COLLECTION_S)
 
     def log(
         self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
@@ -206,23 +199,17 @@ class Api:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         query = {"container": container, "tailLines": lines, "previous": str(previous).lower()}
         query |= {"timestamps": "true"} if times else {}
-        answer = self._connection.send("GET", path, query)
-        if answer.status in (400, 404):  # not started, or gone
-            return ""
-        return self._judged(answer, "GET", f"log of pod {namespace}/{pod}").body.decode(errors="replace")
-
-    def add_ephemeral_container(self, namespace: str, pod: str, container: Mapping[str, Any]) -> Object:
-        """To a pod that runs; it cannot be taken away again."""
-        body = {"spec": {"ephemeralContainers": [container]}}
-        return self.change("v1", "Pod", pod, namespace, body, "ephemeralcontainers")
+        # A container that has not started, or is gone.
+        answer = self._ask("GET", f"log of pod {namespace}/{pod}", path, query, missing=(400, 404))
+        return answer.data.decode(errors="replace") if answer.status < 300 else ""
 
     def raw(self, path: str) -> Any:
         """GET → JSON, or the text that is none."""
-        answer = self._judged(self._connection.send("GET", path), "GET", path)
+        answer = self._ask("GET", path, path)
         try:
             return answer.json()
         except ValueError:
-            return answer.body.decode(errors="replace")
+            return answer.data.decode(errors="replace")
 
     def denied(self, wanted: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
         """Of (verb, group, resource or resource/subresource, namespace), those that you may not, in words."""
@@ -253,11 +240,26 @@ class Api:
         if path is None:
             remedy = _ROUTE if kind == "Route" else "install its CustomResourceDefinition"
             raise RefusedError(f"{self.place}: {said}", f"the cluster knows no {kind} of {api_version}", remedy)
-        return self._judged(self._connection.send(method, path, query, obj, content_type), method, said).json()
+        return self._ask(method, said, path, query, obj, content_type).json()
+
+    def _ask(
+        self,
+        method: str,
+        said: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        missing: Container[int] = (),
+        read_s: float = READ_S,
+    ) -> Answer:
+        """The answer, if it is a good one, or of a status that says that it is not there."""
+        answer = self._connection.send(method, path, query, body, content_type, read_s)
+        return answer if answer.status in missing else self._judged(answer, method, said)
 
     def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
         found = self._connection.stream(path, query)
-        if isinstance(found, Answer):
+        if not isinstance(found, Stream):
             self._judged(found, "GET", said)
             raise RefusedError(f"{self.place}: {said}", f"status {found.status}", "see what the API server logs")
         return found
@@ -279,7 +281,7 @@ class Api:
             status: Mapping[str, Any] = answer.json()
         except ValueError:
             status = {}
-        words = str(status.get("message") or answer.body[:300].decode(errors="replace")).strip()
+        words = str(status.get("message") or answer.data[:300].decode(errors="replace")).strip()
         if answer.status == 401:
             raise DeniedError(
                 place, f"{method}: the API server does not know you: {words}", "log in to the cluster again"

@@ -23,13 +23,13 @@ from lab.base.errors import LabError, LostError, MeasuringError, UsageError
 from lab.base.quantities import quantity
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import crash, ending
+from lab.targets.cluster import crash, deletion
 from lab.targets.cluster.api import Api, DeniedError, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference, role
-from lab.targets.cluster.pods import conditions, ready, running
+from lab.targets.cluster.pods import conditions, container_status, ready, running
 
 RESIZED_S = 10.0
 KILLED_S = 1.0
@@ -86,12 +86,12 @@ class Changes:
         return True
 
     def scale(self, role: Role, replicas: int) -> None:
-        self._change(self._deployment(role), {"spec": {"replicas": replicas}})
+        self._change(role, {"replicas": replicas})
 
     def roll(self, role: Role) -> None:
         """The time to a microsecond: two within a second are two."""
         stamp = {RESTARTED: datetime.now(UTC).isoformat()}
-        self._change(self._deployment(role), {"spec": {"template": {"metadata": {"annotations": stamp}}}})
+        self._change(role, {"template": {"metadata": {"annotations": stamp}}})
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
         """Of every pod that is not ending, ready or not: a starved one is not for long.
@@ -104,7 +104,7 @@ class Changes:
         pods = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
         if not pods and cpu is not None:
             raise MeasuringError(f"role {role}", "no pod is there to be squeezed", "squeeze it while it serves")
-        asked_of: list[tuple[str, str, str]] = []
+        asked_of: list[tuple[str, str]] = []
         for pod in pods:
             name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
             with _unfailing(undoing=cpu is None):
@@ -113,10 +113,10 @@ class Changes:
                 resources = {"limits": {"cpu": wanted}, "requests": {"cpu": requested}}
                 body = {"spec": {"containers": [{"name": container, "resources": resources}]}}
                 self._api.change("v1", "Pod", name, self._namespace, body, "resize")
-                asked_of.append((name, container, wanted))
-        for asked_one in asked_of:
+                asked_of.append((name, wanted))
+        for name, wanted in asked_of:
             with _unfailing(undoing=cpu is None):
-                self._await_resize(*asked_one)
+                self._await_resize(name, wanted)
 
     def settle(self, kill: Callable[[Object], object]) -> None:
         """End at once what is still ending: nobody looks any more, and a router's grace is an hour.
@@ -125,7 +125,7 @@ class Changes:
         killed from its node. LostError comes out, nothing else: whoever waits for an end says so.
         """
         for pod in (pod for which in ENDED for pod in self._pods(which)):
-            if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= ending.GRACE_S:
+            if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= deletion.GRACE_S:
                 continue
             with _unfailing():
                 kill(pod)
@@ -134,18 +134,19 @@ class Changes:
                     crash.crash(self._api, self._images.named("loadgen"), still, self._run)
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        made = [self._labelled(obj) for obj in objects]
-        self._list([Reference.of(obj) for obj in made])
-        for rank in sorted({Reference.of(obj).rank for obj in made}):
-            self._each([obj for obj in made if Reference.of(obj).rank == rank], self._applied)
+        made = {Reference.of(obj): obj for obj in map(self._labelled, objects)}
+        if new := made.keys() - self._listed:
+            self._inventory.add(new)
+            self._listed |= new
+        with ThreadPoolExecutor(deletion.THREADS) as pool:
+            for rank in sorted({ref.rank for ref in made}):
+                ranked = [obj for ref, obj in made.items() if ref.rank == rank]
+                list(pool.map(lambda obj: self._wrote(self._api.apply(obj)), ranked))
 
     # -- inside -------------------------------------------------------------------------------------------
 
     def _pods(self, role: Role) -> list[Object]:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
-
-    def _applied(self, obj: Mapping[str, Any]) -> None:
-        self._wrote(self._api.apply(obj))
 
     def _still_running(self, pod: Object) -> Object | None:
         """The pod as it is now, where its first container runs on for KILLED_S."""
@@ -158,26 +159,13 @@ class Changes:
                 return now
             time.sleep(POLL_S)
 
-    def _each(self, items: Sequence[Any], work: Callable[[Any], object]) -> None:
-        if len(items) == 1:
-            work(items[0])
-            return
-        with ThreadPoolExecutor(ending.THREADS) as pool:
-            for _ in pool.map(work, items):
-                pass  # each result is looked at, or its error would be lost
-
     def _labelled(self, obj: Mapping[str, Any]) -> Object:
         """With the variant's namespace, the run's label, and the labels that all objects of the variant share."""
         labels = [set((one["metadata"].get("labels") or {}).items()) for one in self._manifests]
-        shared = dict(set[tuple[str, str]].intersection(*labels)) if labels else {}
-        metadata = {"namespace": self._namespace, **obj["metadata"]}
+        shared = dict(set[tuple[str, str]].intersection(*labels))
         own = obj["metadata"].get("labels") or {}
-        return {**obj, "metadata": {**metadata, "labels": {**shared, RUN_LABEL: self._run, **own}}}
-
-    def _list(self, refs: Sequence[Reference]) -> None:
-        if new := set(refs) - self._listed:
-            self._inventory.add(new)
-            self._listed |= new
+        metadata = {"namespace": self._namespace, **obj["metadata"], "labels": {**shared, RUN_LABEL: self._run, **own}}
+        return {**obj, "metadata": metadata}
 
     def _deployment(self, wanted: Role) -> Mapping[str, Any]:
         found = next((obj for obj in self._manifests if role(obj) == wanted), None)
@@ -186,9 +174,9 @@ class Changes:
             raise UsageError(f"role {wanted}", f"{kind} makes its pods, no Deployment", "name another role")
         return found
 
-    def _change(self, deployment: Mapping[str, Any], body: Object) -> None:
-        name = deployment["metadata"]["name"]
-        self._api.change("apps/v1", "Deployment", name, deployment["metadata"]["namespace"], body)
+    def _change(self, wanted: Role, spec: Object) -> None:
+        metadata = self._deployment(wanted)["metadata"]
+        self._api.change("apps/v1", "Deployment", metadata["name"], metadata["namespace"], {"spec": spec})
 
     def _capacity(self, pod: Mapping[str, Any]) -> str:
         node = self._api.get("v1", "Node", pod["spec"]["nodeName"])
@@ -196,26 +184,23 @@ class Changes:
             raise MeasuringError(f"node {pod['spec']['nodeName']}", "is gone", "see `kubectl get nodes`")
         return str(node["status"]["capacity"]["cpu"])
 
-    def _await_resize(self, name: str, container: str, cpu: str) -> None:
+    def _await_resize(self, name: str, cpu: str) -> None:
         deadline = time.monotonic() + RESIZED_S
         while True:
             pod = self._api.get("v1", "Pod", name, self._namespace)
-            if pod is None or "deletionTimestamp" in pod["metadata"]:
-                return  # its replacement has what the manifests say
-            if not running(pod):
-                return  # the next container starts with it
-            for status in pod["status"].get("containerStatuses") or ():
-                limit = ((status.get("resources") or {}).get("limits") or {}).get("cpu")
-                if status["name"] == container and limit is not None and quantity(limit) == quantity(cpu):
-                    return
+            if pod is None or "deletionTimestamp" in pod["metadata"] or not running(pod):
+                return  # its replacement has what the manifests say, the next container starts with it
+            limit = ((container_status(pod).get("resources") or {}).get("limits") or {}).get("cpu")
+            if limit is not None and quantity(limit) == quantity(cpu):
+                return
             waits = [conditions(pod).get(kind, {}) for kind in ("PodResizePending", "PodResizeInProgress")]
-            words = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in waits]
             if time.monotonic() > deadline or any(one.get("reason") == "Infeasible" for one in waits):
-                fault = f"its CPU limit is not {cpu}: {'; '.join(filter(None, words)) or 'its kubelet says nothing'}"
-                remedy = (
-                    "in-place resizes need Kubernetes 1.33 or later on its node, and a container that may be resized"
+                words = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in waits]
+                raise MeasuringError(
+                    f"pod {self._namespace}/{name}",
+                    f"its CPU limit is not {cpu}: {'; '.join(filter(None, words)) or 'its kubelet says nothing'}",
+                    "in-place resizes need Kubernetes 1.33 or later on its node, and a container that may be resized",
                 )
-                raise MeasuringError(f"pod {self._namespace}/{name}", fault, remedy)
             time.sleep(POLL_S)
 
 

@@ -1,7 +1,7 @@
 """The client's place on a cluster: one pod that load comes from, kept between runs.
 
 manifests/clusters/client describes it. Its main process is a SOCKS server that only the lab reaches
-(`lab.targets.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.tether`).
+(`lab.targets.cluster.tunnel`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.remote_process`).
 
 Refuses to go on in another pod than it began in: LostError, since what was measured there is not what will be.
 """
@@ -20,8 +20,9 @@ from typing import IO, Any
 
 from lab.base.errors import LabError, LostError, MeasuringError
 from lab.generators import VERSION_TIMEOUT_S, Generator, Installed
+from lab.model.endpoint import ClockOffset
 from lab.model.variants import kustomize
-from lab.targets.cluster import namespaces, objects, pods, rollout, tether
+from lab.targets.cluster import objects, ownership, pods, remote_process, rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
@@ -35,6 +36,8 @@ HOSTS = "/etc/hosts"
 OURS = " # ingress-lab"
 GRACE_S = 1
 POLL_S = 0.1
+TRIES = 12
+"""Of asking a clock."""
 
 
 class ClientPod:
@@ -56,7 +59,7 @@ class ClientPod:
         namespace, pod = objects.prepare(rendered, images, run, run)
         spec = hashlib.sha256(json.dumps(pod["spec"], sort_keys=True).encode()).hexdigest()[:12]
         pod["metadata"]["annotations"][SPEC] = spec
-        namespaces.claim(api, CLIENT_NAMESPACE, run, namespace)
+        ownership.claim_namespace(api, CLIENT_NAMESPACE, run, namespace)
         api.apply(namespace)
         found = api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         if found is not None and not _fits(found, spec):
@@ -64,7 +67,7 @@ class ClientPod:
         api.apply(pod)
         rollout.wait(api, [pod], deadline)
         client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
-        client.shell.script(f"{tether.LEFTOVERS}\nrm -rf /scratch/tmp.*")
+        client.shell.script(f"{remote_process.LEFTOVERS}\nrm -rf /scratch/tmp.*")
         client._write_hosts({})
         return client
 
@@ -76,9 +79,9 @@ class ClientPod:
 
     def check(self) -> None:
         """LostError unless the pod is still the one that it was."""
-        place = self.shell.place
         pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
-        tether.check_there(place, pod if pod is None or pod["metadata"]["uid"] == self._uid else None)
+        same = pod is not None and pod["metadata"]["uid"] == self._uid
+        pods.check_there(self.shell.place, pod if same else None)
 
     def installed(self, generator: Generator) -> Installed | None:
         """The generator as the pod's image has it, or None; asked once."""
@@ -89,7 +92,7 @@ class ClientPod:
     def popen(
         self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]
     ) -> subprocess.Popen[bytes]:
-        """Start a generator in the pod, in a fresh folder with these files; see `lab.targets.cluster.tether`."""
+        """Start a generator in the pod, in a fresh folder with these files; see `lab.targets.cluster.remote_process`."""
         self.check()
         return self.shell.popen(argv, files, stdout, stderr)
 
@@ -137,14 +140,33 @@ def _fits(pod: Mapping[str, Any], spec: str) -> bool:
     return pods.ready(pod) and pod["metadata"].get("annotations", {}).get(SPEC) == spec
 
 
+def clock_offset(shell: Shell, tries: int = TRIES) -> ClockOffset:
+    """What a container's clock is ahead of the lab's: date(1) there, between two looks at the clock here.
+
+    The answer was given somewhere in the round trip, so its middle is wrong by half the round trip at most; of several the
+    shortest says it best (Cristian, 1989). Both clocks may drift apart later: to be asked before and after a sample.
+    MeasuringError where date(1) tells no fractions of a second.
+    """
+    found: list[tuple[float, float]] = []
+    for _ in range(tries):
+        before_s = time.time()
+        said = shell.script("date +%s.%N").stdout.strip()
+        after_s = time.time()
+        try:
+            found.append(((after_s - before_s) / 2, float(said) - (before_s + after_s) / 2))
+        except ValueError:
+            remedy = "its image needs a date(1) that knows %N (coreutils)"
+            raise MeasuringError(shell.place, f"does not tell its clock: {said!r}", remedy) from None
+    error_s, offset_s = min(found)
+    return ClockOffset(offset_s, error_s)
+
+
 def _delete(api: Api, pod: Mapping[str, Any], deadline: float) -> None:
     """Delete and wait for its end. MeasuringError at the deadline."""
     api.delete("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE, GRACE_S)
-    while (found := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) is not None:
-        if found["metadata"]["uid"] != pod["metadata"]["uid"]:
-            return
+    uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "no node")
+    while (found := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) and found["metadata"]["uid"] == uid:
         if time.monotonic() > deadline:
-            node = pod["spec"].get("nodeName", "no node")
             fault = f"is being deleted and does not end (on {node}): is that node there?"
             raise MeasuringError(f"pod {CLIENT_NAMESPACE}/{CLIENT_POD}", fault, "`kubectl get nodes`, then try again")
         time.sleep(POLL_S)

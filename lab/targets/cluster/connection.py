@@ -14,15 +14,19 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from lab.base.errors import LostError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse as Answer
 
 CONNECT_S, READ_S = 5.0, 15.0
 BLIP_S = 5.0
@@ -35,19 +39,10 @@ NOT_NOW = {429, 502, 503, 504}
 UNREACHABLE = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
 class Stream:
     """An answer that goes on, line by line. Read by one thread, closed by any."""
 
-    def __init__(self, response: Any) -> None:
+    def __init__(self, response: Answer) -> None:
         self._response, self._closed = response, False
 
     def lines(self) -> Iterator[bytes]:
@@ -100,35 +95,33 @@ class Connection:
 
     def _open(self) -> None:
         """Credentials anew, connections too."""
-        from kubernetes import client  # see the module's docstring
+        from kubernetes import client, config  # see the module's docstring
 
         self._configuration = client.Configuration()
         self._configuration.connection_pool_maxsize = CONNECTIONS
-        problems = _Problems()
+        # What the library logs instead of raising it: that a credential plugin failed. Without a target all is kept.
+        problems = MemoryHandler(capacity=1)
+        problems.setLevel(logging.ERROR)
+        logging.getLogger().addHandler(problems)
+        load = partial(config.load_kube_config, self._files, self.context, self._configuration, persist_config=False)
         try:
             if self.context not in (known := _contexts(self._files)):
                 raise UsageError(self.place, f"is not in {self._files}", did_you_mean(self.context, known))
-            with problems:
-                _within(CREDENTIALS_S, self.place, self._load)
+            _within(CREDENTIALS_S, self.place, load)
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever the library makes of a file that somebody else wrote
             remedy = "name the file by KUBECONFIG or --kubeconfig; `kubectl config get-contexts` reads it, too"
             raise UsageError(self.place, f"{self._files}: {_words(error)}", remedy) from None
-        if problems.said and not (self._configuration.api_key or self._configuration.cert_file):
-            raise UsageError(self.place, f"no credentials: {problems.said[-1]}", "log in to the cluster again")
-        host = urlsplit(self._configuration.host).hostname or ""
-        self._configuration.proxy = _proxy(self._configuration.host, host)
+        finally:
+            logging.getLogger().removeHandler(problems)
+        if problems.buffer and not (self._configuration.api_key or self._configuration.cert_file):
+            said = " ".join(problems.buffer[-1].getMessage().split())
+            raise UsageError(self.place, f"no credentials: {said}", "log in to the cluster again")
+        self._configuration.proxy = _proxy(self._configuration.host)
         self._configuration.no_proxy = ""
         self._client = client.ApiClient(self._configuration)
         self.__dict__.pop("core", None)  # the one of before has the credentials of before
-
-    def _load(self) -> None:
-        from kubernetes import config  # see the module's docstring
-
-        config.load_kube_config(
-            self._files, self.context, client_configuration=self._configuration, persist_config=False
-        )
 
     @cached_property
     def core(self) -> Any:
@@ -158,7 +151,7 @@ class Connection:
         while True:
             answer: Answer | None = None
             try:
-                answer = self._once(method, url, body, content_type, read_s)
+                answer = self._request(method, url, body, content_type, read_s, whole=True)
             except ssl.SSLError as error:
                 remedy = "correct the kubeconfig (certificate-authority-data, client-certificate-data)"
                 raise UsageError(self.place, f"TLS: {_words(error)}", remedy) from None
@@ -171,7 +164,7 @@ class Connection:
                     continue
                 if answer.status not in NOT_NOW or answer.status == refusal:
                     return answer
-                fault = f"status {answer.status}: {answer.body[:300].decode(errors='replace').strip()}"
+                fault = f"status {answer.status}: {answer.data[:300].decode(errors='replace').strip()}"
             if time.monotonic() + delay_s > give_up:
                 where = urlsplit(self._configuration.host).netloc
                 where += f", by the proxy {self._configuration.proxy}" if self._configuration.proxy else ""
@@ -180,19 +173,14 @@ class Connection:
             time.sleep(delay_s)
             delay_s = min(1.0, delay_s * 2)
 
-    def _once(self, method: str, url: str, body: Any, content_type: str, read_s: float) -> Answer:
-        """OSError for whatever kept the answer away."""
-        response = self._request(method, url, body, content_type, read_s, whole=True)
-        return Answer(response.status, response.data)
-
     def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
-        """A GET whose answer goes on; an Answer where its status is bad. Raises OSError: who follows knows what is lost by it."""
+        """A GET whose answer goes on; one as of `send` where its status is bad. OSError: who follows knows what is lost by it."""
         response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, whole=False)
-        if response.status >= 300:
-            return Answer(response.status, response.read())
-        return Stream(response)
+        return Stream(response) if response.status < 300 else response
 
-    def _request(self, method: str, url: str, body: Any, content_type: str, read_s: float | None, whole: bool) -> Any:
+    def _request(
+        self, method: str, url: str, body: Any, content_type: str, read_s: float | None, whole: bool
+    ) -> Answer:
         """urllib3's response, read whole or not. OSError for whatever kept it away."""
         import urllib3  # the kubernetes library's own
 
@@ -216,44 +204,26 @@ class Connection:
             raise OSError(_words(error)) from None
 
 
-class _Problems(logging.Handler):
-    """What the library logs instead of raising it: that a credential plugin failed."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(" ".join(record.getMessage().split()))
-
-    def __enter__(self) -> None:
-        logging.getLogger().addHandler(self)
-
-    def __exit__(self, *exception: object) -> None:
-        logging.getLogger().removeHandler(self)
-
-
-def _within(limit_s: float, place: str, work: Any) -> None:
+def _within(limit_s: float, place: str, work: Callable[[], object]) -> None:
     """`work()`, in a thread that is left behind when it takes longer: UsageError."""
-    failed: list[BaseException] = []
+    done: Future[object] = Future()
 
     def run() -> None:
         try:
-            work()
+            done.set_result(work())
         except BaseException as error:  # noqa: BLE001  # raised below
-            failed.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if thread.is_alive():
+    threading.Thread(target=run, daemon=True).start()
+    wait([done], limit_s)
+    if not done.done():
         raise UsageError(place, f"its credential plugin gave nothing in {limit_s:.0f} s", "run the plugin by hand")
-    if failed:
-        raise failed[0]
+    done.result()
 
 
-def _proxy(url: str, host: str) -> str | None:
+def _proxy(url: str) -> str | None:
     """As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy."""
+    host = urlsplit(url).hostname or ""
     local = host in ("localhost", "::1") or host.startswith("127.")
     if local or urllib.request.proxy_bypass(host):
         return None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.base.errors import MeasuringError
+from lab.targets.cluster import pods
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.names import RUN_LABEL
 
@@ -31,18 +32,14 @@ exit 1
 
 def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
     """Of the pod's first container; returns when it was killed. MeasuringError in whose words that failed."""
-    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    container = pod["spec"]["containers"][0]["name"]
-    statuses = pod["status"].get("containerStatuses") or ()
-    container_id = next((item.get("containerID") or "" for item in statuses if item["name"] == container), "")
+    namespace, container = pod["metadata"]["namespace"], pod["spec"]["containers"][0]["name"]
+    place = f"pod {namespace}/{pod['metadata']['name']}"
+    container_id = pods.container_id(pod)
     number = container_id.rpartition("/")[2]
     if not CONTAINER_ID.fullmatch(number):
-        fault = (
-            f"container {container} cannot be killed: {f'its ID is {container_id}' if container_id else 'none runs'}"
-        )
-        raise MeasuringError(
-            f"pod {namespace}/{name}", fault, "crash it while it runs; `kubectl describe` tells its state"
-        )
+        why = f"its ID is {container_id}" if container_id else "none runs"
+        fault = f"container {container} cannot be killed: {why}"
+        raise MeasuringError(place, fault, "crash it while it runs; `kubectl describe` tells its state")
     api.create(_described(namespace, image, pod["spec"]["nodeName"], number, run))
     try:
         deadline = time.monotonic() + DEADLINE_S
@@ -50,9 +47,7 @@ def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
             if phase == "Failed" or time.monotonic() > deadline:
                 said = api.log(namespace, NAME, NAME, 3).strip()
                 fault = f"its container was not killed: {said or f'pod {NAME} is {phase}'}"
-                raise MeasuringError(
-                    f"pod {namespace}/{name}", fault, "the namespace must allow pods with hostPID on that node"
-                )
+                raise MeasuringError(place, fault, "the namespace must allow pods with hostPID on that node")
             time.sleep(POLL_S)
     finally:
         api.delete("v1", "Pod", NAME, namespace, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lab.base.quantities import quantity
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import pods as pod_status
-from lab.targets.cluster.api import DeniedError
+from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.images import Images
 
 UNKNOWN, NOT_VISIBLE = "unknown", "not visible"
@@ -42,17 +42,7 @@ PROXY_SETTINGS = (("kube-proxy", "config.conf"), ("kube-proxy-config", "config")
 """ConfigMaps of kube-system and their keys: kubeadm's and kind's, then EKS's."""
 
 
-class Asked(Protocol):
-    """What is needed of `lab.targets.cluster.api.Api`."""
-
-    def version(self) -> str: ...
-    def get(self, api_version: str, kind: str, name: str, namespace: str | None = ...) -> dict[str, Any] | None: ...
-    def list(
-        self, api_version: str, kind: str, namespace: str | None = ..., labels: str = ...
-    ) -> list[dict[str, Any]]: ...
-
-
-def facts(api: Asked, images: Images) -> dict[str, str]:
+def facts(api: Api, images: Images) -> dict[str, str]:
     """Versions, nodes, modes, and every image by its short name."""
     nodes = api.list("v1", "Node")
     return {
@@ -121,20 +111,18 @@ def _pod(pod: Mapping[str, Any]) -> PodRecord:
 
 def _node(node: Mapping[str, Any]) -> str:
     """One node's shape. Memory to a tenth of a GiB: the kernel keeps a little more or less of it at every boot."""
-    info, capacity, labels = node["status"]["nodeInfo"], node["status"]["capacity"], node["metadata"].get("labels", {})
-    system = f"{info['operatingSystem'].capitalize()} {info['kernelVersion']}"
-    machine = labels.get("node.kubernetes.io/instance-type")
+    info, capacity = node["status"]["nodeInfo"], node["status"]["capacity"]
     parts = [
-        *([machine] if machine else []),
+        node["metadata"].get("labels", {}).get("node.kubernetes.io/instance-type"),
         "1 CPU" if capacity["cpu"] == "1" else f"{capacity['cpu']} CPUs",
         f"{float(quantity(capacity['memory'])) / 2**30:.1f} GiB",
         info["architecture"],
-        system,
+        f"{info['operatingSystem'].capitalize()} {info['kernelVersion']}",
         info["osImage"],
         info["containerRuntimeVersion"],
         info["kubeletVersion"],
     ]
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
 def _provider(nodes: Sequence[Mapping[str, Any]]) -> str:
@@ -143,16 +131,15 @@ def _provider(nodes: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(sorted(found)) or UNKNOWN
 
 
-def _kube_proxy(api: Asked) -> str:
+def _kube_proxy(api: Api) -> str:
     for name, key in PROXY_SETTINGS:
         settings = api.get("v1", "ConfigMap", name, "kube-system")
         if settings is not None and key in settings.get("data", {}):
-            content = yaml.safe_load(settings["data"][key])
-            return str(content.get("mode") or "iptables (by default)")
+            return str(yaml.safe_load(settings["data"][key]).get("mode") or "iptables (by default)")
     return UNKNOWN
 
 
-def _network(api: Asked) -> str:
+def _network(api: Api) -> str:
     names = {item["metadata"]["name"] for item in api.list("apps/v1", "DaemonSet")}
     return ", ".join(sorted({NETWORKS[name] for name in names & set(NETWORKS)})) or UNKNOWN
 

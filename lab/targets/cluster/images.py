@@ -1,30 +1,44 @@
-"""Which image stands for which short name: `manifests/images/images.yaml`, and LAB_IMAGES, a file of other names.
+"""Which image stands for which short name (`manifests/images/images.yaml`, and LAB_IMAGES, a file of other names), and building the
+generators', which no registry has.
 
 LAB_IMAGES holds `short name: reference` in YAML: a registry mirror's names, or tags that the local Docker engine holds.
 Refuses short names that the lab does not have. Knows nothing of registries: whether an image is there, they say.
+
+In a nix shell the flake builds the generators' image (`.#loadgen`); elsewhere Docker, from `lab/targets/provision/images/Dockerfile` and
+the k6 that scripts/shell has built. Other contents, another tag: an old image is never taken for a new one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.model.variants.kustomize import read_yaml
-from lab.targets.cluster import loadgen
+from lab.targets.cluster import programs
 
 SETTING = "LAB_IMAGES"
 ONLY_FOR = "lab/only-for"
 """Annotation of an image without which a cluster is good for all but these variants."""
 NOT_OF_VARIANTS = frozenset({"kind-node", "debian", "loadgen"})
 """What clusters and generators are made of; every other image is one that some variant runs."""
-PINNED = Path(__file__).parents[3] / "manifests" / "images" / "images.yaml"
+ROOT = Path(__file__).parents[3]
+DOCKERFILE = ROOT / "lab" / "targets" / "provision" / "images" / "Dockerfile"
+FLAKE = (ROOT / "flake.lock", ROOT / "flake.nix")
+OWN_PROGRAMS = ("k6", "oha", "wrk2")
+"""What Debian has not. Only k6 must be there."""
+BUILD_S = 900.0
+PINNED = ROOT / "manifests" / "images" / "images.yaml"
 _REFERENCE = re.compile(r"[a-z0-9][a-zA-Z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
 
 
@@ -49,11 +63,15 @@ def load() -> Images:
 
     UsageError for a file that cannot be read, an unknown short name, or a reference that is none.
     """
-    pinned = _pinned()
+    tags = [document["imageTag"] for document in _documents()]
+    pinned = {
+        tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
+        for tag in tags
+    }
     chosen = _chosen(os.environ.get(SETTING), pinned)
     if "loadgen" not in chosen:
         base = chosen.get("debian", pinned["debian"])
-        chosen["loadgen"] = f"{pinned['loadgen'].rpartition(':')[0]}:{loadgen.tag(base)}"
+        chosen["loadgen"] = f"{pinned['loadgen'].rpartition(':')[0]}:{loadgen_tag(base)}"
     return Images(pinned, chosen)
 
 
@@ -65,14 +83,6 @@ def of_variants() -> dict[str, str | None]:
 
 def _documents() -> list[dict[str, Any]]:
     return list(yaml.load_all(PINNED.read_text(), Loader=yaml.CSafeLoader))
-
-
-def _pinned() -> dict[str, str]:
-    tags = [document["imageTag"] for document in _documents()]
-    return {
-        tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
-        for tag in tags
-    }
 
 
 def _chosen(setting: str | None, pinned: Mapping[str, str]) -> dict[str, str]:
@@ -91,3 +101,53 @@ def _chosen(setting: str | None, pinned: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
             raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{pinned[short]}`")
     return dict(content)
+
+
+@cache
+def loadgen_tag(base: str) -> str:
+    """Twelve digits of the hash of everything that goes into it. `base` is the Debian it is built on."""
+    parts = FLAKE if _nix() else (DOCKERFILE, *_programs().values())
+    digest = hashlib.sha256(b"" if _nix() else base.encode())
+    for part in parts:
+        with open(part, "rb") as content:
+            digest.update(part.name.encode() + hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:12]
+
+
+def build_loadgen(reference: str, base: str) -> None:
+    """Make it, so that the local Docker engine holds it under this name. UsageError with the builder's last words."""
+    if not _nix():
+        build_target("loadgen", reference, base)
+        return
+    place, remedy = "image loadgen", "LAB_TOOLS=debian scripts/shell … builds it by Docker instead"
+    argv = ["nix", "--extra-experimental-features", "nix-command flakes", "build", "--no-link", "--print-out-paths"]
+    archive = programs.output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
+    loaded = programs.output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
+    name = loaded.strip().splitlines()[-1].removeprefix("Loaded image: ")
+    programs.output(["docker", "tag", name, reference], 60.0, place, remedy)
+
+
+def build_target(target: str, reference: str, base: str) -> None:
+    """One target of the Dockerfile."""
+    programs_in_it = _programs()
+    if "k6" not in programs_in_it:
+        raise UsageError("k6", "neither in .cache/bin nor on PATH", "start the lab by scripts/shell, which builds it")
+    with TemporaryDirectory(prefix="lab-image-") as name:
+        context = Path(name)
+        for path in (DOCKERFILE, *programs_in_it.values()):
+            shutil.copy(path, context / path.name)
+        argv = ["docker", "build", "--target", target, "--build-arg", f"BASE={base}", "--tag", reference, name]
+        remedy = f"it is built from {DOCKERFILE.relative_to(ROOT)} on {base}; LAB_IMAGES chooses another `debian`, or a ready `{target}`"
+        programs.output(argv, BUILD_S, f"image {target}", remedy)
+
+
+def _nix() -> bool:
+    return "IN_NIX_SHELL" in os.environ
+
+
+def _programs() -> dict[str, Path]:
+    """Those of scripts/shell; k6 may also be one's own, as long as it is static."""
+    found = {name: path for name in OWN_PROGRAMS if (path := ROOT / ".cache" / "bin" / name).is_file()}
+    if "k6" not in found and (k6 := shutil.which("k6")):
+        found["k6"] = Path(k6)
+    return found

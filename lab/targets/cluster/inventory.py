@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from lab.base.errors import LostError, UsageError
-from lab.targets.cluster import ending, namespaces
+from lab.targets.cluster import deletion, ownership
 from lab.targets.cluster.api import Api, DeniedError, RefusedError
-from lab.targets.cluster.ending import THREADS
+from lab.targets.cluster.deletion import THREADS
 from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
 from lab.targets.cluster.objects import WORKLOADS, Object, Reference
 
@@ -40,10 +40,6 @@ class Inventory:
     def __init__(self, api: Api, run: str) -> None:
         self._api, self._run = api, run
 
-    def namespace(self, name: str) -> None:
-        """Make a namespace the lab's, unlisted: it stays. UsageError when it is somebody else's."""
-        namespaces.claim(self._api, name, self._run)
-
     def apply(self, objects: Iterable[Object]) -> None:
         """These and nothing else: what is listed and not among them goes, workloads of before in any case.
 
@@ -53,27 +49,28 @@ class Inventory:
         wanted = {Reference.of(obj): obj for obj in objects}
         rendered = {ref.name: obj for ref, obj in wanted.items() if ref.kind == "Namespace"}
         places = {ref.namespace for ref in wanted if ref.namespace} | set(rendered)
-        self._refuse(wanted, places)
-        self.namespace(CLIENT_NAMESPACE)
+        namespaces = {_namespace(place) for place in places}
+        for ref in (*wanted, *namespaces):
+            self._refuse(ref)
+        ownership.claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
         self.remove_workloads()
         listed = self._read()
-        planned = set(wanted) | {Reference("v1", "Namespace", "", place) for place in places - {CLIENT_NAMESPACE}}
+        planned = set(wanted) | namespaces - {_namespace(CLIENT_NAMESPACE)}
         self._write(listed | planned)
         for place in sorted(places):
-            namespaces.claim(self._api, place, self._run, rendered.get(place))
+            ownership.claim_namespace(self._api, place, self._run, rendered.get(place))
         self._delete(listed - planned)
         with ThreadPoolExecutor(THREADS) as pool:
             for rank in sorted({ref.rank for ref in wanted}):
-                ranked = [(ref, obj) for ref, obj in wanted.items() if ref.rank == rank]
-                for _ in pool.map(lambda item: self._apply(*item, again=item[0] in listed), ranked):
-                    pass  # each result is looked at, or its error would be lost
+                ranked = [ref for ref in wanted if ref.rank == rank]
+                list(pool.map(lambda ref: self._apply(ref, wanted[ref], again=ref in listed), ranked))
         self._write(planned)
 
     def add(self, refs: Collection[Reference]) -> None:
         """List what is about to be applied beside the rest. UsageError for a kind without a namespace, or another's namespace."""
         listed = self._read()
         for ref in refs:
-            if Reference("v1", "Namespace", "", ref.namespace) not in listed:
+            if _namespace(ref.namespace) not in listed:
                 fault = "is in no namespace that the variant has" if ref.namespace else "has no namespace"
                 raise UsageError(f"{self._api.place}: {ref}", fault, "leave its metadata.namespace out")
         self._write(listed | set(refs))
@@ -81,11 +78,9 @@ class Inventory:
     def remove_workloads(self) -> None:
         """Deployments, DaemonSets and so on, and wait until their pods are gone. MeasuringError when they do not go."""
         listed = self._read()
-        workloads = {ref for ref in listed if ref.kind in WORKLOADS}
-        if workloads:
-            ours = self._ours(workloads)
-            if ours:
-                ending.end_workloads(self._api, ours)
+        if workloads := {ref for ref in listed if ref.kind in WORKLOADS}:
+            if ours := self._ours(workloads):
+                deletion.end_workloads(self._api, ours)
             self._write(listed - workloads)
 
     def remove(self) -> None:
@@ -108,46 +103,39 @@ class Inventory:
         except RefusedError as error:
             if not (again and any(word in error.fault for word in ("immutable", "cannot change", "may not change"))):
                 raise
-            ending.delete(self._api, [ref])
+            deletion.delete(self._api, [ref])
             self._api.apply(obj)
 
-    def _refuse(self, wanted: Collection[Reference], places: Iterable[str]) -> None:
-        for ref in [*wanted, *(Reference("v1", "Namespace", "", place) for place in places)]:
-            if ref.namespace:
-                continue
+    def _refuse(self, ref: Reference) -> None:
+        if not ref.namespace:
             if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
                 fault = "has no namespace, and is no kind that the lab would find again to remove it"
                 raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
-            found = self._api.get(ref.api_version, ref.kind, ref.name)
-            if found is not None:
-                namespaces.refuse_foreign(self._api, found)
+            if (found := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
+                ownership.refuse_foreign(self._api, found)
 
     def _ours(self, refs: Iterable[Reference]) -> set[Reference]:
         """Less those that somebody else has made in the lab's absence: they, or their namespaces, lack the label."""
-        labelled: dict[Reference, bool] = {}
-        ours: set[Reference] = set()
-        for ref in refs:
-            holder = Reference("v1", "Namespace", "", ref.namespace) if ref.namespace else ref
-            if holder not in labelled:
-                found = self._api.get(holder.api_version, holder.kind, holder.name)
-                labelled[holder] = found is not None and RUN_LABEL in (found["metadata"].get("labels") or {})
-            if labelled[holder]:
-                ours.add(ref)
-        return ours
+        holders = {ref: _namespace(ref.namespace) if ref.namespace else ref for ref in refs}
+        ours = {
+            holder
+            for holder in set(holders.values())
+            if ownership.is_ours(self._api.get(holder.api_version, holder.kind, holder.name))
+        }
+        return {ref for ref, holder in holders.items() if holder in ours}
 
     def _delete(self, refs: Iterable[Reference]) -> None:
         """What is in a namespace that goes, goes with it."""
         ours = self._ours(refs)
         doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
-        ending.delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
+        deletion.delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
 
     def _read(self) -> set[Reference]:
         data = self._data()
         if data and data.get("run") != self._run:
-            fault = f"is of the run {data.get('run', '(unknown)')}: another lab has begun there"
             raise LostError(
                 f"{self._api.place}: ConfigMap {INVENTORY}",
-                fault,
+                f"is of the run {data.get('run', '(unknown)')}: another lab has begun there",
                 "see that no other lab uses this cluster, then --resume",
             )
         return _parse(data)
@@ -179,29 +167,28 @@ def remove_all(api: Api) -> list[str]:
             return []
 
     places = sorted(item["metadata"]["name"] for item in api.list("v1", "Namespace", labels=RUN_LABEL))
-    workloads = [
-        ref
-        for place in places
-        for kind in WORKLOADS
-        for ref in labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, place)
-    ]  # what may not be listed there goes with its namespace
+    groups = {kind: WORKLOAD_GROUPS.get(kind, "apps/v1") for kind in WORKLOADS}
+    # What may not be listed there goes with its namespace.
+    workloads = [ref for place in places for kind, group in groups.items() for ref in labelled(group, kind, place)]
     if workloads:
-        ending.end_workloads(api, workloads)
+        deletion.end_workloads(api, workloads)
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
     strangers = [obj for obj in api.list(*ROUTE) if obj["metadata"]["namespace"] not in places]
     kept = [ref for ref in found if strangers and ref.kind == "CustomResourceDefinition"]
     said += [f"kept: {ref}: {len(strangers)} Routes of others would go with it" for ref in kept]
     found = [ref for ref in found if ref not in kept]
-    ending.delete(api, found)
+    deletion.delete(api, found)
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
+
+
+def _namespace(name: str) -> Reference:
+    return Reference("v1", "Namespace", "", name)
 
 
 def _parse(data: Mapping[str, str]) -> set[Reference]:
     """Lines that are no reference are not ours to act on."""
-    found: set[Reference] = set()
-    for line in data.get("objects", "").splitlines():
-        words = line.split()
-        if len(words) == 4:
-            api_version, kind, namespace, name = words
-            found.add(Reference(api_version, kind, "" if namespace == "-" else namespace, name))
-    return found
+    lines = [line.split() for line in data.get("objects", "").splitlines()]
+    return {
+        Reference(api_version, kind, "" if namespace == "-" else namespace, name)
+        for api_version, kind, namespace, name in (words for words in lines if len(words) == 4)
+    }

@@ -5,7 +5,6 @@ The cluster remembers what it was made from as a label of its nodes. Refuses to 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -13,6 +12,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import yaml
@@ -21,6 +21,7 @@ from lab.base.errors import LabError, UsageError
 from lab.model.variants.kustomize import read_yaml
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster import programs
+from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 
 CONFIG = Path(__file__).parents[1] / "provision" / "kind.yaml"
@@ -48,10 +49,6 @@ def name() -> str:
     if not _NAME.fullmatch(chosen):
         raise UsageError(SETTING, f"'{chosen}' is no name for a kind cluster", "lower-case letters, digits, - and .")
     return chosen
-
-
-def context() -> str:
-    return f"kind-{name()}"
 
 
 def kubeconfig() -> Path:
@@ -96,7 +93,7 @@ def config(images: Images, workers: int) -> dict[str, Any]:
 
     The first worker is the generator's. With only that one, proxy and backend are on the control plane's node.
     """
-    made = copy.deepcopy(_file())
+    made = _file()
     image = images.named(made["nodes"][0]["image"])
     (control,) = made["nodes"]
     added: list[dict[str, Any]] = [{"role": "worker"} for _ in range(workers)]
@@ -118,12 +115,17 @@ def made_from(config: Mapping[str, Any]) -> str:
     return config["nodes"][0]["labels"][MADE_FROM]
 
 
+def connect() -> Api:
+    """Its API server, by the context that kind writes."""
+    return Api(f"kind-{name()}", kubeconfig())
+
+
 def create(config: Mapping[str, Any]) -> None:
     """Until its control plane is ready. UsageError with kind's own words, and nothing left of it, when it does not get so far."""
     _writable()
-    argv = [*_kind("create"), "--kubeconfig", str(kubeconfig()), "--config", "-", "--wait", READY]
     try:
-        done = programs.run(argv, CREATE_S, yaml.safe_dump(dict(config)), _environment())
+        text = yaml.safe_dump(dict(config))
+        done = _kind("create", "cluster", "--config", "-", "--wait", READY, limit_s=CREATE_S, stdin=text)
         if done.returncode:
             raise UsageError(f"kind cluster {name()}", _why(done.stderr), _remedy(done.stderr, config))
     except BaseException:
@@ -135,16 +137,15 @@ def create(config: Mapping[str, Any]) -> None:
 def export() -> None:
     """Write its kubeconfig anew."""
     _writable()
-    done = programs.run([*_kind("export", "kubeconfig"), "--kubeconfig", str(kubeconfig())], 60.0, env=_environment())
+    done = _kind("export", "kubeconfig", limit_s=60.0)
     if done.returncode:
-        raise UsageError(
-            f"kind cluster {name()}", programs.last_words(done), "`just down kind` removes it; then `just up kind`"
-        )
+        remedy = "`just down kind` removes it; then `just up kind`"
+        raise UsageError(f"kind cluster {name()}", programs.last_words(done), remedy)
 
 
 def delete() -> None:
     """The cluster, its kubeconfig, and Docker's network `kind` once nothing is on it."""
-    done = programs.run([*_kind("delete"), "--kubeconfig", str(kubeconfig())], DELETE_S, env=_environment())
+    done = _kind("delete", "cluster", limit_s=DELETE_S)
     left = nodes()
     if done.returncode or left:
         fault = f"not removed: {programs.last_words(done)}"
@@ -164,14 +165,10 @@ def _patch(kind: str, taints: list[dict[str, str]]) -> str:
     return yaml.safe_dump({"kind": kind, "nodeRegistration": {"taints": taints}})
 
 
-def _kind(*verb: str) -> list[str]:
-    noun = () if len(verb) > 1 else ("cluster",)
-    return ["kind", *verb, *noun, "--name", name()]
-
-
-def _environment() -> dict[str, str]:
-    """Docker, even where podman is there as well."""
-    return {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"}
+def _kind(*arguments: str, limit_s: float, stdin: str = "") -> CompletedProcess[str]:
+    """By Docker, even where podman is there as well."""
+    argv = ["kind", *arguments, "--name", name(), "--kubeconfig", str(kubeconfig())]
+    return programs.run(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})
 
 
 def _writable() -> None:

@@ -11,11 +11,11 @@ import os
 import platform
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from lab.base.errors import LabError, LostError, UsageError
-from lab.targets.cluster.api import Api, ConflictError
+from lab.targets.cluster.api import Api, ConflictError, Object
 from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE, RUN_LABEL
 
 DURATION_S = 60
@@ -28,7 +28,6 @@ LOST_S = 45.0
 CONFLICTS = 10
 """So often somebody may be faster while it is taken."""
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
-Object = dict[str, Any]
 
 
 def run_id() -> str:
@@ -53,40 +52,34 @@ class Lease:
 
     def acquire(self) -> None:
         """UsageError: another lab holds it, who and until when. CLIENT_NAMESPACE must be there."""
-        seen, conflicts = "", 0
-        while True:
+        place, seen, conflicts = f"{self._api.place}: lease {LEASE}", "", 0
+        while self._thread is None:
             found = self._get()
             if found is not None and _holder(found) not in ("", self._holder):
-                left_s = _left_s(found)
-                if left_s > 0 or seen not in ("", _version(found)):
-                    raise self._taken(found, max(left_s, RENEWED_S))
+                left_s, version = _left_s(found), found["metadata"]["resourceVersion"]
+                if left_s > 0 or seen not in ("", version):
+                    left_s = max(left_s, RENEWED_S)
+                    until = datetime.now(UTC) + timedelta(seconds=left_s)
+                    fault = f"another lab measures there: {_holder(found)}, until {until:%H:%M:%S} UTC unless it renews"
+                    remedy = f"wait until it has ended; if it has crashed, try again in {left_s:.0f} s"
+                    raise UsageError(place, fault, remedy)
                 if left_s > -SURELY_S and not seen:
-                    seen = _version(found)
+                    seen = version
                     self._ended.wait(WATCHED_S)
                     continue
             try:
                 self._write(found)
-            except ConflictError:
+                self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+            except ConflictError:  # look again
                 conflicts += 1
                 if conflicts > CONFLICTS:
                     fault = f"cannot be taken: somebody else wrote it meanwhile, {conflicts} times in a row"
-                    raise UsageError(
-                        f"{self._api.place}: lease {LEASE}", fault, "see who does, then try again"
-                    ) from None
-                continue  # look again
-            break
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+                    raise UsageError(place, fault, "see who does, then try again") from None
         self._thread.start()
-
-    def _taken(self, found: Object, left_s: float) -> UsageError:
-        until = datetime.now(UTC) + timedelta(seconds=left_s)
-        fault = f"another lab measures there: {_holder(found)}, until {until:%H:%M:%S} UTC unless it renews"
-        remedy = f"wait until it has ended; if it has crashed, try again in {left_s:.0f} s"
-        return UsageError(f"{self._api.place}: lease {LEASE}", fault, remedy)
 
     def check(self) -> None:
         """LostError once it was lost: another lab may be measuring there now."""
-        if not self._lost and _now() - self._renewed > LOST_S:
+        if not self._lost and self._age_s() > LOST_S:
             self._lost = f"not renewed for {LOST_S:.0f} s"  # the thread waits for an answer, or this machine slept
         if self._lost:
             remedy = "see that no other lab uses this cluster, then --resume"
@@ -99,35 +92,31 @@ class Lease:
         self._ended.set()
         self._thread.join(5.0)
         self._thread = None
-        try:
+        with suppress(LabError):  # the cluster is gone or somebody else has it: nothing of ours is left to give back
             found = self._get()
             if found is not None and _holder(found) == self._holder:
                 spec = found["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
                 self._api.replace(found | {"spec": spec})
-        except LabError:
-            return  # the cluster is gone or somebody else has it: nothing of ours is left to give back
 
     def _keep(self) -> None:
-        """The thread: renews, and writes down why when it cannot. Raises nothing."""
-        while not self._ended.wait(RENEWED_S if self._renewed_lately() else RETRIED_S):
+        """The thread: renews until it is lost, and writes down why. Raises nothing: a traceback would reach the user."""
+        while not self._lost and not self._ended.wait(RENEWED_S if self._age_s() < RENEWED_S else RETRIED_S):
             try:
                 found = self._get()
-                if found is not None and _holder(found) != self._holder:
+                if found is None or _holder(found) == self._holder:
+                    self._write(found)
+                else:
                     self._lost = f"{_holder(found) or 'nobody'} holds it now"
-                    return
-                self._write(found)
             except ConflictError:
                 continue
             except LabError as error:
-                if _now() - self._renewed > LOST_S:
+                if self._age_s() > LOST_S:
                     self._lost = f"not renewed for {LOST_S:.0f} s: {error.fault}"
-                    return
-            except Exception as error:  # noqa: BLE001  # a thread's traceback would reach the user
+            except Exception as error:  # noqa: BLE001
                 self._lost = f"{type(error).__name__}: {error}"
-                return
 
-    def _renewed_lately(self) -> bool:
-        return _now() - self._renewed < RENEWED_S
+    def _age_s(self) -> float:
+        return _now() - self._renewed
 
     def _get(self) -> Object | None:
         return self._api.get(API_VERSION, KIND, LEASE, CLIENT_NAMESPACE)
@@ -135,14 +124,15 @@ class Lease:
     def _write(self, found: Object | None) -> None:
         """Ours from the moment at which this was begun. ConflictError when it has changed since `found`."""
         began, now = _now(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
+        old = found["spec"] if found else {}
+        acquired = old.get("acquireTime") if old.get("holderIdentity") == self._holder else None
+        mine = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
+        spec = {**old, **mine, "acquireTime": acquired or now}
         if found is None:
             metadata = {"name": LEASE, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: "lease"}}
-            lease = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
-            self._api.create(lease | {"spec": spec | {"acquireTime": now}})
+            self._api.create({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})
         else:
-            acquired = found["spec"].get("acquireTime") if _holder(found) == self._holder else now
-            self._api.replace(found | {"spec": found["spec"] | spec | {"acquireTime": acquired or now}})
+            self._api.replace(found | {"spec": spec})
         self._renewed = began
 
 
@@ -154,10 +144,6 @@ def _now() -> float:
 
 def _holder(lease: Object) -> str:
     return lease["spec"].get("holderIdentity") or ""
-
-
-def _version(lease: Object) -> str:
-    return lease["metadata"]["resourceVersion"]
 
 
 def _left_s(lease: Object) -> float:

@@ -9,14 +9,14 @@ import base64
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lab.base.errors import UsageError
 from lab.model.variants.labels import ROLE_LABEL
+from lab.targets.cluster.api import Api, Object
+from lab.targets.cluster.images import Images
 from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
 from lab.targets.common import certificates
-
-Object = dict[str, Any]
 
 ORDER = (
     "Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "IngressClass",
@@ -26,21 +26,8 @@ ORDER = (
 WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "CronJob", "Pod")
 SPREAD_ROLES = ("proxy", "backend")
 """Away from the generator, where there is a second node."""
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
-
-
-class Resolving(Protocol):
-    """As lab.targets.cluster.images.Images does it."""
-
-    def resolve(self, reference: str) -> str: ...
-
-
-class Kinds(Protocol):
-    """As lab.targets.cluster.api.Api does it."""
-
-    @property
-    def place(self) -> str: ...
-    def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +65,7 @@ def flat(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
             yield obj
 
 
-def prepare(manifests: Iterable[Mapping[str, Any]], images: Resolving, run: str, stamp: str) -> list[Object]:
+def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, stamp: str) -> list[Object]:
     """Copies, in the order in which they are applied.
 
     RUN_LABEL on every object and pod template, `stamp` on every pod template (another one, other pods), images
@@ -89,12 +76,12 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Resolving, run: str,
     return sorted(prepared, key=lambda obj: Reference.of(obj).rank)
 
 
-def vet(kinds: Kinds, manifests: Iterable[Mapping[str, Any]]) -> None:
+def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
     """UsageError for a kind that the cluster does not know."""
     for obj in flat(manifests):
-        if kinds.resource(obj["apiVersion"], obj["kind"]) is None:
+        if api.resource(obj["apiVersion"], obj["kind"]) is None:
             remedy = "`just up` brings Routes (manifests/clusters/route-crd.yaml); of others, install the definition"
-            raise UsageError(kinds.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
+            raise UsageError(api.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
 
 
 def pod_template(obj: Mapping[str, Any]) -> Object | None:
@@ -110,6 +97,13 @@ def pod_template(obj: Mapping[str, Any]) -> Object | None:
             return None
 
 
+def pod_spec(obj: Mapping[str, Any]) -> Object:
+    """Of the pods that an object with a role makes, or is."""
+    template = pod_template(obj)
+    assert template is not None
+    return template["spec"]
+
+
 def role(obj: Mapping[str, Any]) -> str | None:
     """Of the pods that the object makes, or is: the only rule for it. None where they have none."""
     return pod_labels(obj).get(ROLE_LABEL)
@@ -121,7 +115,7 @@ def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     return (template or {}).get("metadata", {}).get("labels") or {}
 
 
-def _prepared(obj: Object, images: Resolving, run: str, stamp: str) -> Object:
+def _prepared(obj: Object, images: Images, run: str, stamp: str) -> Object:
     _label(obj, run)
     template = pod_template(obj)
     if template is not None:
@@ -148,21 +142,19 @@ def _label(holder: Object, run: str) -> None:
 
 def _place(spec: Object, role: str) -> None:
     """Where a node is marked for the role, there; not beside the generator, nor proxy beside backend, if nodes allow."""
+
+    def beside(role: str, **where: Any) -> Object:
+        return {"labelSelector": {"matchLabels": {ROLE_LABEL: role}}, "topologyKey": "kubernetes.io/hostname", **where}
+
+    affinity = spec.setdefault("affinity", {})
     marked = {"matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": [role]}]}
-    nodes = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    nodes.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(
-        {"weight": 100, "preference": marked}
+    affinity.setdefault("nodeAffinity", {}).setdefault(PREFERRED, []).append({"weight": 100, "preference": marked})
+    affinity.setdefault("podAntiAffinity", {}).setdefault(PREFERRED, []).extend(
+        [
+            {"weight": 100, "podAffinityTerm": beside("generator", namespaces=[CLIENT_NAMESPACE])},
+            {"weight": 50, "podAffinityTerm": beside(_OTHER[role])},
+        ]
     )
-    term = {
-        "labelSelector": {"matchLabels": {ROLE_LABEL: "generator"}},
-        "namespaces": [CLIENT_NAMESPACE],
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    affinity = spec.setdefault("affinity", {}).setdefault("podAntiAffinity", {})
-    preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
-    preferred.append({"weight": 100, "podAffinityTerm": term})
-    beside = {"labelSelector": {"matchLabels": {ROLE_LABEL: _OTHER[role]}}, "topologyKey": "kubernetes.io/hostname"}
-    preferred.append({"weight": 50, "podAffinityTerm": beside})
 
 
 def _certify(secret: Object) -> None:

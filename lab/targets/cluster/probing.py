@@ -17,11 +17,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lab.base.errors import LabError, MeasuringError
-from lab.targets.cluster.api import DeniedError, Object
-from lab.targets.cluster.happenings import Happenings
+from lab.targets.cluster.api import Api, DeniedError
+from lab.targets.cluster.pod_events import PodEvents
 
 INTERVAL_S = 1.0
 LATE_S = 5.0
@@ -34,12 +34,6 @@ GIVEN_UP = re.compile(r"deadline exceeded|timed? ?out|Timeout", re.IGNORECASE)
 
 Series = tuple[str, str, str]
 """(pod, container, probe type)"""
-
-
-class Asked(Protocol):
-    """What is needed of `lab.targets.cluster.api.Api`."""
-
-    def raw(self, path: str) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -56,25 +50,21 @@ def counts(metrics: str, namespace: str) -> dict[Series, Count]:
     found: dict[Series, Count] = {}
     for match in _LINE.finditer(metrics):
         labels = dict(_LABEL.findall(match["labels"]))
-        if labels.get("namespace") != namespace:
-            continue
-        count = found.setdefault((labels["pod"], labels["container"], labels["probe_type"]), Count())
-        match match["what"], labels.get("result"):
-            case "duration_seconds_count", _:
+        if labels.get("namespace") == namespace:
+            count = found.setdefault((labels["pod"], labels["container"], labels["probe_type"]), Count())
+            if match["what"] == "duration_seconds_count":
                 count.good = int(float(match["value"]))
-            case "duration_seconds_sum", _:
+            elif match["what"] == "duration_seconds_sum":
                 count.good_s = float(match["value"])
-            case "total", "failed" | "unknown":
+            elif labels["result"] in ("failed", "unknown"):
                 count.bad += int(float(match["value"]))
-            case _:
-                pass
     return found
 
 
 class Probing:
     """From `start` to `stop`; of the nodes on which `told` knows pods of ours."""
 
-    def __init__(self, api: Asked, namespace: str, told: Happenings) -> None:
+    def __init__(self, api: Api, namespace: str, told: PodEvents) -> None:
         self._api, self._namespace, self._told = api, namespace, told
         self._before: dict[Series, Count] = {}
         self._fault = ""
@@ -126,14 +116,13 @@ class Probing:
 
     def _ask(self) -> dict[Series, Count]:
         found: dict[Series, Count] = {}
-        nodes = {pod["spec"]["nodeName"] for pod in self._told.pods() if pod["spec"].get("nodeName")}
-        for node in sorted(nodes):
+        nodes = {pod["spec"].get("nodeName") for pod in list(self._told.pods.values())}
+        for node in sorted(filter(None, nodes)):
             found |= counts(str(self._api.raw(f"/api/v1/nodes/{node}/proxy/metrics/probes")), self._namespace)
         return found
 
     def _tell(self, at_s: float, series: Series, before: Count, now: Count) -> None:
-        pod, _, probe = series[0], series[1], series[2].lower()
-        good = now.good - before.good
+        pod, probe, good = series[0], series[2].lower(), now.good - before.good
         for _ in range(good):
             self._told.say(at_s, "kubelet", pod, "Probe", f"{probe} {(now.good_s - before.good_s) / good:.4f} ok")
         for _ in range(now.bad - before.bad):
@@ -143,18 +132,13 @@ class Probing:
         pod, container, probe = series
         words = self._told.complaint(pod, probe.lower())
         if GIVEN_UP.search(words):
-            timeout_s = _timeout_s(self._told.pods(), pod, container, probe)
+            timeout_s = _timeout_s(self._told.pods.get(pod), container, probe)
             return f"{timeout_s:.4f} no answer within {timeout_s:g} s"
         return f"- failed{': ' + words if words else ''}"
 
 
-def _timeout_s(pods: list[Object], pod: str, container: str, probe: str) -> float:
+def _timeout_s(pod: Mapping[str, Any] | None, container: str, probe: str) -> float:
     """As the pod has it; Kubernetes' default is 1 s."""
-    found: list[Mapping[str, Any]] = [
-        item.get(f"{probe.lower()}Probe") or {}
-        for one in pods
-        if one["metadata"]["name"] == pod
-        for item in one["spec"]["containers"]
-        if item["name"] == container
-    ]
+    containers = pod["spec"]["containers"] if pod else ()
+    found = [item.get(f"{probe.lower()}Probe") or {} for item in containers if item["name"] == container]
     return float(found[0].get("timeoutSeconds", 1)) if found else 1.0

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 
 from lab.base.errors import LabError
 from lab.model.events import Event
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, Object
-from lab.targets.cluster.happenings import Happenings
+from lab.targets.cluster.pod_events import PodEvents
 from lab.targets.cluster.probing import Probing
-from lab.targets.cluster.reload_logs import Followed
+from lab.targets.cluster.reloads import Followed
 from lab.targets.cluster.watches import Watched
 
 
@@ -28,7 +28,7 @@ class ClusterRecorder:
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
-        self._told = Happenings(self._started)
+        self._told = PodEvents(self._started)
         # Pods first: what the others tell of is known then.
         self._watches = [
             Watched(api, "v1", "Pod", namespace, self._told.pod),
@@ -58,9 +58,8 @@ class ClusterRecorder:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._left.set()
-        watches = [watch.stop for watch in self._watches]
-        logs = [self._stopping(log) for log in list(self._logs)]
-        for stop in (self._probing.stop, *watches, *logs):
+        logs = [lambda log=log: log.stop(self._told.ended(log.container_id)) for log in list(self._logs)]
+        for stop in (self._probing.stop, *(watch.stop for watch in self._watches), *logs):
             try:
                 stop()
             except LabError as error:  # the first is told by `events`; the rest must end as well
@@ -88,11 +87,10 @@ class ClusterRecorder:
         late_s = sorted(
             self._arrived[version] - at_s for version, at_s in self._wrote.items() if version in self._arrived
         )
+        late = "not measured here: the lab wrote nothing that is watched"
         if late_s:
             found = f"{1000 * late_s[len(late_s) // 2]:.0f} ms (median of {len(late_s)}), {1000 * late_s[-1]:.0f} ms at most"
             late = f"after its answer to what the lab wrote itself: {found}"
-        else:
-            late = "not measured here: the lab wrote nothing that is watched"
         notes = [f"what the API server tells of pods and endpoints comes later than it was, never earlier; {late}"]
         if self._probing.denied:
             notes.append(
@@ -104,14 +102,9 @@ class ClusterRecorder:
         self._arrived[obj["metadata"]["resourceVersion"]] = at_s
         self._told.slice(at_s, change, obj)
 
-    def _stopping(self, log: Followed) -> Callable[[], None]:
-        return lambda: log.stop(self._told.ended(log.container_id))
-
     def _started(self, pod: Object, container_id: str, before: bool) -> None:
         """In the thread of the pods' watch: a container of the proxy's runs, and its log is followed."""
-        metadata = pod["metadata"]
-        if metadata["labels"].get(ROLE_LABEL) == "proxy" and not self._left.is_set():
-            container = pod["spec"]["containers"][0]["name"]
-            place = (self._namespace, metadata["name"], container)
-            log = Followed(self._api, *place, container_id, pod["spec"]["nodeName"], whole=not before)
-            self._logs.append(log)
+        if pod["metadata"]["labels"].get(ROLE_LABEL) == "proxy" and not self._left.is_set():
+            name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
+            place = (self._api, self._namespace, name, container, container_id)
+            self._logs.append(Followed(*place, pod["spec"]["nodeName"], whole=not before))

@@ -1,37 +1,190 @@
-"""How long after its start OKD's router may still reload HAProxy, though nothing changes any more.
+"""A proxy's configuration: how large it is, when it was loaded anew and how long that took, when it may still be.
 
-The router loads its first configuration as soon as it has seen every Route, and handles what arrives meanwhile (the same
-Routes again, the backend's endpoints when they are ready) in one more load, a reload interval later. That one closes idle
-keep-alive connections, which a generator counts as errors. Seen with openshift/router release-4.22: with 5 s, 15 s and
-120 s exactly two loads, and a backend that was not ready at the first is not answered for until the second.
+    2026-11-21T21:53:12.398Z I1121 … "Configuration changes detected, backend reload required"   →   Reload
+    2026-11-21T21:53:12.541Z I1121 … "Backend successfully reloaded"                             →   Reloaded
+    2026-11-21T21:53:12.541Z I1121 … "router reloaded" logger="template" output=" - Checking …"   →   Reloaded
+
+OKD's router writes its line when the new HAProxy answers, and none when it begins: there is a Reloaded and no Reload.
+Both write these lines for a container's first configuration, too: that is its start, no event.
+Lines of a container that had begun before it was followed arrive late, so their times are the node's own; `behind_s` of any
+line is its clock's distance from the lab's and the line's way, and the least of all of a node's lines is put to each.
+Refuses to read anything else (a log also has a line for every request), and to estimate what is not told.
 """
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from lab.base import durations
+from lab.base.errors import LabError, MeasuringError
 from lab.targets.cluster import objects
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.connection import Stream
+from lab.targets.cluster.shell import Shell
 
+SAID: Mapping[bytes, str] = {
+    b'"Configuration changes detected, backend reload required"': "Reload",
+    b'"Backend successfully reloaded"': "Reloaded",
+    b'"router reloaded"': "Reloaded",
+}
+CAUGHT_UP_S = 5.0
+POLL_S = 0.02
 MARGIN_S = 1.0
-"""For the load itself."""
+"""For a load itself."""
+LINES = 2000
+"""Of the log: a line per request since the last load is in the way."""
+_SIZE = "cat /etc/nginx/nginx.conf /var/lib/haproxy/conf/*.config /var/lib/haproxy/conf/*.map 2>/dev/null | wc -c"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line that is an event: when it was written, by the node's clock."""
+
+    written_s: float
+    kind: str
+    pod: str
+
+
+def kind(line: bytes) -> str | None:
+    """Of the event that a line tells, or None."""
+    return next((event for words, event in SAID.items() if words in line), None)
+
+
+class Followed:
+    """One container's log, from now on or (`whole`) from its beginning, until `stop` or the container's end."""
+
+    def __init__(
+        self, api: Api, namespace: str, pod: str, container: str, container_id: str, node: str, whole: bool
+    ) -> None:
+        self._api, self._place = api, (namespace, pod, container)
+        self.container_id, self.node = container_id, node
+        self.told: list[Told] = []
+        self.behind_s = math.inf
+        self.fault = ""
+        """Why it ended before `stop`: no fault of anybody's when the container ended."""
+        self._stream: Stream | None = None
+        self._last = "" if whole else self._newest()
+        self._starting = whole
+        """What was read is its first configuration's still."""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"log-{pod}", daemon=True)
+        self._thread.start()
+
+    def stop(self, ended: bool) -> None:
+        """`ended`: the container is known to have ended. MeasuringError when lines may be missing."""
+        try:
+            if not ended:
+                self._catch_up()
+        except LabError as error:
+            self.fault = self.fault or error.fault
+        finally:
+            self.end()
+        if self.fault and not ended:
+            place = f"log of pod {self._place[0]}/{self._place[1]}"
+            raise MeasuringError(place, self.fault, "the sample is to be measured again; `kubectl logs -f` shows more")
+
+    def end(self) -> None:
+        """Without a last look."""
+        self._stopped.set()
+        if self._stream is not None:
+            self._stream.close()
+        self._thread.join(CAUGHT_UP_S)
+
+    def _catch_up(self) -> None:
+        """Until the line that is the last now was read."""
+        last, deadline = self._newest(), time.monotonic() + CAUGHT_UP_S
+        while last > self._last and not self.fault:
+            if time.monotonic() > deadline:
+                self.fault = f"its last line was not read within {CAUGHT_UP_S:.0f} s"
+            time.sleep(POLL_S)
+
+    def _newest(self) -> str:
+        """The time of the last line that was written; empty when there is none."""
+        return self._api.log(*self._place, lines=1, times=True).split(" ", 1)[0].strip()
+
+    def _run(self) -> None:
+        """The thread."""
+        try:
+            stream = self._stream = self._api.follow(*self._place, self._last)
+            if self._stopped.is_set():  # `end` came while it was opened
+                stream.close()
+            for line in stream.lines():
+                self._read(time.time(), line)
+            self.fault = "" if self._stopped.is_set() else "ended while its container ran"
+        except (OSError, LabError) as error:
+            self.fault = f"cannot be followed: {error}"
+        except Exception as error:  # noqa: BLE001  # told by `stop`: a traceback would reach the user
+            self.fault = f"{type(error).__name__}: {error}"
+
+    def _read(self, at_s: float, line: bytes) -> None:
+        written, _, words = line.partition(b" ")
+        stamp = written.decode("ascii", "replace")
+        if stamp <= self._last:
+            return  # of the second in which following began
+        self._last = stamp
+        written_s = datetime.fromisoformat(stamp).timestamp()
+        self.behind_s = min(self.behind_s, at_s - written_s)
+        event = kind(words)
+        if event is not None and not self._starting:
+            self.told.append(Told(written_s, event, self._place[1]))
+        elif event == "Reloaded":
+            self._starting = False
+
+
+def loading_s(log: str) -> float | None:
+    """From the last Reload to the Reloaded after it, of a log with times; None where it tells none."""
+    began: float | None = None
+    took: float | None = None
+    for line in log.splitlines():
+        stamp, _, words = line.partition(" ")
+        event = kind(words.encode())
+        if event == "Reload":
+            began = datetime.fromisoformat(stamp).timestamp()
+        elif event == "Reloaded" and began is not None:
+            took, began = datetime.fromisoformat(stamp).timestamp() - began, None
+    return took
+
+
+def gauges(api: Api, pod: Mapping[str, Any], shell: Shell, loads: bool) -> dict[str, float]:
+    """What one proxy's pod says of its configuration; what it does not tell is not there.
+
+    proxy/config_bytes   nginx.conf, or HAProxy's configuration and maps, as they lie in the container
+    proxy/load_s         ingress-nginx: from "reload required" to "reloaded" in its own log; other proxies tell no beginning
+
+    `loads`: its log is asked for its last load, too: that is 2000 lines of a proxy that logs every request, so only where
+    configurations may change.
+    """
+    found: dict[str, float] = {}
+    size = shell.script(_SIZE).stdout.strip()
+    if size.isdigit() and int(size):
+        found["proxy/config_bytes"] = float(size)
+    if loads:
+        metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
+        took_s = loading_s(api.log(metadata["namespace"], metadata["name"], container, LINES, times=True))
+        found |= {} if took_s is None else {"proxy/load_s": took_s}
+    return found
 
 
 def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
-    """Seconds from the proxy's readiness until no load is due; 0 where the proxy has no RELOAD_INTERVAL."""
-    found = [interval for obj in manifests for interval in _intervals(obj)]
-    return max(found) + MARGIN_S if found else 0.0
+    """Seconds from the proxy's readiness until no load is due; 0 where the proxy has no RELOAD_INTERVAL.
 
-
-def _intervals(obj: Mapping[str, Any]) -> list[float]:
-    template = objects.pod_template(obj)
-    if template is None or objects.role(obj) != "proxy":
-        return []
-    given = [
-        str(item.get("value", ""))
-        for container in template["spec"]["containers"]
+    OKD's router loads its first configuration as soon as it has seen every Route, and handles what arrives meanwhile (the
+    same Routes again, the backend's endpoints when they are ready) in one more load, a reload interval later. That one
+    closes idle keep-alive connections, which a generator counts as errors. Seen with openshift/router release-4.22: with
+    5 s, 15 s and 120 s exactly two loads, and a backend that was not ready at the first is not answered for until the second.
+    """
+    found = [
+        seconds
+        for obj in manifests
+        if objects.role(obj) == "proxy"
+        for container in objects.pod_spec(obj)["containers"]
         for item in container.get("env", [])
-        if item["name"] == "RELOAD_INTERVAL"
+        if item["name"] == "RELOAD_INTERVAL" and (seconds := durations.seconds(str(item.get("value", "")))) is not None
     ]
-    return [seconds for text in given if (seconds := durations.seconds(text)) is not None]
+    return max(found) + MARGIN_S if found else 0.0

@@ -7,15 +7,16 @@ nodes yet, a Route not admitted yet) PATIENCE_S.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.base.errors import LostError, MeasuringError
-from lab.targets.cluster import last_words
-from lab.targets.cluster.api import Api
+from lab.targets.cluster import failure_report
+from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference
+from lab.targets.cluster.pods import conditions, ready
 
 POLL_S = 0.2
 ROUTES_POLL_S = 0.5
@@ -57,16 +58,12 @@ def wait(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> Non
     """
     refs = [Reference.of(obj) for obj in objects]
     _wait(api, deadline, POLL_S, lambda: _workload_faults(api, refs))
-    if any(ref.kind == "Route" for ref in refs):
-        _wait(api, deadline, ROUTES_POLL_S, lambda: _route_faults(api, refs))
+    _wait(api, deadline, ROUTES_POLL_S, lambda: _route_faults(api, refs))
 
 
-def _wait(api: Api, deadline: float, poll_s: float, look: Any) -> None:
+def _wait(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Fault]]) -> None:
     since: dict[tuple[str, str], float] = {}
-    while True:
-        faults: list[Fault] = look()
-        if not faults:
-            return
+    while faults := look():
         now = time.monotonic()
         since = {(fault.place, fault.words): since.get((fault.place, fault.words), now) for fault in faults}
         for fault in faults:
@@ -83,67 +80,93 @@ def _wait(api: Api, deadline: float, poll_s: float, look: Any) -> None:
 
 def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
     """LostError for an image that cannot be had: that says nothing about a variant, and the next one lacks it, too."""
-    said = last_words.of(api, fault.about) if fault.about else []
+    said = failure_report.lines(api, fault.about) if fault.about else []
     remedy = "\n  ".join(filter(None, (fault.remedy, *said)))
     kind = LostError if fault.remedy == IMAGES else MeasuringError
     return kind(f"{api.place}: {fault.place}", prefix + fault.words, remedy or "nothing else is known of it")
 
 
 def _workload_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
+    """Of the workloads, then of the pods of those that are not ready."""
     workloads = [ref for ref in refs if ref.kind in ("Deployment", "DaemonSet", "StatefulSet", "Pod")]
-    faults: list[Fault] = []
-    waiting: set[str] = set()
-    for ref in workloads:
-        found = api.get(ref.api_version, ref.kind, ref.name, ref.namespace)
-        fault = Fault(_place(ref), "is gone", "who removed it?", final=True) if found is None else _unready(ref, found)
-        if fault is not None:
-            faults.append(fault)
-            waiting.add(ref.namespace)
-    pods = [pod for namespace in sorted(waiting) for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]
-    return faults + [fault for pod in pods if (fault := pod_fault(pod)) is not None]
+    found = {ref: api.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in workloads}
+    faults = {ref: fault for ref, obj in found.items() if (fault := _fault(ref, obj)) is not None}
+    places = sorted({ref.namespace for ref in faults})
+    pods = [pod for namespace in places for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]
+    return [*faults.values(), *filter(None, map(pod_fault, pods))]
 
 
-def _place(ref: Reference) -> str:
-    return f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
+def _route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
+    """The first, and how many there are."""
+    routes = [ref for ref in refs if ref.kind == "Route"]
+    places = sorted({(ref.api_version, ref.namespace) for ref in routes})
+    listed = [obj for version, namespace in places for obj in api.list(version, "Route", namespace, RUN_LABEL)]
+    found = {Reference.of(obj): obj for obj in listed}
+    faults = [fault for ref in routes if (fault := _fault(ref, found.get(ref))) is not None]
+    if len(faults) > 1 and not faults[0].final:
+        words = f"{faults[0].words} ({len(faults)} of {len(routes)} Routes are not)"
+        return [replace(faults[0], words=words)]
+    return faults[:1]
 
 
-def _unready(ref: Reference, found: Mapping[str, Any]) -> Fault | None:
-    status, known = found.get("status", {}), Fault(_place(ref), "", about=found)
+def _fault(ref: Reference, found: Object | None) -> Fault | None:
+    """None for what is ready."""
+    place = f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
+    if found is None:
+        return Fault(place, "is gone", "who removed it?", final=True)
     if ref.kind == "Pod":
         return pod_fault(found)
-    for item in status.get("conditions") or ():
-        if item["type"] == "ReplicaFailure" and item["status"] == "True":
-            words = f"{item.get('reason', 'ReplicaFailure')}: {item.get('message', '')}"
-            return replace(known, words=words, remedy="correct what it names", final=True, patience_s=PATIENCE_S)
+    return _unadmitted(place, found) if ref.kind == "Route" else _unready(Fault(place, "", about=found), found)
+
+
+def _unadmitted(place: str, route: Object) -> Fault | None:
+    said = [
+        item
+        for ingress in route.get("status", {}).get("ingress") or ()
+        for item in ingress.get("conditions") or ()
+        if item.get("type") == "Admitted"
+    ]
+    if any(item["status"] == "True" for item in said):
+        return None
+    if not said:
+        return Fault(place, "not admitted yet: no router has said anything", "the router's log says what it does")
+    words = f"not admitted: {_told(said[0].get('reason', ''), said[0].get('message'))}"
+    return Fault(place, words, "correct what it names", final=True, patience_s=PATIENCE_S)
+
+
+def _unready(known: Fault, found: Object) -> Fault | None:
+    status, failure = found.get("status", {}), conditions(found).get("ReplicaFailure", {})
+    if failure.get("status") == "True":
+        words = f"{failure.get('reason', 'ReplicaFailure')}: {failure.get('message', '')}"
+        return replace(known, words=words, remedy="correct what it names", final=True, patience_s=PATIENCE_S)
     if status.get("observedGeneration", 0) < found["metadata"].get("generation", 0):
         words = "its controller has not looked at it yet"
         return replace(known, words=words, remedy="is the controller manager up?")
-    if ref.kind == "DaemonSet":
+    if found["kind"] == "DaemonSet":
         wanted = status.get("desiredNumberScheduled", 0)
         counts = {"made": status.get("updatedNumberScheduled", 0), "ready": status.get("numberReady", 0)}
         if wanted == 0:
             return replace(known, words="no node is its", remedy="see its nodeSelector and the nodes' labels")
     else:
         wanted = found["spec"].get("replicas", 1)
-        counts = {name: status.get(key, 0) for name, key in (("made", "updatedReplicas"), ("ready", "readyReplicas"))}
-        counts["there"] = status.get("replicas", 0)
+        keys = {"made": "updatedReplicas", "ready": "readyReplicas", "there": "replicas"}
+        counts = {name: status.get(key, 0) for name, key in keys.items()}
     if all(count == wanted for count in counts.values()):
         return None
     return replace(known, words=f"{wanted} wanted, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
-def pod_fault(pod: Mapping[str, Any]) -> Fault | None:
+def pod_fault(pod: Object) -> Fault | None:
     """None for a pod that is ready, or is being deleted."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    conditions = {item["type"]: item for item in status.get("conditions") or ()}
-    if "deletionTimestamp" in metadata or conditions.get("Ready", {}).get("status") == "True":
+    if "deletionTimestamp" in metadata or ready(pod):
         return None
     known = Fault(f"pod {metadata['namespace']}/{metadata['name']}", "", about=pod)
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "Failed"
         remedy = FATAL.get(reason, "see its events")
         return replace(known, words=_told(reason, status.get("message")), remedy=remedy, final=True)
-    scheduled = conditions.get("PodScheduled", {})
+    scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") == "False":
         words = f"not scheduled: {_told(scheduled.get('reason', ''), scheduled.get('message'))}"
         remedy = "a node with room, or smaller requests"
@@ -155,64 +178,29 @@ def pod_fault(pod: Mapping[str, Any]) -> Fault | None:
         if (fault := _container_fault(known, noun, container)) is not None
     ]
     # The first that is final; else the first: an init container holds up all after it.
-    return next(
-        (fault for fault in faults if fault.final), faults[0] if faults else replace(known, words="not started")
-    )
+    return min(faults, key=lambda fault: not fault.final, default=replace(known, words="not started"))
 
 
 def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> Fault | None:
-    state = container.get("state") or {}
-    waiting, ended = state.get("waiting"), state.get("terminated")
-    last = (container.get("lastState") or {}).get("terminated")
-    name, restarts = f"{noun} {container['name']}", container.get("restartCount", 0)
-    before = f" (before: {last_words.exited(last | {'message': ''})})" if last else ""
+    state, last = container.get("state") or {}, container.get("lastState") or {}
+    waiting, ended, before = state.get("waiting"), state.get("terminated"), ""
+    if container.get("ready") or (noun == "init container" and ended is not None and ended.get("exitCode") == 0):
+        return None
+    if last.get("terminated"):
+        before = f" (before: {failure_report.exited(last['terminated'] | {'message': ''})})"
+    words, remedy, final = f"running, not ready{before}", "its readiness or startup probe does not succeed", False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
-        words = f"not ready: {name}: {_told(reason, waiting.get('message'))}{before}"
-        crashed = reason == "CrashLoopBackOff" and restarts + 1 >= CRASHES
+        crashed = reason == "CrashLoopBackOff" and container.get("restartCount", 0) + 1 >= CRASHES
+        words, final = f"{_told(reason, waiting.get('message'))}{before}", reason in FATAL or crashed
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
-        return replace(known, words=words, remedy=remedy, final=reason in FATAL or crashed)
-    if ended is not None:
-        if noun == "init container" and ended.get("exitCode") == 0:
-            return None
-        return replace(known, words=f"not ready: {name}: {last_words.exited(ended)}")
-    if container.get("ready"):
-        return None
-    doing = "running" if noun == "init container" else "running, not ready"
-    remedy = "" if noun == "init container" else "its readiness or startup probe does not succeed"
-    return replace(known, words=f"not ready: {name}: {doing}{before}", remedy=remedy)
+    elif ended is not None:
+        words, remedy = failure_report.exited(ended), ""
+    elif noun == "init container":
+        words, remedy = f"running{before}", ""
+    return replace(known, words=f"not ready: {noun} {container['name']}: {words}", remedy=remedy, final=final)
 
 
 def _told(reason: str, message: str | None) -> str:
     """`reason: message`, on one line."""
     return f"{reason}: {' '.join(message.split())}" if message else reason
-
-
-def _route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
-    wanted = {(ref.namespace, ref.name): ref for ref in refs if ref.kind == "Route"}
-    api_version = next(iter(wanted.values())).api_version
-    faults: list[Fault] = []
-    for namespace in sorted({namespace for namespace, _ in wanted}):
-        found = {item["metadata"]["name"]: item for item in api.list(api_version, "Route", namespace, RUN_LABEL)}
-        for (place, name), ref in wanted.items():
-            if place == namespace and (fault := _unadmitted(_place(ref), found.get(name))) is not None:
-                faults.append(fault)
-    if len(faults) > 1:
-        count = f" ({len(faults)} of {len(wanted)} Routes are not)"
-        faults = [replace(fault, words=fault.words + count) if not fault.final else fault for fault in faults[:1]]
-    return faults
-
-
-def _unadmitted(place: str, route: Mapping[str, Any] | None) -> Fault | None:
-    if route is None:
-        return Fault(place, "is gone", "who removed it?", final=True)
-    said = [
-        item for ingress in route.get("status", {}).get("ingress") or () for item in ingress.get("conditions") or ()
-    ]
-    said = [item for item in said if item.get("type") == "Admitted"]
-    if any(item["status"] == "True" for item in said):
-        return None
-    if not said:
-        return Fault(place, "not admitted yet: no router has said anything", "the router's log says what it does")
-    words = f"not admitted: {_told(said[0].get('reason', ''), said[0].get('message'))}"
-    return Fault(place, words, "correct what it names", final=True, patience_s=PATIENCE_S)

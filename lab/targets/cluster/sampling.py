@@ -1,4 +1,4 @@
-"""CPU, memory and counters of pods while a sample is measured: a look into each container at both ends and every second.
+"""CPU, memory and counters of pods while a sample is measured: snapshots of each container at both ends and every second.
 
 A role's CPU seconds are its containers' own cgroups', read first and last, so processes that come and go are all in
 them. Who else used the nodes is asked of `Others`. What the CPUs did and nobody claims is the cluster's own (its pods,
@@ -15,56 +15,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 
 import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
-from lab.model.bottleneck import MAX_OTHERS_CORES
 from lab.model.endpoint import Role
-from lab.model.usage import USAGE_SCHEMA, Observation
-from lab.targets.cluster import machines
-from lab.targets.cluster.look import Container, When, about
-from lab.targets.cluster.spot import Place, Spot, late, spots, usage
+from lab.model.usage import USAGE_SCHEMA, Observation, Usage
+from lab.targets.cluster import container_sampler, node_usage
+from lab.targets.cluster.container_sampler import ContainerSampler, Place, samplers
+from lab.targets.cluster.others import Elsewhere, Others
+from lab.targets.cluster.snapshot import Container, When, about
 
 ROOM = 6
 """Pods that may be looked at beside those of the beginning, at once."""
-_ORDER: Sequence[Role] = ("proxy", "generator", "backend")
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """What others used on the lab's nodes during a sample: cores (None: not visible), and how well that is known."""
-
-    cores: float | None
-    counters: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-Others = Callable[[Sequence[str]], Callable[[], Elsewhere]]
-"""Asked with the nodes' names when a sample begins; what it gives is asked when the sample ends."""
-
-
-def together(*sources: Others) -> Others:
-    """The sum of what several see, each of them other processes.
-
-    Not visible (None) where one of them cannot see: that is not nothing. What the rest saw is the least then, and counts
-    where it alone is too much for a sample: on kind this machine's own processes do, though you may not ask the kubelets.
-    """
-
-    def begin(nodes: Sequence[str]) -> Callable[[], Elsewhere]:
-        ends = [source(nodes) for source in sources]
-
-        def end() -> Elsewhere:
-            seen = [ask() for ask in ends]
-            visible = [part.cores for part in seen if part.cores is not None]
-            counters = {name: count for part in seen for name, count in part.counters.items()}
-            known = len(visible) == len(seen) or sum(visible) >= MAX_OTHERS_CORES
-            return Elsewhere(sum(visible) if known else None, counters)
-
-        return end
-
-    return begin
 
 
 class ClusterWatch:
@@ -84,23 +48,20 @@ class ClusterWatch:
         places_now: Callable[[], Sequence[Place]] | None = None,
         spared: Callable[[Role], bool] = lambda role: False,
     ) -> None:
-        self._places_now, self._spared = places_now, spared
-        self._places = sorted(places, key=lambda place: _ORDER.index(place.role))
+        self._places, self._places_now, self._spared = places, places_now, spared
         self._counters, self._others, self._interval_s = counters, others, interval_s
-        self._spots: list[Spot] = []
+        self._samplers: list[ContainerSampler] = []
         self._coming: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
         self._done = threading.Event()
-        self._failed: Exception | None = None
-        self._pool = ThreadPoolExecutor(max(1, len(self._places)) + (ROOM if places_now else 0), "looks")
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._pool = ThreadPoolExecutor(1 + len(self._places) + (ROOM if places_now else 0), "looks")
         self._ends_s: list[tuple[float, float]] = []  # wall, monotonic
         self._counted: list[Mapping[str, int]] = []
         self._elsewhere = Elsewhere(None)
 
     def __enter__(self) -> ClusterWatch:
         try:
-            containers = list(self._pool.map(lambda place: about(place.shell, str(place)), self._places))
-            self._spots = spots(self._places, containers)
+            containers = list(self._pool.map(lambda place: about(place.shell), self._places))
+            self._samplers = samplers(self._places, containers)
             self._ask_others = self._others(list(dict.fromkeys(place.node for place in self._places)))
             self._counted.append(self._counters())
             self._look("opening")
@@ -108,37 +69,32 @@ class ClusterWatch:
             self._pool.shutdown()
             raise
         self._ends_s.append((time.time(), time.monotonic()))
-        self._thread.start()
+        self._meanwhile = self._pool.submit(self._run)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._done.set()
-        self._thread.join()
         with self._pool:
             if kind is not None:
                 return  # what happened says more than what can still be seen
-            if self._failed is not None:
-                raise self._failed
+            self._meanwhile.result()
             self._look_for_others(last=True)
             self._ends_s.append((time.time(), time.monotonic()))
             self._look("closing")
-        for spot in self._spots:
-            if spot.lost is not None and spot.place.role == "generator":
-                raise spot.lost
+        for sampler in self._samplers:
+            if sampler.lost is not None and sampler.place.role == "generator":
+                raise sampler.lost
         self._counted.append(self._counters())
         self._elsewhere = self._ask_others()
 
     def _run(self) -> None:
-        """The thread. What fails here is told where the watch is left: a thread's traceback would reach the user."""
+        """What fails here is raised where the watch is left."""
         began = time.monotonic()
-        try:
-            while not self._done.wait(self._interval_s - (time.monotonic() - began) % self._interval_s):
-                self._look_for_others()
-                self._look("meanwhile")
-        except Exception as error:  # noqa: BLE001  # raised by __exit__
-            self._failed = error
+        while not self._done.wait(self._interval_s - (time.monotonic() - began) % self._interval_s):
+            self._look_for_others()
+            self._look("meanwhile")
 
     def _look_for_others(self, last: bool = False) -> None:
         """Containers that have come, before any is looked into: a shell finds its way into a restarted one by itself.
@@ -148,68 +104,71 @@ class ClusterWatch:
         """
         if self._places_now is None:
             return
-        known = {_key(spot.place): spot for spot in self._spots}
+        known = {one.place.key: one for one in self._samplers}
         for place in self._places_now():
-            if (spot := known.get(_key(place))) is not None:
-                spot.there()
+            if (sampler := known.get(place.key)) is not None:
+                sampler.there()
                 continue
-            for spot in self._spots:
-                if (spot.place.namespace, spot.place.pod) == (place.namespace, place.pod):
-                    spot.restarted(MeasuringError(str(place), "its container was restarted", "see its events"))
-            if _key(place) not in self._coming and (last or not self._spared(place.role)):
-                self._coming[_key(place)] = place, self._pool.submit(about, place.shell, str(place))
+            for one in self._samplers:
+                if (one.place.namespace, one.place.pod) == (place.namespace, place.pod):
+                    one.restarted(MeasuringError(place.shell.place, "its container was restarted", "see its events"))
+            if place.key not in self._coming and (last or not self._spared(place.role)):
+                self._coming[place.key] = place, self._pool.submit(about, place.shell)
         for key, (place, asked) in list(self._coming.items()):
             if not last and not asked.done():
                 continue
             del self._coming[key]
             with suppress(LabError):
-                found = late(place, asked.result(), self._spots, time.monotonic() - self._ends_s[0][1])
-                found.look("opening")
-                self._spots.append(found)
+                since_s = time.monotonic() - self._ends_s[0][1]
+                late = container_sampler.sampler(place, asked.result(), self._samplers, since_s)
+                late.look("opening")
+                self._samplers.append(late)
 
     def _look(self, when: When) -> None:
-        spots = [spot for spot in self._spots if when != "meanwhile" or not self._spared(spot.place.role)]
-        for _ in self._pool.map(lambda spot: spot.look(when), spots):
-            pass
+        asked = [one for one in self._samplers if when != "meanwhile" or not self._spared(one.place.role)]
+        list(self._pool.map(lambda one: one.look(when), asked))
 
     def observation(self) -> Observation:
         (wall_s, start_s), (end_wall_s, end_s) = self._ends_s
         elapsed_s = end_s - start_s
-        roles = dict.fromkeys(spot.place.role for spot in self._spots)
-        used = {role: usage([spot for spot in self._spots if spot.place.role == role]) for role in roles}
-        seen = machines.machines(self._spots)
+        rows = sorted((row for one in self._samplers for row in one.rows()), key=lambda row: row[0])
+        frame = pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row")
+        used = {role: self._usage(role, frame) for role in dict.fromkeys(one.place.role for one in self._samplers)}
+        seen = node_usage.machines(self._samplers)
         unclaimed = max(0.0, sum(machine.unclaimed_s for machine in seen) / elapsed_s)
         others = self._elsewhere.cores
-        if others is not None and len(seen) == sum(spot.tells_cpus for spot in self._spots):
+        if others is not None and len(seen) == sum(one.tells_cpus for one in self._samplers):
             others = min(others, unclaimed)  # what it is told of may cover more than the sample
-        rows = sorted((row for spot in self._spots for row in spot.rows()), key=lambda row: row[0])
         return Observation(
             elapsed_s=elapsed_s,
             usage=used,
-            rows=pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row"),
-            busy=machines.busy(seen),
+            rows=frame,
+            busy=node_usage.busy(seen),
             steal=max((machine.steal for machine in seen), default=0.0),
             others=others,
             counters=self._increase()
             | {"cluster/cpu_ms": round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
-            clock_step_s=machines.clock_step_s(self._spots, end_wall_s - wall_s - elapsed_s),
+            clock_step_s=node_usage.clock_step_s(self._samplers, end_wall_s - wall_s - elapsed_s),
             generator_cpu_s=used["generator"].cpu_s if "generator" in used else None,
-            cores=machines.cores(seen, elapsed_s),
-            busiest_thread=machines.busiest_thread(self._spots),
+            cores=node_usage.cores(seen, elapsed_s),
+            busiest_thread=node_usage.busiest_thread(self._samplers),
         )
+
+    def _usage(self, role: str, rows: pl.DataFrame) -> Usage:
+        """Of a role's containers together; of each process the most memory that it was seen with."""
+        processes = rows.filter(pl.col("role") == role, pl.col("tid").is_null())
+        peaks = processes.group_by("pid").agg(pl.col("rss_bytes").max())
+        cpu_s = sum(one.used_s() for one in self._samplers if one.place.role == role)
+        return Usage(cpu_s=cpu_s, rss_bytes=int(peaks["rss_bytes"].sum()), processes=peaks.height)
 
     def _increase(self) -> dict[str, int]:
         found, lost = Counter(_grown(*self._counted)), Counter[str]()
-        for spot in self._spots:
-            if spot.lost is None:
-                found.update(_grown(spot.counts(spot.looks[0]), spot.counts(spot.looks[-1])))
+        for one in self._samplers:
+            if one.lost is None:
+                found.update(_grown(one.counts(one.snapshots[0]), one.counts(one.snapshots[-1])))
             else:
-                lost[f"{spot.place.role}/lost_pods"] += 1
+                lost[f"{one.place.role}/lost_pods"] += 1
         return {**found, **lost, **self._elsewhere.counters}
-
-
-def _key(place: Place) -> tuple[str, str]:
-    return place.pod, place.container_id
 
 
 def _grown(was: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:

@@ -12,7 +12,6 @@ read. Works with dash, bash and busybox's ash. The remote `sh` ends with its std
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import selectors
@@ -21,10 +20,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, TypeVar
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.targets.cluster import tether
+from lab.targets.cluster import pods, remote_process
 from lab.targets.cluster.api import Api
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ class Shell:
 
     def __init__(self, api: Api, namespace: str, pod: str, container: str) -> None:
         self._api, self._namespace, self._pod, self._container = api, namespace, pod, container
+        self._kubectl_exec = remote_process.kubectl_exec(api, namespace, pod, container)
         self._connection: _Connection | None = None
         self._lock = threading.Lock()
 
@@ -88,40 +89,29 @@ class Shell:
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """A process beside this shell, over a connection of its own; see `lab.targets.cluster.tether`."""
-        return tether.popen(self._kubectl_exec(), argv, files, stdout, stderr)
+        """A process beside this shell, over a connection of its own; see `lab.targets.cluster.remote_process`."""
+        return remote_process.popen(self._kubectl_exec, argv, files, stdout, stderr)
 
     def close(self) -> None:
         """End the remote `sh`; idempotent, and the next question opens another."""
         with self._lock:
             self._drop()
 
-    def _kubectl_exec(self) -> list[str]:
-        return tether.kubectl_exec(self._api, self._namespace, self._pod, self._container)
-
     def _ask(self, argv: list[str], question: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        if "\0" in question:
-            raise ValueError("a NUL cannot be sent to a shell")
         with self._lock:
             return self._reconnecting(lambda: self._answer(argv, question, timeout_s))
 
-    def _reconnecting(self, work: Callable[[], T]) -> T:
-        """What `work` returns; tried again, once, when the connection has broken but the pod is there."""
-        try:
-            return work()
-        except _BrokenError:
-            self._lose()
+    def _reconnecting(self, work: Callable[[], T], again: bool = True) -> T:
+        """What `work` returns; tried again, once, when the connection has broken but the pod is there: else LostError."""
         try:
             return work()
         except _BrokenError as error:
-            self._lose()
+            self._drop()
+            pods.check_there(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
+            if again:
+                return self._reconnecting(work, again=False)
             fault = f"container {self._container} does not answer: {error}"
             raise MeasuringError(self.place, fault, "`kubectl describe` that pod tells its state") from None
-
-    def _lose(self) -> None:
-        """LostError when the pod went with the connection."""
-        self._drop()
-        tether.check_there(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
 
     def _answer(self, argv: list[str], question: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
         connection = self._connected()
@@ -136,14 +126,14 @@ class Shell:
         return subprocess.CompletedProcess(argv, LATE, said, complained + note)
 
     def _kill_late(self, pid: int) -> None:
-        command = [*self._kubectl_exec(), "sh", "-c", _KILL_DESCENDANTS, "sh", str(pid)]
-        with contextlib.suppress(subprocess.TimeoutExpired):  # then the connection is dropped
+        command = [*self._kubectl_exec, "sh", "-c", _KILL_DESCENDANTS, "sh", str(pid)]
+        with suppress(subprocess.TimeoutExpired):  # then the connection is dropped
             subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CONNECT_S, check=False)
 
     def _connected(self) -> _Connection:
         if self._connection is None:
             try:
-                self._connection = _Connection([*self._kubectl_exec(), "sh"])
+                self._connection = _Connection([*self._kubectl_exec, "sh"])
             except FileNotFoundError:
                 fault, remedy = "kubectl is not on PATH", "start the lab by scripts/shell, which brings it"
                 raise UsageError(self.place, fault, remedy) from None
@@ -171,11 +161,14 @@ class _Connection:
         )
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin, self._streams = self._process.stdin, (self._process.stdout, self._process.stderr)
+        self._selector = selectors.DefaultSelector()
+        for number, stream in enumerate(self._streams):
+            self._selector.register(stream, selectors.EVENT_READ, number)
         for stream in (self._stdin, *self._streams):
             os.set_blocking(stream.fileno(), False)
-        self._said: tuple[bytearray, bytearray] = (bytearray(), bytearray())
-        self._unsent = b""
-        self._mark = b""
+        self._said = (bytearray(), bytearray())
+        self._ends = [-1, -1]  # where in these the mark is, once it has come
+        self._unsent, self._mark = b"", b""
         self.pid = 0
 
     @property
@@ -192,69 +185,58 @@ class _Connection:
     def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:
         """(the number behind the mark, stdout, stderr); None when it is late: then `rest` goes on with it."""
         mark = secrets.token_hex(16)
-        self._mark = mark.encode()
+        self._mark, self._ends, self._said = mark.encode(), [-1, -1], (bytearray(), bytearray())
         self._unsent = form.format(question=question, mark=mark).encode("utf-8", "surrogateescape")
-        for said in self._said:
-            said.clear()
+        self._selector.register(self._stdin, selectors.EVENT_WRITE)
         return self.rest(timeout_s)
 
     def rest(self, timeout_s: float) -> tuple[int, str, str] | None:
         """The answer to the open question, or None when it has not come in time."""
         deadline = time.monotonic() + timeout_s
-        found = [said.rfind(self._mark) for said in self._said]
-        with selectors.DefaultSelector() as selector:
-            for number, stream in enumerate(self._streams):
-                selector.register(stream, selectors.EVENT_READ, number)
-            if self._unsent:
-                selector.register(self._stdin, selectors.EVENT_WRITE)
-            while not all(
-                begin >= 0 and said.endswith(b"\n", begin) for begin, said in zip(found, self._said, strict=True)
-            ):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return None
-                for key, _ in selector.select(left):
-                    if key.data is None:
-                        self._send(selector)
-                        continue
-                    before = self._receive(key.data)
-                    if found[key.data] < 0:
-                        found[key.data] = self._said[key.data].find(self._mark, max(0, before - len(self._mark)))
-        number = int(self._said[0][found[0] + len(self._mark) :])
-        said, complained = (bytes(part[:end]) for part, end in zip(self._said, found, strict=True))
+        while not all(end >= 0 and said.endswith(b"\n", end) for end, said in zip(self._ends, self._said, strict=True)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            for key, _ in self._selector.select(left):
+                if key.data is None:
+                    self._send()
+                else:
+                    self._receive(key.data)
+        number = int(self._said[0][self._ends[0] + len(self._mark) :])
         self._mark = b""
-        return number, said.decode("utf-8", "replace"), complained.decode("utf-8", "replace")
+        for said, end in zip(self._said, self._ends, strict=True):
+            del said[end:]
+        return number, *self.so_far()
 
     def so_far(self) -> tuple[str, str]:
         said, complained = (part.decode("utf-8", "replace") for part in self._said)
         return said, complained
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended already
+        with suppress(OSError):  # it has ended already
             self._stdin.close()
         try:
             self._process.wait(ENDING_S if self.idle else 0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for stream in self._streams:
-            stream.close()
+        for one in (self._selector, *self._streams):
+            one.close()
 
-    def _send(self, selector: selectors.BaseSelector) -> None:
+    def _send(self) -> None:
         try:
             self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
         except BrokenPipeError:  # its output tells why
             self._unsent = b""
         if not self._unsent:
-            selector.unregister(self._stdin)
+            self._selector.unregister(self._stdin)
 
-    def _receive(self, number: int) -> int:
-        """Take in what a stream says; how much it had said before."""
+    def _receive(self, number: int) -> None:
         said = self._said[number]
-        before = len(said)
         read = os.read(self._streams[number].fileno(), 1 << 20)
         if not read:
             words = " ".join(self._said[1].decode(errors="replace").split())[-300:]
             raise _BrokenError(words or "the connection ended")
         said += read
-        return before
+        if self._ends[number] < 0:
+            self._ends[number] = said.find(self._mark, max(0, len(said) - len(read) - len(self._mark)))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from lab.base.errors import LabError, LostError, MeasuringError, UsageError
+from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.load import Load
 from lab.model.pages import PAGES
@@ -19,17 +18,19 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.base import Watch
-from lab.targets.cluster import clock, gauges, sampling, testrun, tunnel, ways
+from lab.targets.cluster import failure_report, reloads, sampling, testrun, tunnel
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
-from lab.targets.cluster.client import ClientPod
+from lab.targets.cluster.client import ClientPod, clock_offset
+from lab.targets.cluster.container_sampler import Place
+from lab.targets.cluster.entrypoint import Entrypoint, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
-from lab.targets.cluster.pods import ready, running
+from lab.targets.cluster.others import Others
+from lab.targets.cluster.pods import container_id, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
-from lab.targets.cluster.sampling import Others, Place
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, haproxy
@@ -85,13 +86,10 @@ class ClusterSystem:
         inventory: Inventory | None = None,
     ) -> None:
         self._api, self._images, self._client = api, images, client
-        self._manifests, self._namespace, self._run, self._others = manifests, namespace, run, others
-        self._check = check
+        self._manifests, self._namespace, self._others, self._check = manifests, namespace, others, check
+        self._run = run
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
-        self._host = next(iter(self._routed))
-        self._shells: dict[tuple[str, str, str], Shell] = {}
-        self._tools: dict[str, Shell] = {}
-        self._opening = threading.Lock()  # a disturbance, a watch and the engine ask at once
+        self._shells: dict[tuple[str, ...], Shell] = {}
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._recorder: ClusterRecorder | None = None
         self._squeezed: set[Role] = set()
@@ -99,31 +97,31 @@ class ClusterSystem:
         self._changing: Changes | None = None
         if inventory is not None:
             self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
-        self._came_up = {role: self._ready(role) for role in ROLES}
-        self._proxied = bool(self._came_up["proxy"])
-        self._way_in: Role = "proxy" if self._proxied else "backend"
+        self._came_up = {role: self.pods(role) for role in ROLES}
+        self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
     # -- where load goes --------------------------------------------------------------------------------
 
     def entry(self) -> Endpoint:
-        return self._entry((self._host,), self._routed[self._host])
+        host, tls = next(iter(self._routed.items()))
+        return self._entry((host,), tls)
 
     def endpoint(self, point: Point) -> Endpoint:
-        return self._entry(*hosts.chosen(self._routed, self._proxied, point))
+        return self._entry(*hosts.chosen(self._routed, self._way_in == "proxy", point))
 
     def backend_endpoint(self) -> Endpoint:
-        way = self._way("backend")
-        return Endpoint(f"http://{way.host}:{way.port}", self._host, (self._host,))
+        way, host = self._entrypoint("backend"), next(iter(self._routed))
+        return Endpoint(f"http://{way.host}:{way.port}", host, (host,))
 
     def addresses(self) -> Mapping[str, str]:
         """Host → where it is, for a client."""
-        ways_in = {self._routers.get(host) for host in self._routed}
-        found = {by: self._way(self._way_in, by=by).host for by in ways_in}
-        return {host: found[self._routers.get(host)] for host in self._routed}
+        routers = {host: self._routers.get(host) for host in self._routed}
+        found = {by: self._entrypoint(self._way_in, by=by).host for by in set(routers.values())}
+        return {host: found[by] for host, by in routers.items()}
 
     def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
         routers = dict.fromkeys(self._routers.get(name) for name in names)
-        found = {by: self._way(self._way_in, "http" if tls == "none" else "https", by) for by in routers}
+        found = {by: self._entrypoint(self._way_in, "http" if tls == "none" else "https", by) for by in routers}
 
         def url(by: str | None, host: str) -> str:
             """Of one way in; TLS needs the name, which leads there."""
@@ -133,8 +131,8 @@ class ClusterSystem:
         words = "; ".join(dict.fromkeys(way.words for way in found.values()))
         return Endpoint(url(first, names[0]), names[0], names, tls, words, shards)
 
-    def _way(self, role: Role, port: str = "http", by: str | None = None) -> ways.Way:
-        return ways.way(self._api, self._manifests, role, port, self._changing is not None, by)
+    def _entrypoint(self, role: Role, port: str = "http", by: str | None = None) -> Entrypoint:
+        return entrypoint(self._api, self._manifests, role, port, self._changing is not None, by)
 
     def pod_address(self, role: Role) -> str:
         return self._first(role)["status"]["podIP"]
@@ -158,17 +156,13 @@ class ClusterSystem:
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         self._check()
-        hosts_at = self.addresses()
-        return testrun.generate(self._api, self._images.named("loadgen"), self._run, load, files, hosts_at)
+        image = self._images.named("loadgen")
+        return testrun.generate(self._api, image, self._run, load, files, self.addresses())
 
     @right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        if role == "generator":
-            raise UsageError("role generator", "its helpers are started like generators", "use popen")
-        pod = self._first(role)
-        helper = self._tool(pod).popen(argv, None, subprocess.DEVNULL, subprocess.DEVNULL)
-        self._helpers.append(helper)
-        return helper
+        self._helpers.append(self._tools(self._first(role)).popen(argv))
+        return self._helpers[-1]
 
     def shape(self, link_mbit: float | None) -> None:
         if link_mbit is not None:
@@ -182,19 +176,24 @@ class ClusterSystem:
         places = [Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client.shell)]
         places += self._running()
         now = None if self._changing is None else self._running
-        return sampling.ClusterWatch(
-            places, self.counters, self._others, places_now=now, spared=self._squeezed.__contains__
-        )
+        spared = self._squeezed.__contains__
+        return sampling.ClusterWatch(places, self.counters, self._others, places_now=now, spared=spared)
 
     def _running(self) -> list[Place]:
         """First containers that run now; where nothing changes, those of the pods that came up."""
-        found: list[Place] = []
-        for role in ROLES:
-            for pod in self._came_up[role] if self._changing is None else self._all(role):
-                if running(pod):
-                    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
-                    found.append(Place(role, self._namespace, name, node, self._shell(pod), _container_id(pod)))
-        return found
+        return [
+            Place(
+                role,
+                self._namespace,
+                pod["metadata"]["name"],
+                pod["spec"].get("nodeName", ""),
+                self._shell(pod),
+                container_id(pod),
+            )
+            for role in ROLES
+            for pod in (self._came_up[role] if self._changing is None else self._all(role))
+            if running(pod)
+        ]
 
     def counters(self) -> Mapping[str, int]:
         """`proxy/tls_…`, where a HAProxy of ours ends TLS; the rest is the watch's own. MeasuringError if it does not say."""
@@ -214,7 +213,7 @@ class ClusterSystem:
         return {f"proxy/{name}": count for name, count in found.items()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        return self._ready(role)
+        return [pod for pod in self._all(role) if ready(pod)]
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         labels = self._first(role)["metadata"].get("labels", {})
@@ -230,7 +229,8 @@ class ClusterSystem:
     def processes(self, role: Role) -> list[int]:
         if role == "lab":
             return [os.getpid()]
-        shells = [self._client.shell] if role == "generator" else [self._shell(pod) for pod in self._present(role)]
+        present = self.pods(role) if self._changing is not None else self._came_up.get(role, ())
+        shells = [self._client.shell] if role == "generator" else [self._shell(pod) for pod in present]
         found: list[int] = []
         for number, shell in enumerate(shells):
             listed = shell.script(f"SHELL_PID={shell.pid}\n{_PIDS}").stdout.split()
@@ -256,37 +256,35 @@ class ClusterSystem:
         pod = self._first(role)
         done = self._shell(pod).run(argv)
         if done.returncode == NOT_FOUND and argv[0] in NETWORK_TOOLS:
-            return self._tool(pod).run(argv)
+            return self._tools(pod).run(argv)
         return done
 
     def log_tail(self) -> str:
-        said = []
-        for role in ROLES:
-            for pod in self._all(role):
-                name = pod["metadata"]["name"]
-                try:
-                    text = self._api.log(self._namespace, name, pod["spec"]["containers"][0]["name"], LOG_LINES)
-                except LostError:
-                    raise
-                except LabError as error:  # what it explains is the fault to tell
-                    text = f"its log cannot be had: {error.fault}"
-                said += [f"--- {name}\n{text}"] if text.strip() else []
-        return "\n".join(said)
+        logs = {
+            pod["metadata"]["name"]: failure_report.or_why("its log cannot be had", self._log, pod)
+            for role in ROLES
+            for pod in self._all(role)
+        }
+        return "\n".join(f"--- {name}\n{text}" for name, lines in logs.items() for text in lines if text.strip())
+
+    def _log(self, pod: Mapping[str, Any]) -> list[str]:
+        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
+        return [self._api.log(self._namespace, name, container, LOG_LINES)]
 
     # -- what disturbances do, and see ------------------------------------------------------------------
 
     def gauges(self) -> Mapping[str, float]:
-        if not self._proxied:
+        if self._way_in != "proxy":
             return {}
         pod = self._first("proxy")
-        return gauges.of(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        return reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
 
     def recorder(self) -> ClusterRecorder:
         self._recorder = ClusterRecorder(self._api, self._namespace)
         return self._recorder
 
     def clock(self) -> ClockOffset:
-        return clock.offset(self._client.shell)
+        return clock_offset(self._client.shell)
 
     @right()
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
@@ -355,7 +353,7 @@ class ClusterSystem:
     def _runs_on(self, pod: Mapping[str, Any]) -> bool:
         """The very container that is told of runs now."""
         now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
-        return now is not None and running(now) and _container_id(now) == _container_id(pod)
+        return now is not None and running(now) and container_id(now) == container_id(pod)
 
     def _kill(self, pod: Mapping[str, Any]) -> None:
         """Its processes, from inside: a pod that has ended by then is no loss."""
@@ -371,9 +369,7 @@ class ClusterSystem:
         A ready pod is not yet in every node's rules, nor its last configuration loaded: before `still_until` (monotonic)
         it may load another. MeasuringError at the deadline.
         """
-        last = list(self._routed)[-1]
-        fault = "not asked yet"
-        settled_at = time.monotonic()
+        last, settled_at = list(self._routed)[-1], time.monotonic()
         running: list[int] = []
         while True:
             faults = [self._fault(endpoint) for endpoint in (self.entry(), self._entry((last,), self._routed[last]))]
@@ -384,10 +380,8 @@ class ClusterSystem:
             if not fault and time.monotonic() - settled_at >= SETTLED_S and time.monotonic() >= still_until:
                 return
             if time.monotonic() > deadline:
-                fault = fault or "its processes come and go"
-                raise MeasuringError(
-                    self.entry().base_url, f"/{PROBED_PAGE}: {fault}", self.log_tail() or "nothing was logged"
-                )
+                fault = f"/{PROBED_PAGE}: {fault or 'its processes come and go'}"
+                raise MeasuringError(self.entry().base_url, fault, self.log_tail() or "nothing was logged")
             time.sleep(0.1)
 
     def settle(self) -> None:
@@ -399,11 +393,9 @@ class ClusterSystem:
         for helper in self._helpers:
             helper.kill()
             helper.wait()
-        with self._opening:
-            shells = (*self._shells.values(), *self._tools.values())
-            self._helpers, self._shells, self._tools = [], {}, {}
-        for shell in shells:
+        for shell in list(self._shells.values()):
             shell.close()
+        self._helpers, self._shells = [], {}
 
     # -- inside -----------------------------------------------------------------------------------------
 
@@ -418,34 +410,24 @@ class ClusterSystem:
     def _all(self, role: Role) -> list[dict[str, Any]]:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
 
-    def _ready(self, role: Role) -> list[dict[str, Any]]:
-        return [pod for pod in self._all(role) if ready(pod)]
-
-    def _first(self, role: Role) -> dict[str, Any]:
+    def _first(self, role: Role) -> Mapping[str, Any]:
         if not self._came_up.get(role):
             raise UsageError(
                 f"role {role}", "this variant has no such pod", "leave the check out, or name the other role"
             )
         return self._came_up[role][0] if self._changing is None else self._changing.first(role)
 
-    def _present(self, role: Role) -> Sequence[dict[str, Any]]:
-        return self._ready(role) if self._changing is not None else self._came_up.get(role, ())
-
     def _shell(self, pod: Mapping[str, Any]) -> Shell:
-        """Into the first container: the lab's own."""
+        """Into the first container: the lab's own. A disturbance, a watch and the engine ask at once for the same one."""
         place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
-        with self._opening:
-            if place not in self._shells:
-                self._shells[place] = Shell(self._api, *place)
-            return self._shells[place]
+        return self._shells.setdefault(place, Shell(self._api, *place))
 
-    def _tool(self, pod: dict[str, Any]) -> Shell:
-        name = pod["metadata"]["name"]
-        if name not in self._tools:
-            made = tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])
-            with self._opening:
-                return self._tools.setdefault(name, made)
-        return self._tools[name]
+    def _tools(self, pod: Mapping[str, Any]) -> Shell:
+        place = (pod["metadata"]["name"], "tools")
+        if place not in self._shells:
+            started = tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])
+            self._shells.setdefault(place, started)
+        return self._shells[place]
 
     def _node_shell(self) -> Shell:
         """Into the node-tuning pod on the proxy's node, which sees the node's own /proc and network."""
@@ -455,10 +437,3 @@ class ClusterSystem:
         if pod is None:
             raise LookupError(f"no node-tuning pod is ready on {node}")
         return self._shell(pod)
-
-
-def _container_id(pod: Mapping[str, Any]) -> str:
-    """Of the first container; empty while it has none."""
-    first = pod["spec"]["containers"][0]["name"]
-    statuses = pod.get("status", {}).get("containerStatuses") or ()
-    return next((item.get("containerID") or "" for item in statuses if item["name"] == first), "")

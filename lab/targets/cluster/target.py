@@ -24,20 +24,20 @@ from lab.model.variants.variants import Variant
 from lab.targets.cluster import (
     facts,
     images,
-    kubelet,
-    needs,
     objects,
+    ownership,
     reloads,
+    requirements,
     rollout,
     testrun,
 )
-from lab.targets.cluster.api import Api, DeniedError
+from lab.targets.cluster.api import Api, DeniedError, right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
-from lab.targets.cluster.sampling import Others, together
+from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
 
 DEADLINE_S = 120.0
@@ -99,15 +99,15 @@ class ClusterTarget:
             )
         chosen = images.load()
         api = self._connect()
+        ownership.claim_namespace(api, CLIENT_NAMESPACE, self._run)
         inventory = Inventory(api, self._run)
-        inventory.namespace(CLIENT_NAMESPACE)
         lease = Lease(api, holder(self._run))
         lease.acquire()
         try:
             inventory.take_over()  # what a lab left that ended in the middle
             client = ClientPod.ensure(api, chosen, self._run, time.monotonic() + CLIENT_DEADLINE_S)
             nodes = api.list("v1", "Node")
-            others = kubelet.others(api)
+            others: Others = Kubelets(api)
             if self._machine is not None:
                 others = together(others, self._machine())
         except BaseException:
@@ -135,12 +135,11 @@ class ClusterTarget:
             if point.link_mbit is not None:
                 fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
-        needs.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
+        requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         objects.vet(taken.api, variant.manifests)
-        routed, proxied = hosts.routed(variant.manifests), _has_proxy(variant.manifests)
-        return {
-            point.name: hosts.expected(routed, proxied, point, hosts.routers(variant.manifests)) for point in points
-        }
+        routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
+        proxied = any(objects.role(obj) == "proxy" for obj in variant.manifests)
+        return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False) -> Iterator[ClusterSystem]:
@@ -163,26 +162,27 @@ class ClusterTarget:
         system: ClusterSystem | None = None
         ended_well = False
         try:
-            taken.inventory.apply(wanted)
-            rollout.wait(taken.api, wanted, deadline)
-            still_until = time.monotonic() + pending_s
-            system = ClusterSystem(
-                taken.api,
-                taken.images,
-                taken.client,
-                wanted,
-                _namespace(wanted),
-                self._run,
-                taken.others,
-                taken.lease.check,
-                taken.inventory if changing else None,
-            )
-            with taken.client.resolving(system.addresses()):
-                try:
-                    system.wait(deadline, still_until)
-                    yield system
-                finally:
-                    taken.lease.check()  # LostError: the pod's hosts are another lab's now
+            with right():
+                taken.inventory.apply(wanted)
+                rollout.wait(taken.api, wanted, deadline)
+                still_until = time.monotonic() + pending_s
+                system = ClusterSystem(
+                    taken.api,
+                    taken.images,
+                    taken.client,
+                    wanted,
+                    _namespace(wanted),
+                    self._run,
+                    taken.others,
+                    taken.lease.check,
+                    taken.inventory if changing else None,
+                )
+                with taken.client.resolving(system.addresses()):
+                    try:
+                        system.wait(deadline, still_until)
+                        yield system
+                    finally:
+                        taken.lease.check()  # LostError: the pod's hosts are another lab's now
             ended_well = True
         except LostError:
             raise
@@ -230,10 +230,6 @@ def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
     marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
     others = [node for node in nodes if node not in marked]
     return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in others or marked)
-
-
-def _has_proxy(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    return any(objects.role(obj) == "proxy" for obj in manifests)
 
 
 def _namespace(manifests: Sequence[Mapping[str, Any]]) -> str:

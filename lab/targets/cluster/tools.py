@@ -32,27 +32,27 @@ def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> S
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     deadline = time.monotonic() + DEADLINE_S
     found = _pod(api, namespace, name)
-    known = {item["name"]: item for item in found["spec"].get("ephemeralContainers") or ()}
+    known = {item["name"] for item in found["spec"].get("ephemeralContainers") or ()}
     # One that has ended cannot be started again: the next gets the next number.
     number = 0
-    while (tool := f"{PREFIX}{container}"[:60] + (f"-{number}" if number else "")) in known:
-        if "terminated" not in _state(found, tool):
-            break
+    while (tool := f"{PREFIX}{container}"[:60] + (f"-{number}" if number else "")) in known and (
+        "terminated" in _state(found, tool)
+    ):
         number += 1
     if tool not in known:
         target = next(item for item in found["spec"]["containers"] if item["name"] == container)
-        api.add_ephemeral_container(namespace, name, described(tool, images.named("loadgen"), target))
+        added = {"spec": {"ephemeralContainers": [described(tool, images.named("loadgen"), target)]}}
+        api.change("v1", "Pod", name, namespace, added, "ephemeralcontainers")
     while "running" not in (state := _state(_pod(api, namespace, name), tool)):
-        waiting = state.get("waiting", {})
         late = time.monotonic() > deadline
-        if late or waiting.get("reason") in rollout.FATAL or "terminated" in state:
-            why = waiting or state.get("terminated", {})
+        why = state.get("waiting") or state.get("terminated") or {}
+        if late or why.get("reason") in rollout.FATAL or "terminated" in state:
             said = ": ".join(filter(None, (why.get("reason"), why.get("message")))) or "no state yet"
-            fault = f"its tools ({tool}) do not start" + (f" in {DEADLINE_S:.0f} s" if late else "") + f": {said}"
-            remedy = (
-                "`just up` brings the image loadgen to kind; elsewhere LAB_IMAGES names one that the nodes can pull"
+            raise MeasuringError(
+                f"pod {namespace}/{name}",
+                f"its tools ({tool}) do not start" + (f" in {DEADLINE_S:.0f} s" if late else "") + f": {said}",
+                "`just up` brings the image loadgen to kind; elsewhere LAB_IMAGES names one that the nodes can pull",
             )
-            raise MeasuringError(f"pod {namespace}/{name}", fault, remedy)
         time.sleep(POLL_S)
     return Shell(api, namespace, name, tool)
 

@@ -41,32 +41,27 @@ _REFUSALS = {
 
 def connect(api: Api, address: tuple[str, int], timeout_s: float) -> socket.socket:
     """A connection to (host or address, port) from the generator's pod, with this timeout. Raises OSError."""
-    forwarded = forward(api, CLIENT_NAMESPACE, CLIENT_POD, SOCKS_PORT, timeout_s)
     try:
-        _ask_socks(forwarded, *address)
-    except BaseException:
-        forwarded.close()
-        raise
-    return forwarded
-
-
-def forward(api: Api, namespace: str, pod: str, port: int, timeout_s: float) -> socket.socket:
-    """A connection to a port of a pod, on its loopback interface. Raises OSError."""
-    try:
-        websocket = _open(api, f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward", port, timeout_s)
+        websocket = _open(api, timeout_s)
     except OSError:
         raise
     except Exception as error:  # websocket-client's own kinds, for a handshake that was refused
-        raise OSError(f"port-forward to pod {namespace}/{pod}: {' '.join(str(error).split())[:300]}") from error
+        words = " ".join(str(error).split())[:300]
+        raise OSError(f"port-forward to pod {CLIENT_NAMESPACE}/{CLIENT_POD}: {words}") from error
     ours, theirs = socket.socketpair()
     ours.settimeout(timeout_s)
     theirs.settimeout(STUCK_S)
     websocket.settimeout(STUCK_S)
-    threading.Thread(target=_pump, args=(websocket, theirs), name=f"tunnel-{pod}", daemon=True).start()
+    threading.Thread(target=_pump, args=(websocket, theirs), name="tunnel", daemon=True).start()
+    try:
+        _ask_socks(ours, *address)
+    except BaseException:
+        ours.close()
+        raise
     return ours
 
 
-def _open(api: Api, path: str, port: int, timeout_s: float) -> Any:
+def _open(api: Api, timeout_s: float) -> Any:
     """The websocket, by the credentials and through the proxy of the API's own client; the library's way has no timeout."""
     import certifi
     import websocket
@@ -81,7 +76,8 @@ def _open(api: Api, path: str, port: int, timeout_s: float) -> Any:
         trust = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": known.ssl_ca_cert or certifi.where()}
     named = {"certfile": known.cert_file, "keyfile": known.key_file, "server_hostname": known.tls_server_name}
     trust |= {name: value for name, value in named.items() if value}
-    url = str(ws_client.get_websocket_url(known.host + path, [("ports", port)]))
+    path = f"{known.host}/api/v1/namespaces/{CLIENT_NAMESPACE}/pods/{CLIENT_POD}/portforward"
+    url = str(ws_client.get_websocket_url(path, [("ports", SOCKS_PORT)]))
     options: dict[str, Any] = {"header": [f"{name}: {value}" for name, value in headers.items()]}
     if known.proxy:
         options = ws_client.websocket_proxycare(options, known, url, headers)

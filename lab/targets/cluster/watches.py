@@ -14,31 +14,22 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
 
 from lab.base.errors import LabError, MeasuringError
-from lab.targets.cluster.api import Object
+from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.connection import Stream
 
 BLIND_S = 0.2
 CAUGHT_UP_S = 5.0
 POLL_S = 0.02
-REMEDY = "see whether the API server was overloaded; the sample is to be measured again"
 Told = Callable[[float, str, Object], None]
 """(seconds since the epoch, LISTED at the beginning or ADDED, MODIFIED, DELETED, the object): called in the watch's thread."""
-
-
-class Asked(Protocol):
-    """What is needed of `lab.targets.cluster.api.Api`."""
-
-    def listed(self, api_version: str, kind: str, namespace: str) -> tuple[list[Object], str]: ...
-    def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream: ...
 
 
 class Watched:
     """From `start` to `stop`."""
 
-    def __init__(self, api: Asked, api_version: str, kind: str, namespace: str, told: Told) -> None:
+    def __init__(self, api: Api, api_version: str, kind: str, namespace: str, told: Told) -> None:
         self._api, self._what, self._told = api, (api_version, kind, namespace), told
         self._versions: dict[str, int] = {}
         self._since = ""
@@ -57,12 +48,12 @@ class Watched:
     def stop(self) -> None:
         """MeasuringError when something may be missing; LabError when the last look fails."""
         try:
-            if not self._fault:
-                self._fault = self._behind()
+            self._fault = self._fault or self._behind()
         finally:
             self.end()
         if self._fault:
-            raise MeasuringError(f"watch of {self._what[1]} in {self._what[2]}", self._fault, REMEDY)
+            remedy = "see whether the API server was overloaded; the sample is to be measured again"
+            raise MeasuringError(f"watch of {self._what[1]} in {self._what[2]}", self._fault, remedy)
 
     def end(self) -> None:
         """Without a last look: for one that was never started, too."""
@@ -84,44 +75,37 @@ class Watched:
                         self._fault = f"broke: {error}"
                     self._stopped.wait(POLL_S)
                     continue
-                if self._stopped.is_set():  # `end` came while it was opened, and closed the one before
-                    stream.close()
-                    return
                 if (blind_s := time.monotonic() - blind_since) > BLIND_S:
                     self._fault = f"saw nothing for {blind_s:.1f} s"
+                if self._stopped.is_set() or self._fault:  # `end` may have come while it was opened
+                    stream.close()
                 with suppress(OSError):  # it is taken up again
-                    self._follow(stream)
+                    for line in stream.lines():
+                        self._read(time.time(), line)
                 blind_since = time.monotonic()
         except LabError as error:
             self._fault = error.fault
         except Exception as error:  # noqa: BLE001
             self._fault = f"{type(error).__name__}: {error}"
 
-    def _follow(self, stream: Stream) -> None:
-        for line in stream.lines():
-            self._read(time.time(), line)
-            if self._fault:
-                stream.close()
-                return
-
     def _read(self, at_s: float, line: bytes) -> None:
+        """MeasuringError for one that tells why the server ends it."""
         if not line.strip():
             return
-        change: dict[str, Any] = json.loads(line)
+        change = json.loads(line)
         kind, found = change["type"], change["object"]
         if kind == "ERROR":
-            self._fault = f"ended by the server: {found.get('message') or found.get('reason') or found}"
-            return
+            words = found.get("message") or found.get("reason") or found
+            raise MeasuringError(self._what[1], f"ended by the server: {words}")
         self._since = found["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             self._take(at_s, kind, found)
 
     def _take(self, at_s: float, kind: str, found: Object) -> None:
         uid = found["metadata"]["uid"]
+        self._versions[uid] = int(found["metadata"]["resourceVersion"])
         if kind == "DELETED":
-            self._versions.pop(uid, None)
-        else:
-            self._versions[uid] = int(found["metadata"]["resourceVersion"])
+            del self._versions[uid]
         self._told(at_s, kind, found)
 
     def _behind(self) -> str:
@@ -130,12 +114,11 @@ class Watched:
         wanted = {item["metadata"]["uid"]: int(item["metadata"]["resourceVersion"]) for item in items}
         deadline = time.monotonic() + CAUGHT_UP_S
         behind: list[str] = []
-        gone: list[str] = []
         while time.monotonic() < deadline and not self._fault:
             known, up_to = dict(self._versions), int(self._since)
             behind = [uid for uid, wants in wanted.items() if known.get(uid, up_to) < wants]
-            gone = [uid for uid, has in known.items() if uid not in wanted and has <= int(version)]
-            if not behind and not gone:
+            behind += [uid for uid, has in known.items() if uid not in wanted and has <= int(version)]
+            if not behind:
                 return ""
             time.sleep(POLL_S)
-        return self._fault or f"has not told of {len(behind) + len(gone)} changes within {CAUGHT_UP_S:.0f} s"
+        return self._fault or f"has not told of {len(behind)} changes within {CAUGHT_UP_S:.0f} s"

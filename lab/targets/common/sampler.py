@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -275,33 +275,51 @@ def other_processes_s() -> float | None:
     Ended children that were waited for are in it. The lab's own are the descendants of the process `LAB_OUTER_PID`.
     """
     proc, own = host_proc()
-    parents: dict[int, int] = {}
-    used_s: dict[int, float] = {}
-    for pid in _pids(proc):
-        try:
-            with open(f"{proc}/{pid}/stat", "rb") as stat:
-                _, fields = parse_stat(stat.read())
-        except OSError:
-            continue
-        parents[pid] = int(fields[1])
-        used_s[pid] = sum(int(ticks) for ticks in fields[11:15]) * TICK_S  # own and waited-for children's
-    if own not in parents:
+    found = host_processes(proc)
+    if own not in found:
         return None
+    return sum(process.cpu_s for pid, process in found.items() if not descends(pid, (own, KTHREADD), found))
 
-    def ours(pid: int) -> bool:
-        while pid > 1:
-            if pid in (own, KTHREADD):
-                return True
-            pid = parents.get(pid, 0)
-        return False
 
-    return sum(used for pid, used in used_s.items() if not ours(pid))
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """`start` tells it from another that is given its number later."""
+
+    parent: int
+    start: int
+    title: str
+    cpu_s: float
+    """Its own and that of children it has waited for."""
+
+
+def host_processes(proc: str) -> Mapping[int, HostProcess]:
+    """All that a /proc shows, by number, but for those that end meanwhile."""
+    found: dict[int, HostProcess] = {}
+    for pid in _pids(proc):
+        with suppress(OSError), open(f"{proc}/{pid}/stat", "rb") as stat:
+            title, fields = parse_stat(stat.read())
+            cpu_s = sum(map(int, fields[11:15])) * TICK_S
+            found[pid] = HostProcess(int(fields[1]), int(fields[19]), title, cpu_s)
+    return found
+
+
+def descends(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> bool:
+    """From one of them, or is one."""
+    while pid in processes and pid not in roots:
+        pid = processes[pid].parent
+    return pid in roots
 
 
 def host_proc() -> tuple[str, int]:
     """The host's /proc, and the lab's outermost process in it; our own where the lab is not inside namespaces."""
     handle = os.environ.get(HOST_PROC)
     return (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
+
+
+def cpu_list(text: str) -> list[int]:
+    """CPUs in the kernel's list form: `0-1,3` → 0, 1, 3."""
+    ranges = [part.partition("-") for part in text.split(",")]
+    return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]
 
 
 def _pids(proc: str) -> Iterator[int]:

@@ -32,7 +32,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
         api = _api(options.context)
         remarks.append(f"Kubernetes {api.version()}")
     from lab.base.errors import UsageError
-    from lab.targets.cluster import images, namespaces, rights, route_kind
+    from lab.targets.cluster import images, ownership, rights
     from lab.targets.cluster.client import ClientPod
     from lab.targets.cluster.lease import Lease, holder, run_id
     from lab.targets.cluster.names import CLIENT_NAMESPACE
@@ -43,7 +43,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
         if denied := api.denied(rights.EVERY_RUN):
             remedy = "ask for these rights (lab/targets/cluster/README.md names them), or use another context"
             raise UsageError(api.place, f"you may not {'; '.join(denied)}", remedy)
-        namespaces.claim(api, CLIENT_NAMESPACE, run)
+        ownership.claim_namespace(api, CLIENT_NAMESPACE, run)
     lease = Lease(api, holder(run))
     lease.acquire()
     try:
@@ -55,7 +55,7 @@ def up(options: argparse.Namespace, talk: Console) -> None:
             say(talk, "  [yellow]–[/] kind Route: you may not add it; only the variants of OKD's router need it")
         else:
             with step(talk, "kind Route") as remarks:
-                remarks.append("added" if route_kind.ensure(api, run) else "there already")
+                remarks.append("added" if ownership.ensure_route_kind(api, run) else "there already")
         for what, wanted in rights.SOME_RUNS.items():
             if denied := api.denied(wanted):
                 say(talk, f"  [yellow]–[/] only {what} need it: you may not {'; '.join(denied)}")
@@ -66,16 +66,15 @@ def up(options: argparse.Namespace, talk: Console) -> None:
 
 def down(options: argparse.Namespace, talk: Console) -> None:
     """Everything that carries the lab's label; refused while a lab measures there."""
-    from lab.targets.cluster import inventory
+    from lab.targets.cluster import inventory, ownership
     from lab.targets.cluster.lease import Lease, holder, run_id
     from lab.targets.cluster.names import CLIENT_NAMESPACE, RUN_LABEL
     from lab.targets.cluster.steps import say, step
 
     api = _api(options.context)
     there = api.get("v1", "Namespace", CLIENT_NAMESPACE)
-    ours = there is not None and RUN_LABEL in (there["metadata"].get("labels") or {})
     lease = None
-    if ours and there is not None and "deletionTimestamp" not in there["metadata"]:
+    if there is not None and ownership.is_ours(there) and "deletionTimestamp" not in there["metadata"]:
         lease = Lease(api, holder(run_id()))
         lease.acquire()
     try:

@@ -20,8 +20,8 @@ def _disk(system: System, check: Check) -> Reading:
     kind = run(system, check, ["stat", "-f", "-c", "%T", path]).strip()
     if kind in _IN_MEMORY:
         return compared(check, "memory")
-    mountinfo = run(system, check, ["cat", "/proc/self/mountinfo"])
-    waits = "sync" in mount_options(mountinfo, path) or _has_attribute(system, check, path)
+    options = mount_options(run(system, check, ["cat", "/proc/self/mountinfo"]), path)
+    waits = "sync" in options or _has_attribute(system, check, path)
     return compared(check, "sync" if waits else "buffered")
 
 

@@ -22,6 +22,7 @@ from lab.targets.common.process import scratch
 from lab.targets.readback import effects
 from lab.targets.readback.reading import (
     ABSENT,
+    Process,
     Reading,
     UnreadableError,
     compared,
@@ -31,7 +32,6 @@ from lab.targets.readback.reading import (
     run,
     soft_limit,
 )
-from lab.targets.readback.reading import Process as Process
 
 _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
 _CLOCK_S = 1.0

@@ -10,6 +10,7 @@ from lab.model.variants.variants import Check
 from lab.targets.base import System
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import Controller
+from lab.targets.common.sampler import cpu_list
 from lab.targets.readback.reading import (
     ABSENT,
     Reading,
@@ -44,7 +45,7 @@ def _affinity(system: System, check: Check) -> Reading:
     for process in matching(system, check):
         lines = run(system, check, ["cat", f"/proc/{process.pid}/status"]).splitlines()
         found.append(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")))
-    observed = ", ".join(sorted(found, key=numbers))
+    observed = ", ".join(sorted(found, key=cpu_list))
     if check.value != OWN:
         return compared(check, observed, " ".join(check.value.split()))
     fault = not_own(found)
@@ -52,17 +53,11 @@ def _affinity(system: System, check: Check) -> Reading:
 
 
 def not_own(found: list[str]) -> str:
-    bound = [cpus[0] for cpus in map(numbers, found) if len(cpus) == 1]
+    bound = [cpus[0] for cpus in map(cpu_list, found) if len(cpus) == 1]
     if len(bound) < len(found):
         return f"expected one CPU for every process, {len(found) - len(bound)} of {len(found)} may use several"
     times = [bound.count(cpu) for cpu in set(bound)]
     return "" if max(times) - min(times) <= 1 else f"expected the processes to be spread evenly, found {sorted(bound)}"
-
-
-def numbers(text: str) -> list[int]:
-    """CPUs in the kernel's list form: `0-1,3` → 0, 1, 3."""
-    ranges = [part.partition("-") for part in text.split(",")]
-    return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]
 
 
 def _environment(system: System, check: Check) -> Reading:

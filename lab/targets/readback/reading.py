@@ -33,16 +33,15 @@ class Reading:
 
     def __str__(self) -> str:
         check = self.check
-        words = [check.role, check.kind, check.process, check.name, f"port {check.port}" if check.port else None]
-        asked = " ".join([word for word in words if word] + ([f"in {check.context}"] if check.context else []))
-        found = f"asked for {self.check.value}, found {self.observed}"
+        port, context = f"port {check.port}" if check.port else None, f"in {check.context}" if check.context else None
+        asked = " ".join(filter(None, (check.role, check.kind, check.process, check.name, port, context)))
+        found = f"asked for {check.value}, found {self.observed}"
         return f"{asked}: {found}" + (f" ({self.detail})" if self.detail else "")
 
     def as_json(self) -> dict[str, Any]:
         """A `ReadingRecord`, as plain data."""
-        told = self.check.model_dump()
-        record = ReadingRecord(**told, observed=self.observed, ok=self.ok, detail=self.detail)
-        return record.model_dump(exclude_none=True)
+        found = {"observed": self.observed, "ok": self.ok, "detail": self.detail}
+        return ReadingRecord.model_validate(self.check.model_dump() | found).model_dump(exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,7 @@ def _shards(system: System, check: Check) -> Reading:
             for host in (other.hosts[0], other.hosts[-1]):
                 answered = system.fetch(replace(entry.at(host), base_url=asked.url), PAGE, TIMEOUT_S).status == 200
                 if answered != (asked is other):
-                    fault = f"{host} is {'' if answered else 'not '}answered by {asked.url}"
-                    raise UnreadableError(fault)
+                    raise UnreadableError(f"{host} is {'' if answered else 'not '}answered by {asked.url}")
     return compared(check, str(len(entry.shards) or 1))
 
 

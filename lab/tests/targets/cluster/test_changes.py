@@ -11,14 +11,14 @@ import pytest
 
 from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.targets.cluster import changes as module
-from lab.targets.cluster import ways
 from lab.targets.cluster.api import DeniedError, RefusedError
 from lab.targets.cluster.changes import RESTARTED, Changes
-from lab.targets.cluster.clock import offset
-from lab.targets.cluster.gauges import of
+from lab.targets.cluster.client import clock_offset
+from lab.targets.cluster.entrypoint import entrypoint
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference
+from lab.targets.cluster.reloads import gauges
 from lab.tests.support.cluster_fakes import FakeApi
 
 NS = "ingress-lab"
@@ -313,15 +313,15 @@ def test_the_inventory_takes_only_what_goes_with_a_namespace_of_the_variants() -
 
 def test_a_way_that_lasts_is_the_services_own_address() -> None:
     """Whatever its type, and though the pod has its node's ports: those end with it."""
-    api = FakeApi()
+    api: Any = FakeApi()
     spec = {"selector": {"lab/role": "proxy"}, "type": "LoadBalancer", "ports": [{"name": "http", "port": 80}]}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "proxy", "namespace": NS}, "spec": spec}
     api.put({**service, "spec": {**spec, "clusterIP": "10.96.0.9"}})
-    way = ways.way(api, [DEPLOYMENT, service], "proxy", lasting=True)
+    way = entrypoint(api, [DEPLOYMENT, service], "proxy", lasting=True)
     assert (way.host, way.port) == ("10.96.0.9", 80)
     api.put({**service, "spec": {**spec, "type": "ClusterIP", "clusterIP": "None"}})
     with pytest.raises(UsageError, match="headless"):
-        ways.way(api, [DEPLOYMENT, service], "proxy", lasting=True)
+        entrypoint(api, [DEPLOYMENT, service], "proxy", lasting=True)
 
 
 HOST_PORT: dict[str, Any] = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "template": {
@@ -338,7 +338,7 @@ HOST_PORT: dict[str, Any] = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "templ
 )
 def test_a_way_that_lasts_says_that_it_is_not_by_the_host_port(free: int, words: str) -> None:
     """And where a replacement need not wait for the port: on nodes that are labelled so, and keep nobody off."""
-    api = FakeApi()
+    api: Any = FakeApi()
     spec = {"selector": {"lab/role": "proxy"}, "clusterIP": "10.96.0.9", "ports": [{"name": "http", "port": 80}]}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "proxy", "namespace": NS}, "spec": spec}
     api.put(service)
@@ -351,10 +351,10 @@ def test_a_way_that_lasts_says_that_it_is_not_by_the_host_port(free: int, words:
         metadata = {"name": f"n{number}", "labels": {"kubernetes.io/os": "linux"}}
         api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": taint})
     api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}, "spec": {}})
-    said = ways.way(api, [HOST_PORT, service], "proxy", lasting=True).words
+    said = entrypoint(api, [HOST_PORT, service], "proxy", lasting=True).words
     assert ", not by the host port that its pods have" + words in said
     assert ("replacement" in said) == bool(words)
-    assert "host port" not in ways.way(api, [DEPLOYMENT, service], "proxy", lasting=True).words
+    assert "host port" not in entrypoint(api, [DEPLOYMENT, service], "proxy", lasting=True).words
 
 
 @dataclass
@@ -371,33 +371,38 @@ class Shell:
         return subprocess.CompletedProcess([text], 0, answer, "")
 
 
+def shell(*answers: str) -> Any:
+    return Shell(answers)
+
+
 def test_a_clocks_offset_is_told_by_the_shortest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Round trips of 40 and 10 ms, an hour apart: the middle of the shorter one, half of it as error."""
     here = iter([1000.0, 1000.04, 1001.0, 1001.01])
-    monkeypatch.setattr("lab.targets.cluster.clock.time.time", lambda: next(here))
-    found = offset(Shell(["4600.0\n", "4601.1\n"]), tries=2)
+    monkeypatch.setattr("lab.targets.cluster.client.time.time", lambda: next(here))
+    found = clock_offset(shell("4600.0\n", "4601.1\n"), tries=2)
     assert found.offset_s == pytest.approx(3600.095)
     assert found.error_s == pytest.approx(0.005)
 
 
 def test_a_date_without_fractions_is_refused() -> None:
     with pytest.raises(MeasuringError, match="does not tell its clock"):
-        offset(Shell(["4600.%N\n"]))
+        clock_offset(shell("4600.%N\n"))
 
 
 def test_gauges_are_what_the_proxy_tells() -> None:
-    api = FakeApi()
+    api: Any = FakeApi()
     api.logs["proxy"] = (
         '2026-11-21T22:03:00.100Z I1121 "Configuration changes detected, backend reload required"\n'
         '2026-11-21T22:03:00.350Z I1121 "Backend successfully reloaded"\n'
     )
-    assert of(api, pod("a"), Shell(["17386\n"]), loads=True) == {
+    assert gauges(api, pod("a"), shell("17386\n"), loads=True) == {
         "proxy/config_bytes": 17386.0,
         "proxy/load_s": pytest.approx(0.25),
     }
-    assert of(FakeApi(), pod("a"), Shell(["0\n"]), loads=True) == {}
+    api.logs.clear()
+    assert gauges(api, pod("a"), shell("0\n"), loads=True) == {}
 
 
 def test_a_steady_proxy_is_not_asked_for_its_log() -> None:
     mute: Any = None
-    assert of(mute, pod("a"), Shell(["17386\n"]), loads=False) == {"proxy/config_bytes": 17386.0}
+    assert gauges(mute, pod("a"), shell("17386\n"), loads=False) == {"proxy/config_bytes": 17386.0}

@@ -16,7 +16,7 @@ from lab.base.errors import LostError, MeasuringError
 from lab.generators import generator
 from lab.model.variants import kustomize
 from lab.targets.cluster import client as module
-from lab.targets.cluster import tether, tunnel
+from lab.targets.cluster import remote_process, tunnel
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.tools import described
@@ -126,7 +126,7 @@ def test_a_tether_whose_stdin_is_closed_already_says_nothing() -> None:
     process = subprocess.Popen(["true"], stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.close()
-    tether._send(process, b"archive")  # pyright: ignore[reportPrivateUsage]
+    remote_process._send(process, b"archive")  # pyright: ignore[reportPrivateUsage]
     process.wait()
 
 

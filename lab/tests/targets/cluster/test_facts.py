@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.facts import NOT_VISIBLE, facts, nodes_in_words, pods_record
+from lab.targets.cluster.facts import NOT_VISIBLE, nodes_in_words, pods_record
+from lab.targets.cluster.facts import facts as facts_of
 from lab.targets.cluster.images import Images
 
 IMAGES = Images(
@@ -55,6 +56,10 @@ class FakeApi:
     def _check(self) -> None:
         if self.denied:
             raise DeniedError("context x", "user u cannot")
+
+
+def facts(api: Any, images: Images) -> dict[str, str]:
+    return facts_of(api, images)
 
 
 def test_nodes_of_one_kind_are_told_together() -> None:

@@ -12,7 +12,7 @@ import yaml
 from lab.base.errors import UsageError
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import chain, load_variant, variant_names
-from lab.targets.cluster import docker, images, kind, loadgen, node_images, programs
+from lab.targets.cluster import docker, images, kind, programs
 from lab.targets.cluster.images import Images
 
 DIGEST = "sha256:" + "0f" * 32
@@ -32,7 +32,7 @@ def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPat
     loaded = images.load()
     assert set(loaded.chosen) == {"loadgen"}
     assert loaded.named("nginx") == loaded.pinned["nginx"]
-    assert loaded.named("loadgen") == f"docker.io/lab/loadgen:{loadgen.tag(loaded.pinned['debian'])}"
+    assert loaded.named("loadgen") == f"docker.io/lab/loadgen:{images.loadgen_tag(loaded.pinned['debian'])}"
 
 
 def test_every_image_that_a_registry_has_by_digest_is_pinned_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,16 +103,16 @@ def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path, content:
 def test_another_base_or_other_contents_make_another_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So an image of yesterday's k6 is never taken for today's."""
     monkeypatch.delenv("IN_NIX_SHELL", raising=False)
-    monkeypatch.setattr(loadgen, "ROOT", tmp_path)
+    monkeypatch.setattr(images, "ROOT", tmp_path)
     k6 = tmp_path / ".cache" / "bin" / "k6"
     k6.parent.mkdir(parents=True)
     k6.write_bytes(b"one")
     tags: list[str] = []
     for content, base in ((b"one", "debian:a"), (b"two", "debian:a"), (b"two", "debian:b")):
         k6.write_bytes(content)
-        loadgen.tag.cache_clear()
-        tags.append(loadgen.tag(base))
-    loadgen.tag.cache_clear()
+        images.loadgen_tag.cache_clear()
+        tags.append(images.loadgen_tag(base))
+    images.loadgen_tag.cache_clear()
     assert len(set(tags)) == 3
 
 
@@ -146,26 +146,26 @@ def test_a_tag_held_here_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None
     """And again only when the engine has other contents under that name."""
     listed = [{"id": "sha256:1", "repoTags": ["docker.io/lab/nginx:1"], "repoDigests": []}]
     nodes = Nodes(monkeypatch, {"lab/nginx:1": "sha256:1"}, listed)
-    assert node_images.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "there"
+    assert docker.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "there"
     assert nodes.calls == []
     Nodes(monkeypatch, {"lab/nginx:1": "sha256:2"}, listed)
-    assert node_images.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "loaded"
+    assert docker.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "loaded"
 
 
 def test_a_digest_is_pulled_on_the_nodes_that_lack_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even when the engine has it: loaded under a tag it would have no digest there."""
     reference = f"docker.io/library/nginx:1@{DIGEST}"
     nodes = Nodes(monkeypatch, {reference: "sha256:1"}, [])
-    assert node_images.ensure("c", ["n1"], "nginx", reference) == "pulled"
+    assert docker.ensure("c", ["n1"], "nginx", reference) == "pulled"
     assert nodes.calls == [("docker", "exec", "n1", "crictl", "pull", reference)]
     nodes = Nodes(monkeypatch, {}, [{"id": "i", "repoTags": [], "repoDigests": [f"docker.io/library/nginx@{DIGEST}"]}])
-    assert node_images.ensure("c", ["n1"], "nginx", reference) == "there"
+    assert docker.ensure("c", ["n1"], "nginx", reference) == "there"
 
 
 def test_an_image_that_nobody_has_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     Nodes(monkeypatch, {}, [])
     with pytest.raises(UsageError) as caught:
-        node_images.ensure("c", ["n1"], "nginx", "lab/nginx:gone")
+        docker.ensure("c", ["n1"], "nginx", "lab/nginx:gone")
     assert str(caught.value).startswith(
         "image nginx: lab/nginx:gone: not found\n  LAB_IMAGES=<file> with a line `nginx: …`"
     )
@@ -183,7 +183,7 @@ def test_an_image_that_nobody_has_is_named_with_the_reason(monkeypatch: pytest.M
     ],
 )
 def test_references_are_compared_as_containerd_lists_them(reference: str, listed: str) -> None:
-    assert node_images.full(reference) == listed
+    assert docker.full(reference) == listed
 
 
 # The cluster's configuration

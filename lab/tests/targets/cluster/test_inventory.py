@@ -23,8 +23,11 @@ class Images:
         return reference
 
 
+IMAGES: Any = Images()
+
+
 def prepared(name: str) -> list[dict[str, Any]]:
-    return objects.prepare(load_variant(name).manifests, Images(), "run-1", "stamp-1")
+    return objects.prepare(load_variant(name).manifests, IMAGES, "run-1", "stamp-1")
 
 
 def made() -> tuple[FakeApi, Inventory]:

@@ -31,8 +31,12 @@ class Kinds:
         return None if kind == "Route" else (kind.lower() + "s", namespaced)
 
 
+IMAGES: Any = Images()
+KINDS: Any = Kinds()
+
+
 def prepared(name: str) -> list[dict[str, Any]]:
-    return objects.prepare(load_variant(name).manifests, Images(), "run-1", "stamp-1")
+    return objects.prepare(load_variant(name).manifests, IMAGES, "run-1", "stamp-1")
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "StatefulSet", "Job"])
@@ -73,7 +77,7 @@ def test_the_variants_own_manifests_are_left_as_they_are() -> None:
     """They are recorded and read back against."""
     variant = load_variant("okd-edge")
     before = copy.deepcopy(variant.manifests)
-    objects.prepare(variant.manifests, Images(), "run-1", "stamp-1")
+    objects.prepare(variant.manifests, IMAGES, "run-1", "stamp-1")
     assert variant.manifests == before
 
 
@@ -95,7 +99,7 @@ def test_a_list_is_taken_apart() -> None:
         "kind": "List",
         "items": [{"apiVersion": "v1", "kind": "List", "items": [inner]}, inner],
     }
-    assert [obj["kind"] for obj in objects.prepare([nested], Images(), "r", "s")] == ["ConfigMap", "ConfigMap"]
+    assert [obj["kind"] for obj in objects.prepare([nested], IMAGES, "r", "s")] == ["ConfigMap", "ConfigMap"]
 
 
 def test_a_secret_gets_the_certificate_that_it_asks_for() -> None:
@@ -121,7 +125,7 @@ def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
 
 def test_a_kind_that_the_cluster_does_not_know_is_refused_before_anything_starts() -> None:
     with pytest.raises(UsageError, match="knows no Route of route.openshift.io/v1\n.*route-crd.yaml"):
-        objects.vet(Kinds(), load_variant("okd").manifests)
+        objects.vet(KINDS, load_variant("okd").manifests)
 
 
 def test_a_reference_is_said_with_its_namespace() -> None:

@@ -13,10 +13,10 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.targets.cluster import watches
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.happenings import Happenings
+from lab.targets.cluster.pod_events import PodEvents
 from lab.targets.cluster.probing import Count, Probing, counts
 from lab.targets.cluster.recorder import ClusterRecorder
-from lab.targets.cluster.reload_logs import Followed, kind
+from lab.targets.cluster.reloads import Followed, kind
 from lab.targets.cluster.watches import Watched
 
 NS = "ingress-lab"
@@ -58,17 +58,17 @@ def endpoint_slice(version: int = 1, **ready: bool) -> Object:
     return {"metadata": metadata, "endpoints": endpoints, "ports": [{"port": 80}]}
 
 
-def said(told: Happenings) -> list[tuple[str, str, str, str]]:
+def said(told: PodEvents) -> list[tuple[str, str, str, str]]:
     return [(event.role, event.object, event.kind, event.detail) for event in told.events()]
 
 
-def happenings() -> Happenings:
-    return Happenings(lambda pod, container_id, before: None)
+def pod_events() -> PodEvents:
+    return PodEvents(lambda pod, container_id, before: None)
 
 
 def test_what_was_there_before_is_no_event() -> None:
     """Nor is a status that says the same again."""
-    told = happenings()
+    told = pod_events()
     told.pod(1.0, "LISTED", pod())
     told.slice(1.0, "LISTED", endpoint_slice(proxy_1=True))
     told.pod(2.0, "MODIFIED", pod(version=2))
@@ -78,7 +78,7 @@ def test_what_was_there_before_is_no_event() -> None:
 
 def test_a_pod_that_is_deleted_and_replaced() -> None:
     """In the order in which a kind cluster told it."""
-    told = happenings()
+    told = pod_events()
     told.pod(1.0, "LISTED", pod())
     told.slice(1.0, "LISTED", endpoint_slice(proxy_1=True))
     ending = pod(version=2, deletionTimestamp="x", deletionGracePeriodSeconds=300)
@@ -102,7 +102,7 @@ def test_a_pod_that_is_deleted_and_replaced() -> None:
 
 def test_a_container_that_crashed_is_started_again() -> None:
     """Each end and each start once, though the status says them again and again."""
-    told = happenings()
+    told = pod_events()
     told.pod(1.0, "LISTED", pod())
     ended = {"containerID": "containerd://a", "exitCode": 137, "reason": "Error"}
     told.pod(2.0, "MODIFIED", pod(version=2, container=None, restarts=1, ended=ended))
@@ -118,7 +118,7 @@ def test_a_container_that_crashed_is_started_again() -> None:
 
 def test_kubernetes_own_events_are_counted_up() -> None:
     """`count` 3 after 1 are two more; what was counted before watching began is not told; another kind's are not ours."""
-    told = happenings()
+    told = pod_events()
     told.pod(1.0, "LISTED", pod())
 
     def event(count: int, reason: str = "Unhealthy", about: str = "Pod") -> Object:
@@ -179,17 +179,17 @@ class Kubelet:
 
 def test_attempts_are_told_with_their_own_durations() -> None:
     """Of a failed one the kubelet counts none: where it gave up, that took the probe's timeout."""
-    told = happenings()
+    told = pod_events()
     told.pod(1.0, "LISTED", pod())
     later = METRICS.replace("0.04066", "0.04366").replace("} 16", "} 17").replace("} 3", "} 5")
-    probing = Probing(Kubelet(METRICS, later), NS, told)
-    probing.start()
+    watch = probing(Kubelet(METRICS, later), told)
+    watch.start()
     words = "Readiness probe failed: Get http://10.0.0.1/healthz: context deadline exceeded"
     about = {"kind": "Pod", "name": "proxy-1"}
     told.event(
         2.0, "ADDED", {"metadata": {"uid": "e"}, "involvedObject": about, "reason": "Unhealthy", "message": words}
     )
-    probing.stop()
+    watch.stop()
     assert [detail for _, _, name, detail in said(told) if name == "Probe"] == [
         "readiness 0.0030 ok",
         "readiness 2.0000 no answer within 2 s",
@@ -198,12 +198,16 @@ def test_attempts_are_told_with_their_own_durations() -> None:
 
 
 def test_whoever_may_not_ask_the_kubelets_is_told_no_attempts() -> None:
-    told = happenings()
+    told = pod_events()
     told.pod(1.0, "LISTED", pod())
-    probing = Probing(Kubelet(DeniedError("node n", "you may not")), NS, told)
-    probing.start()
-    probing.stop()
+    watch = probing(Kubelet(DeniedError("node n", "you may not")), told)
+    watch.start()
+    watch.stop()
     assert said(told) == []
+
+
+def probing(kubelet: Any, told: PodEvents) -> Probing:
+    return Probing(kubelet, NS, told)
 
 
 class Lines:
@@ -249,7 +253,8 @@ def watched(server: Server, told: list[tuple[str, str]]) -> Watched:
     def tell(at_s: float, change: str, obj: Object) -> None:
         told.append((change, obj["metadata"]["resourceVersion"]))
 
-    made = Watched(server, "v1", "Pod", NS, tell)
+    api: Any = server
+    made = Watched(api, "v1", "Pod", NS, tell)
     made.start()
     return made
 
@@ -420,9 +425,13 @@ class Logs:
         return self._newest.pop(0).decode()
 
 
+def follow(api: Any, pod: str = "proxy-1", whole: bool = True) -> Followed:
+    return Followed(api, NS, pod, "proxy", "c", "n", whole)
+
+
 def test_a_log_is_followed_from_now_on() -> None:
     """Lines of the second in which that began are not told again; the clock's distance is the least that a line came late."""
-    followed = Followed(Logs(Lines(*LOG), LOG[0], LOG[2]), NS, "proxy-1", "proxy", "c", "n", whole=False)
+    followed = follow(Logs(Lines(*LOG), LOG[0], LOG[2]), whole=False)
     followed.stop(ended=False)
     assert [(told.kind, told.pod) for told in followed.told] == [("Reloaded", "proxy-1")]
     assert followed.told[0].written_s == pytest.approx(1795297992.541191)
@@ -430,10 +439,10 @@ def test_a_log_is_followed_from_now_on() -> None:
 
 
 def test_a_log_that_ends_before_its_container_says_so() -> None:
-    broken = Followed(Logs(Lines(LOG[0], breaks=True), LOG[2]), NS, "proxy-1", "proxy", "c", "n", whole=True)
+    broken = follow(Logs(Lines(LOG[0], breaks=True), LOG[2]))
     with pytest.raises(MeasuringError, match=r"log of pod ingress-lab/proxy-1: cannot be followed: Connection reset"):
         broken.stop(ended=False)
-    ended = Followed(Logs(Lines(LOG[0], breaks=True)), NS, "proxy-1", "proxy", "c", "n", whole=True)
+    ended = follow(Logs(Lines(LOG[0], breaks=True)))
     ended.stop(ended=True)
     assert ended.told == []
 
@@ -443,7 +452,7 @@ def test_what_a_new_container_loads_first_is_its_start_and_no_reload() -> None:
     start = [b"2026-11-21T21:53:10.100000000Z " + LOG[0].partition(b" ")[2], *LOG]
     again = [b"2026-11-21T21:53:2%d.000000000Z " % n + line.partition(b" ")[2] for n, line in enumerate(LOG[:2])]
     log = Logs(Lines(*start, *again), again[1])
-    followed = Followed(log, NS, "proxy-2", "proxy", "c", "n", whole=True)
+    followed = follow(log, "proxy-2")
     followed.stop(ended=False)
     assert [(told.kind, told.written_s) for told in followed.told] == [
         ("Reload", pytest.approx(1795298000.0)),

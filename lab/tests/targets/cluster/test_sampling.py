@@ -22,10 +22,12 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.look import When, about, look, parse_list, question
-from lab.targets.cluster.machines import MACHINE_STRIDE, busiest_thread
-from lab.targets.cluster.sampling import ClusterWatch, Elsewhere, Others, together
-from lab.targets.cluster.spot import POD_STRIDE, Place, Spot, spots
+from lab.targets.cluster.container_sampler import POD_STRIDE, ContainerSampler, Place, samplers
+from lab.targets.cluster.node_usage import MACHINE_STRIDE, busiest_thread
+from lab.targets.cluster.others import Elsewhere, Others, together
+from lab.targets.cluster.sampling import ClusterWatch
+from lab.targets.cluster.snapshot import When, about, question, snapshot
+from lab.targets.common.sampler import cpu_list
 from lab.tests.support.fakes import FakeSystem, FakeTarget, bench, point
 
 SCOPE = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-poda4a7545b.slice/cri-containerd-115c6.scope"
@@ -100,6 +102,7 @@ class FakeShell:
     lost_from: int = 1000
     loss: Exception = field(default_factory=lambda: LostError("pod x", "is gone", ""))
     refused: int = 0
+    place: str = "pod ns/pod"
     pid: int = 90
     looks: int = 0
     scripts: list[str] = field(default_factory=list[str])
@@ -137,7 +140,16 @@ def others(cores: float | None, **counters: int) -> Others:
 
 
 def places(asked: Sequence[tuple[Role, FakeShell]]) -> list[Place]:
-    return [Place(role, "ns", f"pod{n}", f"node{n}", shell) for n, (role, shell) in enumerate(asked)]
+    return [place(role, shell, n) for n, (role, shell) in enumerate(asked)]
+
+
+def place(role: Role, shell: Any, number: int = 0) -> Place:
+    return Place(role, "ns", f"pod{number}", f"node{number}", shell)
+
+
+def sampled(*asked: tuple[Role, FakeShell]) -> list[ContainerSampler]:
+    found = places(asked)
+    return samplers(found, [about(place.shell) for place in found])
 
 
 def watched(*asked: tuple[Role, FakeShell], others: Others = nobody) -> Observation:
@@ -147,16 +159,16 @@ def watched(*asked: tuple[Role, FakeShell], others: Others = nobody) -> Observat
     return watch.observation()
 
 
-def looked(*asked: tuple[Role, FakeShell], meanwhile: int) -> list[Spot]:
+def looked(*asked: tuple[Role, FakeShell], meanwhile: int) -> list[ContainerSampler]:
     """What is seen at both ends and at so many seconds between."""
-    found = spots(places(asked), [about(shell, "here") for _, shell in asked])
+    found = sampled(*asked)
     moments: list[When] = ["opening"]
     for _ in range(meanwhile):
         moments.append("meanwhile")  # noqa: PERF401
     moments.append("closing")
     for when in moments:
-        for spot in found:
-            spot.look(when)
+        for sampler in found:
+            sampler.look(when)
     return found
 
 
@@ -213,8 +225,8 @@ def test_the_shell_that_looks_is_not_seen() -> None:
 def test_rows_are_those_of_the_local_target() -> None:
     """Threads of proxy and backend have rows of their own, at the machine's own time."""
     processes, threads = [stat(1, threads=2, ticks=7)], {1: [stat(1, ticks=4), stat(8, "pool", ticks=3)]}
-    (spot,) = looked(("proxy", FakeShell([Said(v1(0), processes, threads)])), meanwhile=2)
-    rows = pl.DataFrame(spot.rows(), schema=USAGE_SCHEMA, orient="row")
+    (sampler,) = looked(("proxy", FakeShell([Said(v1(0), processes, threads)])), meanwhile=2)
+    rows = pl.DataFrame(sampler.rows(), schema=USAGE_SCHEMA, orient="row")
     whole = rows.filter(pl.col("tid").is_null())
     assert whole["t_s"].to_list() == [0.0, 1.0, 2.0, 3.0]
     assert whole["user_s"].to_list() == [0.07] * 4
@@ -249,7 +261,7 @@ def test_only_cpus_that_a_container_may_use_count() -> None:
     for allowed, share in (("0-1", 0.99), ("2,3", 0.0), ("0-3", 0.495)):
         shell = FakeShell([Said(v1(0), cpus=begin), Said(v1(0), cpus=end)], allowed=allowed)
         assert watched(("generator", shell)).cores == {"generator": pytest.approx(share)}
-    assert parse_list("0-2,5") == {0, 1, 2, 5}
+    assert cpu_list("0-2,5") == [0, 1, 2, 5]
 
 
 def test_a_node_that_others_fill_is_no_ceiling_of_the_proxys() -> None:
@@ -274,10 +286,10 @@ def test_the_generators_busiest_thread_is_seen_while_it_runs() -> None:
         Said(v1(0), [stat(1, "sleep"), stat(40, "wrk", ticks=110, threads=2)], {40: [stat(40), stat(41, ticks=110)]}),
         Said(v1(3 * 10**9), [stat(1, "sleep")]),
     ]
-    (spot,) = looked(("generator", FakeShell(running)), meanwhile=2)
-    assert busiest_thread([spot]) == pytest.approx(0.9)
-    assert spot.used_s() == pytest.approx(3.0)
-    assert {row[3] for row in spot.rows()} == {None}
+    (sampler,) = looked(("generator", FakeShell(running)), meanwhile=2)
+    assert busiest_thread([sampler]) == pytest.approx(0.9)
+    assert sampler.used_s() == pytest.approx(3.0)
+    assert {row[3] for row in sampler.rows()} == {None}
 
 
 def test_the_clock_that_counts_is_the_generators() -> None:
@@ -352,8 +364,8 @@ def test_a_lost_pod_is_said_and_the_rest_is_kept() -> None:
     """Of the lost one the processes count that were seen; a lost generator ends the sample."""
     later = [stat(1, ticks=25), stat(9, ticks=3)]
     dying = [Said(v1(0), [stat(1, ticks=5)]), Said(v1(10**9), later)]
-    (spot,) = looked(("proxy", FakeShell(dying, lost_from=2)), meanwhile=3)
-    assert spot.used_s() == pytest.approx(0.23)
+    (sampler,) = looked(("proxy", FakeShell(dying, lost_from=2)), meanwhile=3)
+    assert sampler.used_s() == pytest.approx(0.23)
     well = FakeShell([Said(v1(0)), Said(v1(10**9))])
     seen = watched(("proxy", FakeShell(dying, lost_from=1)), ("backend", well))
     assert seen.counters["proxy/lost_pods"] == 1
@@ -366,8 +378,8 @@ def test_a_pod_that_cannot_be_looked_into_is_an_error_at_once() -> None:
     """And what went wrong inside is not covered up by what can no longer be seen."""
     with pytest.raises(MeasuringError, match="does not show what it uses"):
         watched(("proxy", FakeShell([Said({})], {"/proc/self/cgroup": "0::/", "/proc/self/mountinfo": ""})))
-    place = Place("proxy", "ns", "pod", "node", FakeShell([Said(v1(0))], lost_from=1))
-    with pytest.raises(ZeroDivisionError), ClusterWatch([place], dict[str, int], nobody):
+    asked = places([("proxy", FakeShell([Said(v1(0))], lost_from=1))])
+    with pytest.raises(ZeroDivisionError), ClusterWatch(asked, dict[str, int], nobody):
         raise ZeroDivisionError
 
 
@@ -444,6 +456,7 @@ class RealShell:
     """A shell of this machine, asked as `lab.targets.cluster.shell` asks."""
 
     program: str
+    place: str = "here"
     pid: int = 0
 
     def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
@@ -465,16 +478,16 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
     """The scripts in the shells that images have, on this machine's own /proc and cgroups."""
     if shutil.which(program) is None:
         pytest.skip(f"no {program} on this machine")
-    shell = RealShell(program)
+    shell: Any = RealShell(program)
     try:
-        container = about(shell, "here")
+        container = about(shell)
     except MeasuringError as error:
         pytest.skip(f"this machine's own cgroups are not mounted: {error.fault}")
     assert container.page_bytes in (4096, 16384, 65536)
     assert container.network.startswith("net:[")
     for when in ("opening", "meanwhile", "closing"):
         script = question(when, container, threads=True, cpus=True, network=True, clock=True)
-        seen = look(shell, "here", container, script)
+        seen = snapshot(shell, container, script)
         assert 1 in seen.processes, when
         assert shell.pid not in seen.processes, when
         assert seen.uptime_s > 0
@@ -523,23 +536,23 @@ def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before(
     shell = FakeShell(
         [Said(v1(10**9), old), Said(v1(2 * 10**9), [stat(1, ticks=540), stat(7, ticks=110)]), Said(v1(0), new)]
     )
-    (spot,) = spots(places([("proxy", shell)]), [about(shell, "here")])
+    (sampler,) = sampled(("proxy", shell))
     for when, sure in (("opening", True), ("meanwhile", True), ("meanwhile", False)):
-        spot.look(when)  # pyright: ignore[reportArgumentType]
+        sampler.look(when)  # pyright: ignore[reportArgumentType]
         if sure:
-            spot.there()
-    spot.restarted(MeasuringError("pod x", "its container was restarted", ""))
-    spot.look("closing")
-    assert len(spot.looks) == 2
-    assert spot.used_s() == pytest.approx(0.5)
+            sampler.there()
+    sampler.restarted(MeasuringError("pod x", "its container was restarted", ""))
+    sampler.look("closing")
+    assert len(sampler.snapshots) == 2
+    assert sampler.used_s() == pytest.approx(0.5)
 
 
 def test_cpu_of_a_process_whose_number_was_given_again_is_never_negative() -> None:
     shell = FakeShell(
         [Said(v1(0), [stat(1, ticks=500), stat(7, ticks=100)]), Said(v1(0), [stat(1, ticks=510), stat(7)])], lost_from=2
     )
-    (spot,) = looked(("proxy", shell), meanwhile=1)
-    assert spot.used_s() == pytest.approx(0.1)
+    (sampler,) = looked(("proxy", shell), meanwhile=1)
+    assert sampler.used_s() == pytest.approx(0.1)
 
 
 def test_a_container_that_came_at_the_very_end_is_seen() -> None:

@@ -17,7 +17,7 @@ from lab.__main__ import main
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
 from lab.model.load import Load
 from lab.model.variants.variants import Check, load_variant
-from lab.targets.cluster import needs
+from lab.targets.cluster import requirements
 from lab.targets.cluster import target as module
 from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.system import ClusterSystem
@@ -58,7 +58,7 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, what: str) -> None:
     """Told by the variant's own read-backs, whatever sets them."""
     with pytest.raises(NotMeasurableError) as raised:
-        needs.vet(fake_variant("v", readback=[check]), cpus=2, open_files=20000)
+        requirements.vet(fake_variant("v", readback=[check]), cpus=2, open_files=20000)
     assert raised.value.what == what
 
 
@@ -72,12 +72,12 @@ def test_what_the_nodes_do_not_have_is_not_measurable(check: Check, what: str) -
     ],
 )
 def test_what_the_nodes_have_is_let_through(check: Check) -> None:
-    needs.vet(fake_variant("v", readback=[check]), cpus=2, open_files=20000)
+    requirements.vet(fake_variant("v", readback=[check]), cpus=2, open_files=20000)
 
 
 def test_no_limit_of_open_files_forbids_none() -> None:
     check = Check(kind="nginx", name="worker_rlimit_nofile", value="1000000")
-    needs.vet(fake_variant("v", readback=[check]), cpus=2, open_files=None)
+    requirements.vet(fake_variant("v", readback=[check]), cpus=2, open_files=None)
 
 
 @pytest.mark.slow

@@ -11,8 +11,7 @@ import pytest
 from lab.model.endpoint import Endpoint
 from lab.model.variants.variants import Check
 from lab.targets.readback import read_back
-from lab.targets.readback.ports import outgoing
-from lab.targets.readback.steering import listed
+from lab.targets.readback.network import listed, outgoing
 
 SS = """\
 LISTEN    0 4096 0.0.0.0:80         0.0.0.0:*

@@ -16,7 +16,7 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
 from lab.targets.common import certificates
 from lab.targets.readback import read_back
-from lab.targets.readback.pod import look_up
+from lab.targets.readback.pods import look_up
 from lab.targets.readback.reading import UnreadableError
 
 HOSTS = ("a.test", "b.test", "c.test")

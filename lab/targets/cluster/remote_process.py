@@ -12,15 +12,14 @@ Needs sh, setsid, and for files mktemp, head, tar and rm in the container.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import subprocess
 import tarfile
 import threading
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from contextlib import suppress
+from typing import IO
 
-from lab.base.errors import LostError
 from lab.targets.cluster.api import Api
 
 MARK = "LAB_TETHERED"
@@ -76,28 +75,13 @@ def popen(
         start_new_session=True,
     )
     # Its stdin stays open as long as the process object lives: its end is the remote one's.
-    threading.Thread(target=_send, args=(process, archive), name="tether", daemon=True).start()
+    threading.Thread(target=_send, args=(process, archive), name="stdin", daemon=True).start()
     return process
-
-
-def check_there(place: str, pod: Mapping[str, Any] | None) -> None:
-    """LostError unless the pod (None = there is none) runs and is to go on running."""
-    if pod is None:
-        raise LostError(place, "is gone", "`--resume` goes on when the cluster is well again")
-    status = pod.get("status", {})
-    if status.get("phase") != "Running" or "deletionTimestamp" in pod["metadata"]:
-        reason = status.get("reason") or status.get("phase", "Unknown")
-        state = f"{reason}, being deleted" if "deletionTimestamp" in pod["metadata"] else reason
-        said = status.get("message", "")
-        fault = f"no longer runs: {state}" + (f": {said}" if said else "")
-        raise LostError(place, fault, "`--resume` goes on when the cluster is well again")
 
 
 def _send(process: subprocess.Popen[bytes], archive: bytes) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # kubectl has ended, or its stdin is closed, already: its status tells
+    with suppress(OSError, ValueError):  # kubectl has ended, or its stdin is closed, already: its status tells
         process.stdin.write(archive)
         process.stdin.flush()
 

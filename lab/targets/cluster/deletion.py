@@ -1,14 +1,14 @@
-"""The end of things on a cluster: asked for, then waited for with a deadline."""
+"""Deletion of things on a cluster: asked for, then waited for with a deadline."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from lab.base.errors import MeasuringError
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster import namespaces
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.names import RUN_LABEL
 from lab.targets.cluster.objects import Reference
@@ -37,19 +37,15 @@ def end_workloads(api: Api, workloads: Collection[Reference]) -> None:
     for place in places:
         api.delete_all("apps/v1", "ReplicaSet", place, RUN_LABEL, orphan=True)
         api.delete_all("apps/v1", "ControllerRevision", place, RUN_LABEL)
-    started = time.monotonic()
-    while True:
-        pods = [pod for place in places for pod in api.list("v1", "Pod", place, f"{RUN_LABEL},{ROLE_LABEL}!=generator")]
-        if not pods:
-            break
-        reverting = [pod for pod in pods if pod["metadata"]["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]]
+    started, ours = time.monotonic(), f"{RUN_LABEL},{ROLE_LABEL}!=generator"
+    while pods := [pod["metadata"] for place in places for pod in api.list("v1", "Pod", place, ours)]:
+        reverting = [pod for pod in pods if pod["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]]
         for pod in pods:
-            if "deletionTimestamp" not in pod["metadata"]:
-                name, place = pod["metadata"]["name"], pod["metadata"]["namespace"]
-                api.delete("v1", "Pod", name, place, None if pod in reverting else GRACE_S)
+            if "deletionTimestamp" not in pod:
+                api.delete("v1", "Pod", pod["name"], pod["namespace"], None if pod in reverting else GRACE_S)
         limit_s = REVERTING_S if reverting else PODS_S
         if time.monotonic() - started > limit_s:
-            left = ", ".join(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods[:5])
+            left = ", ".join(f"{pod['namespace']}/{pod['name']}" for pod in pods[:5])
             fault = f"still there after {limit_s:.0f} s: {left}"
             raise MeasuringError(f"{api.place}: pods", fault, "`kubectl describe pod` says why; is its node up?")
         time.sleep(POLL_S)
@@ -58,7 +54,7 @@ def end_workloads(api: Api, workloads: Collection[Reference]) -> None:
 
 def delete(api: Api, refs: Iterable[Reference]) -> None:
     """Delete and wait until they are gone: the last kinds in `objects.ORDER` first. MeasuringError at the deadline."""
-    left = sorted(refs, key=lambda ref: -ref.rank)
+    left = list(refs)
     with ThreadPoolExecutor(THREADS) as pool:
         for rank in sorted({ref.rank for ref in left}, reverse=True):
             ranked = [ref for ref in left if ref.rank == rank]
@@ -74,8 +70,16 @@ def _await_end(api: Api, refs: Iterable[Reference]) -> None:
         while (found := api.get(ref.api_version, ref.kind, ref.name, ref.namespace or None)) is not None:
             if time.monotonic() > deadline:
                 if ref.kind == "Namespace":
-                    raise MeasuringError(f"{api.place}: {ref}", *namespaces.stuck(found))
+                    raise MeasuringError(f"{api.place}: {ref}", *stuck(found))
                 finalizers = ", ".join(found["metadata"].get("finalizers") or ["none"])
                 fault = f"does not end in {GONE_S:.0f} s; finalizers: {finalizers}"
                 raise MeasuringError(f"{api.place}: {ref}", fault, "whoever set the finalizer must act on it")
             time.sleep(POLL_S)
+
+
+def stuck(namespace: Mapping[str, Any]) -> tuple[str, str]:
+    """(fault, remedy) of a namespace that is being deleted and does not end."""
+    conditions = namespace.get("status", {}).get("conditions") or ()
+    why = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
+    fault = "is being deleted and does not end" + (f": {'; '.join(why)}" if why else "")
+    return fault, f"`kubectl describe namespace {namespace['metadata']['name']}` says more"

@@ -15,83 +15,69 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.objects import pod_labels, pod_template
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.objects import pod_labels, pod_spec
 from lab.targets.cluster.objects import role as role_of
 from lab.targets.cluster.pods import ready
 
 Object = Mapping[str, Any]
 
 
-class Reader(Protocol):
-    """What of `lab.targets.cluster.api.Api` is used."""
-
-    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None: ...
-    def list(
-        self, api_version: str, kind: str, namespace: str | None = None, labels: str = ""
-    ) -> list[dict[str, Any]]: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Way:
-    """`words` is never empty: on a cluster something is said of every way."""
+class Entrypoint:
+    """`words` is never empty: on a cluster something is said of every way in."""
 
     host: str
     port: int
     words: str
 
 
-def way(
-    api: Reader, objects: Sequence[Object], role: Role, port: str = "http", lasting: bool = False, by: str | None = None
-) -> Way:
-    """To the Service's port of that name, or its first if it has none so called. `lasting`: by an address that no pod's end changes.
+def entrypoint(
+    api: Api, objects: Sequence[Object], role: Role, port: str = "http", lasting: bool = False, by: str | None = None
+) -> Entrypoint:
+    """The Service's port of that name, or its first if it has none so called. `lasting`: by an address that no pod's end changes.
     `by`: the Deployment that is meant, where the role has several.
 
     UsageError when no Service selects the role's pods; MeasuringError when the cluster does not show what it should.
     """
     workload = _workload(objects, role, by)
-    labels = pod_labels(workload) if by is not None else {ROLE_LABEL: role}
+    labels = {ROLE_LABEL: role} | dict(pod_labels(workload) if by is not None else {})
     service = _service(objects, workload)
     if service is None:
         fault = f"no Service selects the pods of the role {role}"
         raise UsageError(_place(workload), fault, "add one, as in manifests/base")
-    wanted = _port(service, port)
-    namespace = workload["metadata"]["namespace"]
-    if _pod_spec(workload).get("hostNetwork") and not lasting:
-        node = _pod(api, namespace, role, labels)["status"]["hostIP"]
-        return Way(node, _container_port(workload, wanted), f"to node {node}, whose own ports the pod's are")
+    ports = service["spec"]["ports"]
+    wanted = next((item for item in ports if item.get("name") == port), ports[0])
+    namespace, spec = workload["metadata"]["namespace"], pod_spec(workload)
+    if spec.get("hostNetwork") and not lasting:
+        node = _pod(api, namespace, labels)["status"]["hostIP"]
+        return Entrypoint(node, _container_port(workload, wanted), f"to node {node}, whose own ports the pod's are")
     live = api.get("v1", "Service", service["metadata"]["name"], namespace)
     if live is None:
         raise MeasuringError(_place(service), "is not there", "somebody removed it; start again")
-    kind = live["spec"].get("type", "ClusterIP")
-    if kind in ("LoadBalancer", "NodePort") and not lasting:
-        return _through_a_node(api, live, wanted, role, labels)
+    if live["spec"].get("type") in ("LoadBalancer", "NodePort") and not lasting:
+        return _through_a_node(live, wanted, _pod(api, namespace, labels)["status"]["hostIP"])
     address = live["spec"].get("clusterIP")
     if address in (None, "", "None"):
         if lasting:
             fault = "is headless: it has no address that stays when its pods change"
             raise UsageError(_place(service), fault, "a Service with a cluster IP")
-        pod = _pod(api, namespace, role, labels)
-        return Way(pod["status"]["podIP"], _container_port(workload, wanted), "to the pod itself (a headless Service)")
+        pod_ip = _pod(api, namespace, labels)["status"]["podIP"]
+        return Entrypoint(pod_ip, _container_port(workload, wanted), "to the pod itself (a headless Service)")
     words = "through the Service's cluster IP (kube-proxy's NAT on the client's node)"
-    spec = _pod_spec(workload)
-    if lasting and _has_host_port(spec):
+    if lasting and (spec.get("hostNetwork") or any(item.get("hostPort") for item in _ports(spec))):
         words += ", not by the host port that its pods have"
         if (nodes := sum(_may_run(node, spec) for node in api.list("v1", "Node"))) > 1:
             words += f": a replacement may start at once on another of the {nodes} nodes that can take one"
-    return Way(address, wanted["port"], words)
+    return Entrypoint(address, wanted["port"], words)
 
 
-def _has_host_port(spec: Mapping[str, Any]) -> bool:
-    ports = (port for container in spec["containers"] for port in container.get("ports") or ())
-    return bool(spec.get("hostNetwork")) or any(port.get("hostPort") for port in ports)
-
-
-def _may_run(node: Object, spec: Mapping[str, Any]) -> bool:
+def _may_run(node: Object, spec: Object) -> bool:
     """By its labels and taints, as the scheduler sees them; how full it is, nobody knows beforehand."""
     labels = node["metadata"].get("labels") or {}
     keeping_off = [one for one in node["spec"].get("taints") or () if one["effect"] != "PreferNoSchedule"]
@@ -102,7 +88,7 @@ def _may_run(node: Object, spec: Mapping[str, Any]) -> bool:
     )
 
 
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+def _tolerates(toleration: Object, taint: Object) -> bool:
     """As core/v1 has it: no key is every key, no effect every effect."""
     same = toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
     return (
@@ -110,18 +96,16 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     )
 
 
-def _through_a_node(api: Reader, live: Object, wanted: Object, role: Role, labels: Mapping[str, str]) -> Way:
-    spec = live["spec"]
-    numbers = [item.get("nodePort") for item in spec["ports"] if item["port"] == wanted["port"]]
-    if not numbers or not numbers[0]:
+def _through_a_node(service: Object, wanted: Object, node: str) -> Entrypoint:
+    spec = service["spec"]
+    number = next((item.get("nodePort") for item in spec["ports"] if item["port"] == wanted["port"]), None)
+    if not number:
         remedy = "leave out allocateLoadBalancerNodePorts: false: the node port is the way in"
-        raise MeasuringError(_place(live), f"port {wanted['port']} has no node port", remedy)
-    node = _pod(api, live["metadata"]["namespace"], role, labels)["status"]["hostIP"]
-    kept = spec.get("externalTrafficPolicy") == "Local"
-    source = "the client's address kept" if kept else "masquerade"
+        raise MeasuringError(_place(service), f"port {wanted['port']} has no node port", remedy)
+    source = "the client's address kept" if spec.get("externalTrafficPolicy") == "Local" else "masquerade"
     balancer = ", no balancer in front" if spec["type"] == "LoadBalancer" else ""
-    words = f"through node {node} port {numbers[0]} (NAT of a Service of type {spec['type']}{balancer}, {source})"
-    return Way(node, int(numbers[0]), words)
+    words = f"through node {node} port {number} (NAT of a Service of type {spec['type']}{balancer}, {source})"
+    return Entrypoint(node, int(number), words)
 
 
 def _workload(objects: Sequence[Object], role: Role, by: str | None) -> Object:
@@ -146,36 +130,32 @@ def _service(objects: Sequence[Object], workload: Object) -> Object | None:
     return min(selecting, key=lambda obj: obj["spec"].get("type", "ClusterIP") == "ClusterIP", default=None)
 
 
-def _port(service: Object, name: str) -> Object:
-    ports = service["spec"]["ports"]
-    return next((item for item in ports if item.get("name") == name), ports[0])
+def _ports(spec: Object) -> list[Object]:
+    return [port for container in spec["containers"] for port in container.get("ports") or ()]
 
 
 def _container_port(workload: Object, wanted: Object) -> int:
     """The number behind a Service's targetPort, which may be a name."""
     target = wanted.get("targetPort", wanted["port"])
-    for container in _pod_spec(workload)["containers"]:
-        for item in container.get("ports", []):
-            if target in (item.get("name"), item["containerPort"]):
-                return int(item["containerPort"])
-    if isinstance(target, int):
-        return target
-    raise UsageError(_place(workload), f"no container has a port '{target}'", "a Service's targetPort names it")
+    found = (
+        item["containerPort"]
+        for item in _ports(pod_spec(workload))
+        if target in (item.get("name"), item["containerPort"])
+    )
+    number = next(found, target)
+    if not isinstance(number, int):
+        raise UsageError(_place(workload), f"no container has a port '{target}'", "a Service's targetPort names it")
+    return number
 
 
-def _pod(api: Reader, namespace: str, role: Role, labels: Mapping[str, str]) -> Object:
-    """A running, ready pod of the role with these labels: always the same one of several."""
-    chosen = ",".join(f"{name}={value}" for name, value in ({ROLE_LABEL: role} | dict(labels)).items())
+def _pod(api: Api, namespace: str, labels: Mapping[str, str]) -> Object:
+    """A running, ready pod with these labels, its role among them: always the same one of several."""
+    chosen = ",".join(f"{name}={value}" for name, value in labels.items())
     pods = [pod for pod in api.list("v1", "Pod", namespace, chosen) if ready(pod)]
     if not pods:
-        raise MeasuringError(f"role {role}", f"no pod is ready in {namespace}", "`kubectl describe pod` there says why")
+        fault = f"no pod is ready in {namespace}"
+        raise MeasuringError(f"role {labels[ROLE_LABEL]}", fault, "`kubectl describe pod` there says why")
     return min(pods, key=lambda pod: pod["metadata"]["name"])
-
-
-def _pod_spec(workload: Object) -> Mapping[str, Any]:
-    template = pod_template(workload)
-    assert template is not None  # it has a role
-    return template["spec"]
 
 
 def _place(obj: Object) -> str:

@@ -11,7 +11,8 @@ import pytest
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.cluster import reloads, ways
+from lab.targets.cluster import reloads
+from lab.targets.cluster.entrypoint import Entrypoint, entrypoint
 
 Object = dict[str, Any]
 
@@ -37,6 +38,10 @@ class Shown:
         return self.pods
 
 
+def way(api: Any, objects: list[Object], role: Any, port: str = "http") -> Entrypoint:
+    return entrypoint(api, objects, role, port)
+
+
 def manifests(variant: str) -> list[Object]:
     return list(copy.deepcopy(load_variant(variant).manifests))
 
@@ -57,39 +62,39 @@ def test_a_load_balancer_is_entered_by_a_node_port_of_a_node_with_a_ready_pod() 
     late = pod("proxy-0", "172.18.0.9", ready="False")
     ending = pod("proxy-1", "172.18.0.8", deletionTimestamp="now")
     api = shown(objects, late, ending, pod("proxy-z", "172.18.0.4"), pod("proxy-b", "172.18.0.3"))
-    found = ways.way(api, objects, "proxy", "https")
+    found = way(api, objects, "proxy", "https")
     assert (found.host, found.port) == ("172.18.0.3", 30001)
     assert found.words == (
         "through node 172.18.0.3 port 30001"
         " (NAT of a Service of type LoadBalancer, no balancer in front, the client's address kept)"
     )
-    assert "masquerade" in ways.way(shown(objects, externalTrafficPolicy="Cluster"), objects, "proxy").words
+    assert "masquerade" in way(shown(objects, externalTrafficPolicy="Cluster"), objects, "proxy").words
 
 
 def test_the_node_port_is_the_one_of_the_port_that_was_asked_for() -> None:
     objects = manifests("okd")
-    assert ways.way(shown(objects), objects, "proxy").port == 30000
-    assert ways.way(shown(objects), objects, "proxy", "https").port == 30001
-    assert ways.way(shown(objects), objects, "proxy", "quic").port == 30000  # the first
+    assert way(shown(objects), objects, "proxy").port == 30000
+    assert way(shown(objects), objects, "proxy", "https").port == 30001
+    assert way(shown(objects), objects, "proxy", "quic").port == 30000  # the first
 
 
 def test_a_cluster_ip_is_the_way_to_any_other_service() -> None:
     objects = manifests("okd")
-    backend = ways.way(shown(objects), objects, "backend")
+    backend = way(shown(objects), objects, "backend")
     assert backend.host.startswith("10.96.0.") and backend.port == 8080
     assert backend.words == "through the Service's cluster IP (kube-proxy's NAT on the client's node)"
-    assert ways.way(shown(objects), objects, "backend", "https").port == 8443
+    assert way(shown(objects), objects, "backend", "https").port == 8443
 
 
 def test_a_headless_service_leads_to_the_pod_itself() -> None:
     objects = manifests("direct")
-    found = ways.way(shown(objects, clusterIP="None"), objects, "backend")
+    found = way(shown(objects, clusterIP="None"), objects, "backend")
     assert (found.host, found.port, found.words) == ("10.244.0.7", 8080, "to the pod itself (a headless Service)")
 
 
 def test_the_host_network_is_entered_at_the_nodes_own_port_without_asking_for_the_service() -> None:
     objects = manifests("okd-edge-hostnetwork")
-    found = ways.way(Shown(), objects, "proxy", "https")
+    found = way(Shown(), objects, "proxy", "https")
     assert (found.host, found.port) == ("172.18.0.2", 8443)
     assert found.words == "to node 172.18.0.2, whose own ports the pod's are"
 
@@ -109,31 +114,31 @@ def test_a_role_that_no_service_selects_is_refused(edit: Callable[[list[Object]]
     objects = manifests("okd")
     edit(objects)
     with pytest.raises(UsageError, match="Deployment/proxy: no Service selects the pods of the role proxy"):
-        ways.way(Shown(), objects, "proxy")
+        way(Shown(), objects, "proxy")
 
 
 def test_a_role_that_the_variant_lacks_is_refused() -> None:
     with pytest.raises(UsageError, match="role proxy: this variant has no such pod"):
-        ways.way(Shown(), manifests("direct"), "proxy")
+        way(Shown(), manifests("direct"), "proxy")
 
 
 def test_what_the_cluster_does_not_show_is_told() -> None:
     objects = manifests("okd")
     with pytest.raises(MeasuringError, match="Service/proxy: is not there"):
-        ways.way(Shown(), objects, "proxy")
+        way(Shown(), objects, "proxy")
     with pytest.raises(MeasuringError, match="role proxy: no pod is ready in ingress-lab"):
-        ways.way(shown(objects, pod(ready="False")), objects, "proxy")
+        way(shown(objects, pod(ready="False")), objects, "proxy")
     api = shown(objects)
     for item in api.services["proxy"]["spec"]["ports"]:
         del item["nodePort"]
     with pytest.raises(MeasuringError, match="Service/proxy: port 80 has no node port"):
-        ways.way(api, objects, "proxy")
+        way(api, objects, "proxy")
 
 
 def test_a_router_that_a_daemonset_runs_may_reload_too() -> None:
     objects = [{**obj, "kind": "DaemonSet"} if obj["kind"] == "Deployment" else obj for obj in manifests("okd")]
     assert reloads.pending_s(objects) == 6
-    assert ways.way(shown(objects), objects, "proxy").port == 30000
+    assert way(shown(objects), objects, "proxy").port == 30000
 
 
 @pytest.mark.parametrize(

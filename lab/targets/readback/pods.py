@@ -1,4 +1,6 @@
-"""Check kind `pod`: a field of a role's running pods, by a path in Kubernetes' own names.
+"""Check kinds of a role's pods: `pods`, how many run and are ready; `budget`, how many a drain must leave; `pod`, a field of theirs.
+
+The path of a field, in Kubernetes' own names:
 
     spec.hostNetwork                                          fields, separated by dots
     spec.containers[proxy].livenessProbe.timeoutSeconds       [NAME]: the element of a list with that `name`
@@ -50,4 +52,15 @@ def look_up(pod: Mapping[str, Any], path: str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-READERS = {"pod": _pod}
+def _pods(system: System, check: Check) -> Reading:
+    return compared(check, str(len(system.pods(check.role))))
+
+
+def _budget(system: System, check: Check) -> Reading:
+    """All budgets over the role's pods must agree; `absent` where there is none, or none says this."""
+    name = given(check, "name")
+    found = [str(budget["spec"].get(name, ABSENT)) for budget in system.budgets(check.role)]
+    return compared(check, joined(found) if found else ABSENT)
+
+
+READERS = {"pod": _pod, "pods": _pods, "budget": _budget}

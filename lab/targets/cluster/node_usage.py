@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.targets.cluster.look import Look
-from lab.targets.cluster.spot import Spot
+from lab.targets.cluster.container_sampler import ContainerSampler
+from lab.targets.cluster.snapshot import Snapshot
 from lab.targets.common.sampler import CpuTimes, ProcessTimes, parse_cpus, spans
 
 WORKING = 0.2
@@ -25,33 +25,33 @@ class Machine:
     """What each of its CPUs did between the ends, by number, and the lab's containers on it."""
 
     spans: Mapping[int, CpuTimes]
-    spots: Sequence[Spot]
+    samplers: Sequence[ContainerSampler]
 
     @property
     def unclaimed_s(self) -> float:
         """CPU seconds that were none of the lab's containers'. Clock ticks may count a little less than cgroups do."""
-        return sum(span.busy_s for span in self.spans.values()) - sum(spot.used_s() for spot in self.spots)
+        return sum(span.busy_s for span in self.spans.values()) - sum(one.used_s() for one in self.samplers)
 
     @property
     def steal(self) -> float:
         total_s = sum(span.total_s for span in self.spans.values())
         return sum(span.steal_s for span in self.spans.values()) / total_s if total_s else 0.0
 
-    def share(self, spot: Spot, elapsed_s: float) -> float:
+    def share(self, of: ContainerSampler, elapsed_s: float) -> float:
         """How full the CPUs were that a container may use. What cgroups counted for the lab's own is the least."""
-        usable = [span for cpu, span in self.spans.items() if cpu in spot.container.cpus] or list(self.spans.values())
+        usable = [span for cpu, span in self.spans.items() if cpu in of.container.cpus] or list(self.spans.values())
         ticked = sum(span.busy_s for span in usable) / (sum(span.total_s for span in usable) or 1.0)
-        own_s = sum(one.used_s() for one in self.spots if one.container.cpus <= spot.container.cpus)
+        own_s = sum(one.used_s() for one in self.samplers if one.container.cpus <= of.container.cpus)
         return min(1.0, max(ticked, own_s / elapsed_s / len(usable)))
 
 
-def machines(spots: Sequence[Spot]) -> list[Machine]:
-    """In the order of their first spots."""
+def machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
+    """In the order of their first containers."""
     found: list[Machine] = []
-    for boot_id in dict.fromkeys(spot.container.boot_id for spot in spots):
-        mine = [spot for spot in spots if spot.container.boot_id == boot_id]
-        (told,) = (spot for spot in mine if spot.tells_cpus)
-        cpus = (parse_cpus(one.files.get("/proc/stat", ())) for one in (told.looks[0], told.looks[-1]))
+    for boot_id in dict.fromkeys(one.container.boot_id for one in samplers):
+        mine = [one for one in samplers if one.container.boot_id == boot_id]
+        (told,) = (one for one in mine if one.tells_cpus)
+        cpus = (parse_cpus(told.snapshots[index].files.get("/proc/stat", ())) for index in (0, -1))
         found.append(Machine(spans(*cpus), mine))
     return [machine for machine in found if machine.spans]
 
@@ -74,33 +74,30 @@ def cores(of: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
     proxies: list[float] = []
     generators: list[float] = []
     for machine in of:
-        for spot in machine.spots:
-            share = machine.share(spot, elapsed_s)
-            if spot.place.role == "generator":
+        for one in machine.samplers:
+            share = machine.share(one, elapsed_s)
+            if one.place.role == "generator":
                 generators.append(share)
-            elif spot.place.role == "proxy":
-                usable = len(machine.spans.keys() & spot.container.cpus) or len(machine.spans)
-                own = min(1.0, spot.used_s() / elapsed_s / usable)
-                working = [part for part in _thread_shares([spot]) if part >= WORKING]
+            elif one.place.role == "proxy":
+                usable = len(machine.spans.keys() & one.container.cpus) or len(machine.spans)
+                own = min(1.0, one.used_s() / elapsed_s / usable)
+                working = [part for part in _thread_shares([one]) if part >= WORKING]
                 proxies.append(max(share if own >= share / 2 else own, min(working, default=0.0)))
-    return {
-        role: value
-        for role, value in (("proxy", min(proxies, default=None)), ("generator", max(generators, default=None)))
-        if value is not None
-    }
+    found = {"proxy": min(proxies, default=None), "generator": max(generators, default=None)}
+    return {role: value for role, value in found.items() if value is not None}
 
 
-def busiest_thread(spots: Sequence[Spot]) -> float | None:
+def busiest_thread(samplers: Sequence[ContainerSampler]) -> float | None:
     """Of the generator's, over the time between its first and its last sight, in which it is known to have run."""
-    return max(_thread_shares([spot for spot in spots if spot.place.role == "generator"]), default=None)
+    return max(_thread_shares([one for one in samplers if one.place.role == "generator"]), default=None)
 
 
-def _thread_shares(spots: Sequence[Spot]) -> list[float]:
+def _thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
     """Of one CPU, by every thread that was seen twice."""
     shares: list[float] = []
-    for spot in spots:
+    for sampler in samplers:
         seen: dict[tuple[int, int], list[tuple[float, ProcessTimes]]] = {}
-        for one in spot.looks:
+        for one in sampler.snapshots:
             single = {(pid, pid): times for pid, times in one.processes.items() if times.threads == 1}
             for key, times in {**single, **one.threads}.items():
                 seen.setdefault(key, []).append((one.uptime_s, times))
@@ -110,17 +107,16 @@ def _thread_shares(spots: Sequence[Spot]) -> list[float]:
     return shares
 
 
-def clock_step_s(spots: Sequence[Spot], here_s: float) -> float:
+def clock_step_s(samplers: Sequence[ContainerSampler], here_s: float) -> float:
     """Of the generator's wall clock, which its latencies may come from; `here_s`, this machine's, where that is not told."""
-    steps: list[float] = []
-    for spot in (spot for spot in spots if spot.place.role == "generator"):
-        start, end = _clock(spot.looks[0]), _clock(spot.looks[-1])
+    for sampler in (one for one in samplers if one.place.role == "generator"):
+        start, end = (_clock(sampler.snapshots[index]) for index in (0, -1))
         if start is not None and end is not None:
-            steps.append(end - start)
-    return max(steps, key=abs, default=here_s)
+            return end - start
+    return here_s
 
 
-def _clock(one: Look) -> float | None:
+def _clock(one: Snapshot) -> float | None:
     """Seconds between the wall clock and the time since boot; None without a date(1) that tells fractions."""
     try:
         uptime, wall = one.files.get("clock", ())

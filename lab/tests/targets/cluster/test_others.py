@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LostError
-from lab.targets.cluster import hostwatch, kubelet
+from lab.targets.cluster import others
 from lab.targets.cluster.api import DeniedError, RefusedError
-from lab.targets.cluster.kubelet import Figure, figures
+from lab.targets.cluster.others import Figure, HostWatch, Kubelets, figures
 from lab.targets.common.sampler import TICK_S
 
 METRICS = """\
@@ -56,6 +56,11 @@ class FakeApi:
         return [{"metadata": {"name": name}} for name in self.labelled]
 
 
+def kubelets(api: FakeApi) -> Kubelets:
+    shown: Any = api
+    return Kubelets(shown)
+
+
 SHOP = ("shop", "web-0")
 
 
@@ -78,7 +83,7 @@ def test_other_peoples_pods_count_and_nobody_elses() -> None:
             {SHOP: (112, 8.0), ("kube-system", "etcd"): (112, 9.0), ("ingress-lab", "proxy"): (112, 9.0)},
         ]
     )
-    seen = kubelet.others(api)(["n1"])()
+    seen = kubelets(api)(["n1"])()
     assert seen.cores == pytest.approx(0.25)
     assert seen.counters == {"others/pods": 1, "others/stale_pods": 0, "others/window_ms": 12000}
     assert api.asked == ["/api/v1/nodes/n1/proxy/metrics/resource"] * 2
@@ -100,30 +105,30 @@ def test_other_peoples_pods_count_and_nobody_elses() -> None:
 def test_what_the_cluster_itself_is(namespace: str, theirs: bool) -> None:
     """Its own namespaces are known by name; whoever else is there is somebody."""
     api = FakeApi([{(namespace, "x"): (100, 0.0)}, {(namespace, "x"): (110, 1.0)}])
-    assert kubelet.others(api)(["n1"])().cores == pytest.approx(0.1 if theirs else 0.0)
+    assert kubelets(api)(["n1"])().cores == pytest.approx(0.1 if theirs else 0.0)
 
 
 def test_figures_that_did_not_change_tell_what_was_last_known() -> None:
     """A kubelet looks every 10 to 30 s: in between a pod's latest rate stands, and is called stale."""
     api = FakeApi([{SHOP: (100, 5.0)}, {SHOP: (110, 6.0)}, {SHOP: (110, 6.0)}, {SHOP: (110, 6.0)}])
-    watch = kubelet.others(api)
+    watch = kubelets(api)
     assert watch(["n1"])().counters["others/stale_pods"] == 0
     again = watch(["n1"])()
     assert (again.cores, again.counters["others/stale_pods"]) == (pytest.approx(0.1), 1)
-    unknown = kubelet.others(FakeApi([{SHOP: (100, 5.0)}]))(["n1"])()
+    unknown = kubelets(FakeApi([{SHOP: (100, 5.0)}]))(["n1"])()
     assert (unknown.cores, unknown.counters["others/stale_pods"]) == (0.0, 1)
 
 
 def test_a_pod_that_is_new_counts_from_nothing() -> None:
     """What it has used, it has used since the look before."""
     api = FakeApi([{}, {SHOP: (110, 2.0)}])
-    assert kubelet.others(api)(["n1"])().cores == pytest.approx(0.2)
+    assert kubelets(api)(["n1"])().cores == pytest.approx(0.2)
 
 
 def test_namespaces_are_asked_for_once() -> None:
     """Only one that was not there before makes it ask again."""
     api = FakeApi([{SHOP: (100, 5.0)}, {SHOP: (110, 6.0)}, {("new", "x"): (110, 6.0)}])
-    watch = kubelet.others(api)
+    watch = kubelets(api)
     watch(["n1"])()
     assert api.listed == 1
     watch(["n1", "n2"])()
@@ -135,10 +140,10 @@ def test_a_kubelet_that_may_not_be_asked_is_not_visible() -> None:
     lost = LostError("context x", "the API server does not do it now: status 503")
     denied = DeniedError("context x", "user u cannot get nodes/proxy")
     for error in (denied, RefusedError("context x", "500"), lost, {("a", "b}"): (100, 1.0)}):
-        assert kubelet.others(FakeApi([error]))(["n1"])().cores is None
-        assert kubelet.others(FakeApi([{}, error]))(["n1"])().cores is None
+        assert kubelets(FakeApi([error]))(["n1"])().cores is None
+        assert kubelets(FakeApi([{}, error]))(["n1"])().cores is None
     with pytest.raises(LostError):
-        kubelet.others(FakeApi([lost], gone=True))(["n1"])
+        kubelets(FakeApi([lost], gone=True))(["n1"])
 
 
 NODE = "5c5abf6f214c"
@@ -155,8 +160,8 @@ def process(proc: Path, pid: int, parent: int, title: str, ticks: int, cgroup: s
 def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lab's descend from it, the cluster's are in the nodes' containers or carry them; the rest is somebody's."""
     own = 500
-    monkeypatch.setattr(hostwatch, "host_proc", lambda: (str(tmp_path), own))
-    monkeypatch.setattr(hostwatch.time, "monotonic", iter([100.0, 102.0, 104.0, 106.0]).__next__)
+    monkeypatch.setattr(others, "host_proc", lambda: (str(tmp_path), own))
+    monkeypatch.setattr(others.time, "monotonic", iter([100.0, 102.0, 104.0, 106.0]).__next__)
 
     def work(ticks: int) -> None:
         process(tmp_path, 1, 0, "systemd", 0, "/init.scope")
@@ -170,13 +175,13 @@ def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.
         process(tmp_path, 700, 1, "firefox", ticks, "/user.slice")
 
     work(0)
-    watch = hostwatch.others([NODE])
+    watch = HostWatch([NODE])
     end = watch(["kind-control-plane"])
     work(50)
     assert end().cores == pytest.approx(50 * TICK_S / 2)
-    assert hostwatch.others(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
+    assert HostWatch(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
 
 
 def test_this_machine_itself_can_be_looked_at() -> None:
     """The real /proc, where every process counts as a node's."""
-    assert hostwatch.others([""])(["n"])().cores is not None
+    assert HostWatch([""])(["n"])().cores is not None

@@ -1,9 +1,9 @@
-"""One look into a container by its own `sh`: what it is asked, and what the answer says.
+"""A snapshot of a container by its own `sh`: what it is asked, and what the answer says.
 
     @/proc/uptime                     the shell prints every file behind its name, and of processes and threads the
     25211.42 48123.90                 lines of /proc/PID/stat
     @processes
-    1 (nginx) S 0 1 1 …           →   Look(uptime_s=25211.42, processes={1: ProcessTimes("nginx", …)}, …)
+    1 (nginx) S 0 1 1 …           →   Snapshot(uptime_s=25211.42, processes={1: ProcessTimes("nginx", …)}, …)
 
 Looking must not be what is measured: no program is started where few processes run (from `MANY` on one `cat` is cheaper
 than a shell that reads byte by byte), and both ends of a sample ask everything else outside of what the CPU's reading
@@ -12,15 +12,16 @@ brackets. Refuses to count itself: the shell and its children are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from subprocess import CompletedProcess
-from typing import Literal, Protocol
+from typing import Literal
 
 from lab.base.errors import MeasuringError
+from lab.targets.cluster.shell import Shell
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS, Controller
-from lab.targets.common.sampler import ProcessTimes, parse_stat, parse_times
+from lab.targets.common.sampler import ProcessTimes, cpu_list, parse_stat, parse_times
 
 _REMEDY = "use a container runtime that shows its containers the kernel's own /proc and /sys/fs/cgroup"
 When = Literal["opening", "meanwhile", "closing"]
@@ -81,14 +82,6 @@ date +%s.%N
 """
 
 
-class Asked(Protocol):
-    """A shell in the container: `lab.targets.cluster.shell.Shell`."""
-
-    @property
-    def pid(self) -> int: ...
-    def script(self, text: str, timeout_s: float = ...) -> CompletedProcess[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Container:
     """What stays as it is while a container runs. `boot_id` tells machines apart: two nodes of kind are one.
@@ -115,7 +108,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """`uptime_s` is the machine's own clock; threads by (process, thread), of processes that have several."""
 
     uptime_s: float
@@ -127,48 +120,42 @@ class Look:
         return "\n".join(self.files.get(path, ()))
 
 
-def about(shell: Asked, place: str) -> Container:
+def about(shell: Shell) -> Container:
     """Ask once. MeasuringError where the container does not show its own cgroups, or the question was not answered."""
-    files = _files(_ask(shell, _ABOUT, place))
+    files = _files(shell, _ABOUT)
     cgroups, mounts = "\n".join(files.get(_CGROUP, ())), "\n".join(files.get(_MOUNTS, ()))
     try:
         groups = {name: cgroup.place(name, cgroups, mounts) for name in (*CONTROLLERS, "cpuacct")}
     except (LookupError, ValueError) as error:
-        raise MeasuringError(place, f"does not show what it uses: {error}", _REMEDY) from None
+        raise MeasuringError(shell.place, f"does not show what it uses: {error}", _REMEDY) from None
     try:
         (boot_id,), (cpus,), (page_kib,) = files[_BOOT_ID], files["cpus"], files["page"]
         network = " ".join(files.get("network", ()))
-        return Container(boot_id, parse_list(cpus), int(page_kib) * 1024, network, groups)
+        return Container(boot_id, frozenset(cpu_list(cpus)), int(page_kib) * 1024, network, groups)
     except (KeyError, ValueError):
-        raise MeasuringError(place, "its /proc does not tell machine, CPUs and page size", _REMEDY) from None
+        raise MeasuringError(shell.place, "its /proc does not tell machine, CPUs and page size", _REMEDY) from None
 
 
-def look(shell: Asked, place: str, container: Container, script: str) -> Look:
+def snapshot(shell: Shell, container: Container, script: str) -> Snapshot:
     """Ask a `script` made by `question`. MeasuringError when it was not answered in time."""
-    files = _files(_ask(shell, script, place))
-    own = {shell.pid}
-    stats: dict[int, tuple[int, ProcessTimes]] = {}
-    for line in files.get("processes", ()):
-        if (found := _process(line, container.page_bytes)) is not None:
-            stats[found[0]] = found[1:]
+    files = _files(shell, script)
+    stats = {pid: (parent, times) for pid, parent, times in _stats(files.get("processes", ()), container)}
 
     def ours(pid: int) -> bool:
-        while pid in stats and pid not in own:
+        while pid in stats and pid != shell.pid:
             pid = stats[pid][0]
-        return pid in own
+        return pid == shell.pid
 
     threads: dict[tuple[int, int], ProcessTimes] = {}
     for name, lines in files.items():
-        if name.startswith("threads "):
-            pid = int(name.split()[1])
-            rows = (_process(line, container.page_bytes) for line in lines if not ours(pid))
-            threads |= {(pid, row[0]): row[2] for row in rows if row is not None}
+        if name.startswith("threads ") and not ours(pid := int(name.split()[1])):
+            threads |= {(pid, tid): times for tid, _, times in _stats(lines, container)}
     processes = {pid: times for pid, (_, times) in stats.items() if not ours(pid)}
     try:
         (uptime,) = files["/proc/uptime"]
-        return Look(float(uptime.split()[0]), processes, threads, files)
+        return Snapshot(float(uptime.split()[0]), processes, threads, files)
     except (KeyError, ValueError):
-        raise MeasuringError(place, "a look into it showed no /proc/uptime", _REMEDY) from None
+        raise MeasuringError(shell.place, "a look into it showed no /proc/uptime", _REMEDY) from None
 
 
 def question(
@@ -179,7 +166,7 @@ def question(
     network: bool = False,
     clock: bool = False,
 ) -> str:
-    """The script of one look. At an end: also what was used and counted, the CPUs, the network's counters, the clock.
+    """The script of one snapshot. At an end: also what was used and counted, the CPUs, the network's counters, the clock.
 
     What the CPU's reading brackets is as short as can be: it comes last when a sample begins and first when it ends.
     """
@@ -197,29 +184,16 @@ def question(
     return "".join([_FILE, exact, *near, processes, *reversed(rest)])
 
 
-def parse_list(text: str) -> frozenset[int]:
-    """The kernel's list form: `0-2,5`."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
-
-
-def _ask(shell: Asked, script: str, place: str) -> str:
-    """Files that are not there are expected: what the shell says of them is not told."""
+def _files(shell: Shell, script: str) -> dict[str, list[str]]:
+    """Name → lines. Files that are not there are expected: what the shell says of them is not told."""
     done = shell.script(f"{{\n{script}}} 2>/dev/null\ntrue\n", TIMEOUT_S)
     if done.returncode:
         raise MeasuringError(
-            place, f"a look into it failed: {done.stderr.strip()[-200:]}", "see what its node is doing"
+            shell.place, f"a look into it failed: {done.stderr.strip()[-200:]}", "see what its node is doing"
         )
-    return done.stdout
-
-
-def _files(said: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in said.splitlines():
+    for line in done.stdout.splitlines():
         if line.startswith("@"):
             lines = found.setdefault(line[1:], [])
         else:
@@ -227,13 +201,12 @@ def _files(said: str) -> dict[str, list[str]]:
     return found
 
 
-def _process(line: str, page_bytes: int) -> tuple[int, int, ProcessTimes] | None:
-    """(process or thread, its parent, times) of a /proc/PID/stat, None for one that ended while we looked.
+def _stats(lines: Iterable[str], container: Container) -> Iterator[tuple[int, int, ProcessTimes]]:
+    """(process or thread, its parent, times) of every /proc/PID/stat but of those that ended while we looked.
 
     CPU time is in clock ticks: the scheduler's own count is a file per thread, and what a container used its cgroup says.
     """
-    stat = line.encode()
-    try:
-        return int(stat.split(None, 1)[0]), int(parse_stat(stat)[1][1]), parse_times(stat, page_bytes=page_bytes)
-    except (IndexError, ValueError):
-        return None
+    for stat in map(str.encode, lines):
+        with suppress(IndexError, ValueError):
+            times = parse_times(stat, page_bytes=container.page_bytes)
+            yield int(stat.split(None, 1)[0]), int(parse_stat(stat)[1][1]), times

@@ -1,0 +1,82 @@
+"""Whose a name is that a whole cluster shares: made by the lab, or refused. Nothing is written into anybody else's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import MeasuringError, UsageError
+from lab.model.variants.kustomize import read_yaml
+from lab.targets.cluster import deletion
+from lab.targets.cluster.api import Api, ConflictError, Object
+from lab.targets.cluster.names import RUN_LABEL
+
+TERMINATING_S = 90.0
+"""For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
+ROUTE_KIND = Path(__file__).parents[3] / "manifests" / "clusters" / "route-crd.yaml"
+
+
+def is_ours(found: Mapping[str, Any] | None) -> bool:
+    """There, and with the lab's label."""
+    return found is not None and RUN_LABEL in (found["metadata"].get("labels") or {})
+
+
+def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = None) -> None:
+    """Make it the lab's: created with RUN_LABEL if it is not there.
+
+    UsageError when somebody else's is there; MeasuringError when one of ours does not end. A namespace that is already
+    ours is left as it is.
+    """
+    deadline = time.monotonic() + TERMINATING_S
+    made: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {RUN_LABEL: run}}}
+    while True:
+        found = api.get("v1", "Namespace", name)
+        if found is None:
+            try:
+                api.create(rendered or made)
+            except ConflictError:
+                continue  # another lab was faster: look again
+            return
+        refuse_foreign(api, found)
+        if "deletionTimestamp" not in found["metadata"]:
+            return
+        if time.monotonic() > deadline:
+            raise MeasuringError(f"{api.place}: Namespace {name}", *deletion.stuck(found))
+        time.sleep(0.2)
+
+
+def refuse_foreign(api: Api, found: Object) -> None:
+    """UsageError unless the object carries the lab's label: says whose it seems to be."""
+    if is_ours(found):
+        return
+    metadata = found["metadata"]
+    managers = [field.get("manager", "") for field in metadata.get("managedFields") or ()]
+    whose = f", made by {managers[0]}" if managers else ""
+    since = metadata.get("creationTimestamp", "an unknown time")
+    fault = f"is not the lab's: there since {since}{whose}, without the label {RUN_LABEL}"
+    remedy = "use another cluster, or remove it if it is nobody's; the lab writes only to what it made"
+    raise UsageError(f"{api.place}: {found['kind']} {metadata['name']}", fault, remedy)
+
+
+def ensure_route_kind(api: Api, run: str) -> bool:
+    """OpenShift's kind Route, which the OKD router's variants need: added to a cluster that lacks it, left alone on one that has it.
+
+    Whether it had to be added; then it is the lab's, and goes with everything of its. What the lab added before is brought
+    up to date: an older one may not know a field that a disturbance sets.
+    """
+    wanted = read_yaml(ROUTE_KIND, str(ROUTE_KIND))
+    metadata = wanted["metadata"]
+    found = api.get(wanted["apiVersion"], wanted["kind"], metadata["name"])
+    if found is not None:
+        if is_ours(found):
+            metadata["labels"] = {RUN_LABEL: found["metadata"]["labels"][RUN_LABEL]}
+            api.apply(wanted)
+        return False
+    metadata["labels"] = {RUN_LABEL: run}
+    try:
+        api.create(wanted)
+    except ConflictError:
+        return False  # somebody added it just now
+    return True
