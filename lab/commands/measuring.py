@@ -44,6 +44,22 @@ def done_samples(run: RunStore | None) -> int:
     return len([sample for sample in run.samples() if settled(sample)]) if run else 0
 
 
+def carry_out(
+    options: argparse.Namespace,
+    talk: Console,
+    verb: str,
+    prepared: Prepared,
+    run: RunStore | None,
+    target: Target,
+    show: Callable[[argparse.Namespace, RunStore], int],
+) -> int:
+    """What follows the plan, unless it was all that was asked for: measure, and show what was measured. The exit status."""
+    if options.plan:
+        return 0
+    store = measure(talk, prepared, run, target, resume_command(options, verb, prepared.record.id))
+    return 1 if store is None else show(options, store)
+
+
 def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
     """Measure what `run` (None = a new one) does not hold yet; None when interrupted. `resume`: the command to go on with."""
     from lab.commands.progress import Terminal
