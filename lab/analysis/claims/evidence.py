@@ -292,10 +292,8 @@ class Shelf:
             taken = found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
             return replace(taken, beside=hurt) if hurt else taken
         where = f" on {target}" if target else ""
-        at = rerun.place(target) if target else ""
-        return Missing(
-            f"nothing in data/reference of {' or '.join(sweeps)}{where}: just bench {variant or 'VARIANT'} --sweep {sweeps[0]}{at}{hurt}"
-        )
+        command = rerun.bench(variant or "VARIANT", sweeps[0], target)
+        return Missing(f"nothing in data/reference of {' or '.join(sweeps)}{where}: {command}{hurt}")
 
 
 def shelf() -> Shelf:

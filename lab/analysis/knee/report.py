@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import reduce
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,14 +20,11 @@ from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
 from lab.model.run import KneeSearch, RunRecord
 from lab.model.samples import counts, settled
 from lab.model.sweeps import Point
+from lab.records.reparse import Reparsed
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
 from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, Try, next_step
 from lab.stats.units import format_rate
-
-if TYPE_CHECKING:
-    from lab.records.reparse import Reparsed
-    from lab.records.store import RunStore
 
 SWEEP = "knee"
 """What a search is recorded as, where other runs have their sweep's name."""
