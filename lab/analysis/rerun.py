@@ -48,8 +48,10 @@ def load(record: RunRecord) -> str:
 
 
 def placed(at: AtKnee | None, kept: str | None) -> str:
-    """` --knee R --k6-out O`: R is the rate of a knee that loads were placed at, as who found it may be gone, or know better by now; O what
-    k6 keeps of its own, as writing it costs CPU, so that noise with and without differ.
+    """` --knee R --k6-out O`, each where there is one.
+
+    R is the rate of the knee: who found it may be gone, or know better by now. What k6 keeps of its own costs CPU to write, so that noise
+    with and without differ.
     """
     at_knee = "" if at is None else f" --knee {at.rate_rps!r}".removesuffix(".0")
     return at_knee + (f" --k6-out {kept}" if kept else "")

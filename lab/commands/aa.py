@@ -13,7 +13,7 @@ from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of
-from lab.commands.measuring import carry_out, done_samples, print_plan, settle
+from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
@@ -99,7 +99,10 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:
         )
         prepared, run = bench.prepare(request, target, recorded(options, "subject")), None
     print_plan(talk, prepared, done_samples(run))
-    return carry_out(options, talk, "aa", prepared, run, target, _print)
+    if options.plan:
+        return 0
+    store = measure(talk, prepared, run, target, resume_command(options, "aa", prepared.record.id))
+    return 1 if store is None else _print(options, store)
 
 
 def _refuse_without_pair(record: RunRecord) -> None:

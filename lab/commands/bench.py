@@ -22,7 +22,7 @@ from lab.commands.arguments import (
     refuse_blocks_beside_resolve,
     target_of,
 )
-from lab.commands.measuring import carry_out, done_samples, print_plan, print_result, settle
+from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, settle
 from lab.model.names import DEFAULT_TARGET
 
 if TYPE_CHECKING:
@@ -131,4 +131,7 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
         )
         prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
     print_plan(talk, prepared, done_samples(run))
-    return carry_out(options, talk, "bench", prepared, run, target, print_result)
+    if options.plan:
+        return 0
+    store = measure(talk, prepared, run, target, resume_command(options, "bench", prepared.record.id))
+    return 1 if store is None else print_result(options, store)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lab.model.plan import Slot
     from lab.model.run import RunRecord
     from lab.model.samples import Sample
-    from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
     from lab.stats.histogram import Histogram
     from lab.targets.base import Target
@@ -225,14 +224,13 @@ class Lines:
         self._talk.print(text, highlight=False, soft_wrap=True)
 
 
-def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool = False) -> int:
+def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
     """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
     from lab.analysis.knee.report import report_of
-    from lab.records.store import RunStore
     from lab.report.tables.knee import page
 
     report = report_of(run)
-    if keep and isinstance(run, RunStore):
+    if keep:
         run.write_knee(report)
     print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
     return 0 if report.complete else 1

@@ -18,7 +18,6 @@ from lab.commands.answers import answer
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
     from lab.model.run import NotMeasured
-    from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
     from lab.report.grid import Part
     from lab.targets.base import Target
@@ -42,22 +41,6 @@ def done_samples(run: RunStore | None) -> int:
     from lab.model.samples import settled
 
     return len([sample for sample in run.samples() if settled(sample)]) if run else 0
-
-
-def carry_out(
-    options: argparse.Namespace,
-    talk: Console,
-    verb: str,
-    prepared: Prepared,
-    run: RunStore | None,
-    target: Target,
-    show: Callable[[argparse.Namespace, RunStore], int],
-) -> int:
-    """What follows the plan, unless it was all that was asked for: measure, and show what was measured. The exit status."""
-    if options.plan:
-        return 0
-    store = measure(talk, prepared, run, target, resume_command(options, verb, prepared.record.id))
-    return 1 if store is None else show(options, store)
 
 
 def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
@@ -175,7 +158,7 @@ def _roles(facts: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(roles)} on CPU {cpus}" for cpus, roles in found.items())
 
 
-def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
+def print_result(options: argparse.Namespace, run: RunStore) -> int:
     """A run's tables, of steady loads and of disturbed ones, and its study's; the exit status."""
     from lab.analysis.claims.studies import load_study, study_keys
     from lab.analysis.summary import summarise_run

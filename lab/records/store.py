@@ -300,7 +300,7 @@ class RunStore:
         if sample.id not in self._read_again:
             if len(self._read_again) >= READ_AGAIN:
                 self._read_again.clear()
-            self._read_again[sample.id] = self._read_off(sample)
+            self._read_again[sample.id] = self.result(sample).histograms
         return self._read_again[sample.id]
 
     def _all_histograms(self, form: Packed) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
@@ -308,12 +308,7 @@ class RunStore:
         for sample in form.samples():
             if sample.histogram is not None:
                 with suppress(UsageError):
-                    yield sample.id, form.state(sample.id), self._read_off(sample)
-
-    def _read_off(self, sample: Sample) -> Mapping[str, Histogram]:
-        result = self.result(sample)
-        named = {"latency": result.latency, "service": result.service}
-        return {name: each for name, each in named.items() if each is not None}
+                    yield sample.id, form.state(sample.id), self.result(sample).histograms
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""

@@ -21,7 +21,6 @@ from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
 from lab.model.run import KneeSearch, RunRecord
 from lab.model.samples import Cell, Sample, cell, settled
 from lab.model.sweeps import Point
-from lab.records.reparse import Reparsed
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
 from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, Try, next_step
@@ -124,7 +123,7 @@ def step_of(record: RunRecord, trials: Sequence[Tried]) -> Step | Tried:
     return next_step(search_of(record.knee), told)
 
 
-def report_of(run: RunStore | Reparsed) -> KneeReport:
+def report_of(run: RunStore) -> KneeReport:
     """What a search found, from its samples. UsageError for damaged ones."""
     record = run.record
     assert record.knee is not None, "only of a search"
