@@ -71,12 +71,6 @@ def unmeasured(summary: Summary) -> str:
     return f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
 
 
-def no_floor(summary: Summary) -> str:
-    """Of an effect whose A/A pair lost blocks."""
-    more = f"go on with: {summary.resume}" if summary.resume else f"measure with --blocks {2 * summary.blocks} or more"
-    return f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks; {more}"
-
-
 def concluded(summary: Summary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
     """What to do about what is claimed. `said`: that; `claims`: of each where ("p99 at ceiling") and the effect."""
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
@@ -128,7 +122,11 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
     if not claims and any(effect.floor is None for _, effect in judged):
-        return Verdict(arm, "no-interval", f"{arm}: {no_floor(summary)}")
+        lacks = f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
+        more = (
+            f"go on with: {summary.resume}" if summary.resume else f"measure with --blocks {2 * summary.blocks} or more"
+        )
+        return Verdict(arm, "no-interval", f"{arm}: {lacks}; {more}")
     if not claims:
         elsewhere = another_load(arm, summary.elsewhere.get(arm), summary.target)
         return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{elsewhere}")

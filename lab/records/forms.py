@@ -17,3 +17,11 @@ READBACK, DEPLOYED = "readback", "deployed"
 def unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
     """A file or folder that the system does not let us read."""
     return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
+
+
+def has(folder: Path, name: str) -> bool:
+    """Whether a folder has a file of that name, as far as we may see."""
+    try:
+        return (folder / name).is_file()
+    except OSError:
+        return False

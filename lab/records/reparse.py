@@ -27,16 +27,14 @@ class Reparsed(RunStore):
         if sample.requests is None:
             return sample  # nothing was reported then either
         if sample.outcome:
-            sample = sample.model_copy(update={"outcome": self._outcome(sample)})
+            # events and usage are as they were stored: nobody but the system could tell them again
+            requests, events, usage = self.requests(sample), self.events(sample), self.usage(sample)
+            error_s = sample.outcome.get("clock_error_s") or 0.0
+            again = outcome(sample.point, requests, events, usage, 0.0, error_s)
+            sample = sample.model_copy(update={"outcome": again})
         result = self.result(sample)
         self._read_again[sample.id] = result.histograms
         return sample.model_copy(update=reported(result))
-
-    def _outcome(self, sample: Sample) -> dict[str, float | None]:
-        """Events and usage are as they were stored: nobody but the system could tell them again."""
-        requests, events, usage = self.requests(sample), self.events(sample), self.usage(sample)
-        error_s = sample.outcome.get("clock_error_s") or 0.0
-        return outcome(sample.point, requests, events, usage, 0.0, error_s)
 
 
 def from_raw(store: RunStore) -> Reparsed:

@@ -40,7 +40,7 @@ from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records import tables as frames
 from lab.records.folders import Folders
-from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, unreadable
+from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
 from lab.records.packed import RESTORE, Packed, is_packed
 from lab.stats.histogram import Histogram
 
@@ -73,14 +73,7 @@ def run_names(folder: Path | None = None) -> list[str]:
         return []
     except OSError as error:
         raise unreadable(folder, error, "make it readable, or set LAB_RUNS to a folder that is") from None
-    return [name for name in names if _is_run(folder / name)]
-
-
-def _is_run(folder: Path) -> bool:
-    try:
-        return (folder / RUN).is_file()
-    except OSError:
-        return False
+    return [name for name in names if has(folder / name, RUN)]
 
 
 def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
@@ -177,8 +170,7 @@ class RunStore:
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
         entry = {"at": now(), **changed}
         self.record = self.record.model_copy(update={"resumed": (*self.record.resumed, entry)})
-        with writing(self.folder):
-            replace(self.folder / RUN, json_bytes(self.record))
+        self._write(RUN, self.record)
 
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
@@ -195,8 +187,11 @@ class RunStore:
             "generators": {point.name: dict(generator), **record.generators},
         }
         self.record = record.model_copy(update=grown)
+        self._write(RUN, self.record)
+
+    def _write(self, name: str, record: BaseModel) -> None:
         with writing(self.folder):
-            replace(self.folder / RUN, json_bytes(self.record))
+            replace(self.folder / name, json_bytes(record))
 
     # -- samples ----------------------------------------------------------------------------------------
 
@@ -375,8 +370,7 @@ class RunStore:
 
     def write_roundtrip(self, found: RoundTrip) -> None:
         """The bare network's round trip, measured once per run."""
-        with writing(self.folder):
-            replace(self.folder / ROUNDTRIP, json_bytes(found))
+        self._write(ROUNDTRIP, found)
 
     def roundtrip(self) -> RoundTrip | None:
         """None as long as it was not tried. UsageError when it is damaged."""
@@ -386,8 +380,7 @@ class RunStore:
 
     def write_knee(self, found: BaseModel) -> None:
         """What a search found, for others to read: nothing in the lab does, since the samples tell."""
-        with writing(self.folder):
-            replace(self.folder / KNEE, json_bytes(found))
+        self._write(KNEE, found)
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""

@@ -112,7 +112,8 @@ class Shape(BaseModel):
     def of_point(self, point: Point) -> Keys | None:
         """The published keys that a point stands for (none where nothing is said of points); None if it is not in this table."""
         if not self.points:
-            return {column: _text(getattr(point, name)) for column, name in self.point_fields.items()}
+            values = {column: getattr(point, name) for column, name in self.point_fields.items()}
+            return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
         return self.points.get(point.name)
 
 
@@ -235,10 +236,6 @@ def _known_columns(place: str, table: Shape) -> None:
     _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
     if not _rows(table):
         raise UsageError(place, f"filters: no row of {table.published} has these values", "compare them with the file")
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def headings(

@@ -73,7 +73,12 @@ def compare_runs(
     UsageError for what cannot be compared at all (design.md §6: different targets are never pooled) and for a damaged run.
     """
     first, second = run_cells(base), run_cells(other) if other else None
-    if other and second and base.folder.resolve() != other.folder.resolve() and not first.same_as(second):
+    if (
+        other
+        and second
+        and base.folder.resolve() != other.folder.resolve()
+        and (first.record, first.samples) != (second.record, second.samples)
+    ):
         return _across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
     if second and (base_arm is None or other_arm is None or base_arm == other_arm):
         fault = "is the same run twice: nothing differs from itself"
@@ -166,13 +171,19 @@ def _across(
     meeting = Meeting(first, second, common_points(first, second), paired=False)
     points = [point for point in _points(first) if point.name in meeting.points]
     rows = judged([row for point in points for pair in pairs for row in rows_at(meeting, point, *pair, asked)])
+    too_few = (
+        f"{sum(row.tested for row in rows)} {TOO_FEW}: not even sides without any overlap would be resolved;"
+        f" compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs"
+        if (needed := blocks_wanted(rows))
+        else ""
+    )
     gone = [arm.name for arm in first.record.arms if _compares(arm) and not _meets(arm, second)]
     return Comparison(
         first.record,
         second.record,
         False,
         tuple(rows),
-        notes=(*between_notes(meeting), *_too_few(rows)),
+        notes=(*between_notes(meeting), *filter(None, [too_few])),
         family=(sum(row.tested for row in rows),),
         missing_arms=() if base_arm else tuple(gone),
         missing_points=tuple(point for point in _points(first) if any(_lacks(meeting, *pair, point) for pair in pairs)),
@@ -205,11 +216,3 @@ def _arm(run: RunCells, name: str) -> Arm:
 
 def _points(run: RunCells) -> list[Point]:
     return [point for point in run.record.points if not point.control]
-
-
-def _too_few(rows: Sequence[Compared]) -> Iterator[str]:
-    if needed := blocks_wanted(rows):
-        yield (
-            f"{sum(row.tested for row in rows)} {TOO_FEW}: not even sides without any overlap would be resolved;"
-            f" compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs"
-        )

@@ -70,10 +70,6 @@ class RunCells:
         cell = self.cells.cells.get((arm, point))
         return cell if cell and cell.planned and not cell.point.control else None
 
-    def same_as(self, other: RunCells) -> bool:
-        """Whether one is a copy of the other."""
-        return self.record == other.record and self.samples == other.samples
-
     @property
     def complete(self) -> bool:
         """Whether every block was begun."""
