@@ -80,8 +80,14 @@ class Effects:
     needs: Mapping[str, str]
 
     def table(self, places: Sequence[tuple[Arm, Point]]) -> list[tuple[Effect, ...]]:
-        """Those of each place, decided: all that is judged and not primary, in the whole table, is the family of Holm's method."""
-        table = [self._of(arm, point) for arm, point in places]
+        """Those of each place, decided: all that is judged and not primary, in the whole table, is the family of Holm's method.
+
+        Empty of what is compared with nothing, and of control runs.
+        """
+        table = [
+            () if arm.baseline is None or point.control else tuple(self._effects(arm, arm.baseline, point))
+            for arm, point in places
+        ]
         family = [
             effect.estimate.p_value
             if effect.estimate and effect.estimate.has_interval and effect.decision.judged and not effect.primary
@@ -92,15 +98,8 @@ class Effects:
         holm_p = iter(adjusted(family))
         return [tuple(effect.decided(next(holm_p)) for effect in effects) for effects in table]
 
-    def _of(self, arm: Arm, point: Point) -> tuple[Effect, ...]:
-        """What is judged cannot be told yet. Empty of what is compared with nothing, and of control runs. Of a disturbance only what
-        has a better side, was measured, or is asked for.
-        """
-        if arm.baseline is None or point.control:
-            return ()
-        return tuple(self._effects(arm, arm.baseline, point))
-
     def _effects(self, arm: Arm, baseline: str, point: Point) -> Iterator[Effect]:
+        """What is judged cannot be told yet. Of a disturbance only what has a better side, was measured, or is asked for."""
         own, base = self.cells.at(arm.name, point), self.cells.at(baseline, point)
         clock_error_s = max(own.clock_error_s, base.clock_error_s)
         wanted, rulings = self._wanted(arm, point), self._rulings(arm, point)

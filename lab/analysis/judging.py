@@ -137,6 +137,17 @@ def failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
     return {reason: count for reason, count in invalid.items() if reason in BROKEN}
 
 
+def fell(own: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
+    """How `own` did not do its work in more samples than `base`: what `counted`, and why not the others; empty: it did.
+
+    What is left of it is no fair sample then: the blocks that are missing may have been its worst. `own`, `base`: invalid samples by reason.
+    """
+    failed = failures(own)
+    if sum(failed.values()) <= sum(failures(base).values()):
+        return ""
+    return ", ".join([counted, *(f"{reason} {count}" for reason, count in failed.items())])
+
+
 def _failed(sample: Sample) -> float:
     unanswered = sum(count for kind, count in sample.errors.items() if kind != "status")
     tried = (sample.requests or 0) + unanswered

@@ -7,7 +7,7 @@ spread from fewer than six blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from math import sqrt
@@ -82,20 +82,14 @@ def pairs(arms: Sequence[Arm]) -> list[str]:
 def noises(summary: Summary) -> tuple[Noise, ...]:
     """Every metric of every A/A pair at every steady point, in the table's order."""
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
-    nulls = {arm.name for arm in null_arms([row.arm for row in summary.rows])}
-    return tuple(_noises(summary, rows, nulls))
-
-
-def _noises(summary: Summary, rows: Mapping[tuple[str, str], Row], nulls: set[str]) -> Iterator[Noise]:
-    for again in summary.rows:
-        if again.arm.role == "again" and again.arm.baseline:
-            base = rows[again.point.name, again.arm.baseline]
-            mine = [
-                row
-                for row in summary.rows
-                if row.arm.name in nulls and (row.point, row.arm.baseline) == (again.point, base.arm.name)
-            ]
-            yield from (_noise(base, again, mine, effect) for effect in again.effects)
+    names = {arm.name for arm in null_arms([row.arm for row in summary.rows])}
+    found: list[Noise] = []
+    for again in (row for row in summary.rows if row.arm.role == "again" and row.arm.baseline):
+        base = rows[again.point.name, again.arm.baseline or ""]
+        at = again.point, base.arm.name
+        nulls = [row for row in summary.rows if row.arm.name in names and (row.point, row.arm.baseline) == at]
+        found += [_noise(base, again, nulls, effect) for effect in again.effects]
+    return tuple(found)
 
 
 def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise:
@@ -168,11 +162,8 @@ def nulls_text(found: Sequence[Noise]) -> str:
     if not compared:
         return "no null comparison was judged"
     text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
-    return (
-        f"{text}; that is more: claim nothing here before the machine is quieter"
-        if suspicious(claimed, compared)
-        else text
-    )
+    more = "; that is more: claim nothing here before the machine is quieter" if suspicious(claimed, compared) else ""
+    return text + more
 
 
 def counted(found: Sequence[Noise]) -> tuple[int, int]:

@@ -32,6 +32,11 @@ def measure(record: RunRecord, arms: str) -> str:
     return f"just knee {arms}{''.join(asked)}{place(record.target)}"
 
 
+def bench(arms: str, sweep: str | None, target: str | None) -> str:
+    """`just bench ARMS --sweep S --target T`."""
+    return f"just bench {arms} --sweep {sweep}{place(target)}"
+
+
 def load(record: RunRecord) -> str:
     """` --sweep S --knee R --k6-out O --target T`, each where it is not the default. A sweep that was a file is named as it was then."""
     from lab.model.sweeps import DEFAULT_SWEEP
@@ -39,17 +44,17 @@ def load(record: RunRecord) -> str:
     asked = next((word.partition("=")[2] for word in record.command if word.startswith("--sweep=")), record.sweep)
     sweep = "" if asked == DEFAULT_SWEEP else f" --sweep {shlex.quote(asked)}"
     kept = next(filter(None, map(record.k6_out, record.generators)), None)
-    return sweep + knee(record.at_knee) + k6_out(kept) + place(record.target)
+    return sweep + placed(record.at_knee, kept) + place(record.target)
 
 
-def knee(at: AtKnee | None) -> str:
-    """` --knee R`, empty where no load was placed at one. By its rate: who found it may be gone, or know better by now."""
-    return "" if at is None else f" --knee {at.rate_rps!r}".removesuffix(".0")
+def placed(at: AtKnee | None, kept: str | None) -> str:
+    """` --knee R --k6-out O`, each where there is one.
 
-
-def k6_out(kept: str | None) -> str:
-    """` --k6-out O`, empty where k6 keeps nothing of its own: writing it costs CPU, so that noise with and without differ."""
-    return f" --k6-out {kept}" if kept else ""
+    R is the rate of the knee: who found it may be gone, or know better by now. What k6 keeps of its own costs CPU to write, so that noise
+    with and without differ.
+    """
+    at_knee = "" if at is None else f" --knee {at.rate_rps!r}".removesuffix(".0")
+    return at_knee + (f" --k6-out {kept}" if kept else "")
 
 
 def place(target: str | None) -> str:

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from lab.analysis import rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Effect, Effects, beside_disturbance
 from lab.analysis.rows import Row, general_notes
 from lab.model.plan import Arm, ArmRole, Plan
+from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
-
-if TYPE_CHECKING:
-    from lab.model.run import NotMeasured, RunRecord
 
 
 @dataclass(frozen=True, slots=True)

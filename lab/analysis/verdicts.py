@@ -10,7 +10,7 @@ from typing import Literal
 from lab.analysis import rerun
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
-from lab.analysis.judging import FOLLOWS, GIVEN_RATE, failures
+from lab.analysis.judging import FOLLOWS, GIVEN_RATE, fell
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, more_blocks
 from lab.model.metrics import METRICS, about
@@ -53,12 +53,9 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     return (*found, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
 
 
-def another_load(summary: Summary, arm: str) -> str:
+def another_load(arm: str, sweep: str | None, target: str | None) -> str:
     """The line of an arm that showed nothing: the command for its hypothesis' load; empty where that was this run's."""
-    sweep = summary.elsewhere.get(arm)
-    if sweep is None:
-        return ""
-    return f"\n  its hypothesis is about another load: just bench {arm} --sweep {sweep}{rerun.place(summary.target)}"
+    return f"\n  its hypothesis is about another load: {rerun.bench(arm, sweep, target)}" if sweep else ""
 
 
 def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
@@ -66,18 +63,12 @@ def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
     if why.startswith(NEEDS):
         return "don't bother to measure it, no load of the lab has that"
     which = "" if sweep else " (S: one of `just list`)"
-    return f"measure a load that can show it: just bench {arms} --sweep {sweep or 'S'}{rerun.place(target)}{which}"
+    return f"measure a load that can show it: {rerun.bench(arms, sweep or 'S', target)}{which}"
 
 
 def unmeasured(summary: Summary) -> str:
     """What to do about an arm without a block that counts."""
     return f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
-
-
-def no_floor(summary: Summary) -> str:
-    """Of an effect whose A/A pair lost blocks."""
-    more = f"go on with: {summary.resume}" if summary.resume else f"measure with --blocks {2 * summary.blocks} or more"
-    return f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks; {more}"
 
 
 def concluded(summary: Summary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
@@ -104,12 +95,10 @@ def _fell(summary: Summary, arm: str, against: str) -> str:
     """Where the arm did not do its work in more samples than its baseline: `6 of 10 blocks at ceiling, proxy-died 4`; empty: nowhere."""
     rows = {(row.arm.name, row.point.name): row for row in summary.rows if not row.point.control}
     for (name, point), row in rows.items():
-        failed, base = failures(row.cell.invalid), rows.get((against, point))
-        if name == arm and sum(failed.values()) > sum(failures(base.cell.invalid).values() if base else ()):
-            reasons = (f"{reason} {count}" for reason, count in failed.items())
-            return ", ".join(
-                [f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} at {point}", *reasons]
-            )
+        base = rows.get((against, point))
+        counted = f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} at {point}"
+        if name == arm and (said := fell(row.cell.invalid, base.cell.invalid if base else {}, counted)):
+            return said
     return ""
 
 
@@ -133,9 +122,14 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
     if not claims and any(effect.floor is None for _, effect in judged):
-        return Verdict(arm, "no-interval", f"{arm}: {no_floor(summary)}")
+        lacks = f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
+        more = (
+            f"go on with: {summary.resume}" if summary.resume else f"measure with --blocks {2 * summary.blocks} or more"
+        )
+        return Verdict(arm, "no-interval", f"{arm}: {lacks}; {more}")
     if not claims:
-        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{another_load(summary, arm)}")
+        elsewhere = another_load(arm, summary.elsewhere.get(arm), summary.target)
+        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{elsewhere}")
     parts = [_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and beyond it at {len(claims) - 3} more points")
@@ -194,14 +188,8 @@ def _finding(summary: Summary, row: Row, effect: Effect) -> str:
 
 
 def _unresolved(judged: Sequence[Found]) -> str:
-    """The bound is what the interval and the floor together leave possible."""
-
-    def bound(effect: Effect) -> float:
-        low, high = (effect.estimate.interval if effect.estimate else None) or (0.0, 0.0)
-        return max(abs(low), abs(high), effect.floor or 0.0)
-
-    row, effect = max(judged, key=lambda item: bound(item[1]))
-    metric, most, others = about(effect.metric), bound(effect), len(judged) - 1
+    row, effect = max(judged, key=lambda item: bound(item[1].estimate, item[1].floor))
+    metric, most, others = about(effect.metric), bound(effect.estimate, effect.floor), len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
     found = f"{_where(row, effect)} ({difference_text(effect)}, floor {metric.size(effect.floor)}){points}"
     if most == 0:
@@ -217,6 +205,12 @@ def _unresolved(judged: Sequence[Found]) -> str:
         )
     more = "; more blocks would narrow it" if wide else ""
     return f"no difference resolved in {found}: don't bother unless {matters} matters to you{more}"
+
+
+def bound(estimate: stats.Estimate | None, floor: float | None) -> float:
+    """What an interval and the floor together leave possible."""
+    ends = (estimate.interval if estimate else None) or (0.0,)
+    return max(*map(abs, ends), floor or 0.0)
 
 
 def _where(row: Row, effect: Effect) -> str:

@@ -31,6 +31,12 @@ def quantity(text: str) -> Fraction:
     return Fraction(number) * Fraction(10) ** int(exponent or _DECIMAL.get(suffix, 0))
 
 
+def share(text: str) -> float | None:
+    """`5%` and `0.05` → 0.05; None for what is no number of 0 or more."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
+    return float(found[1]) / (100 if found[2] else 1) if found else None
+
+
 def number(place: str, least: int, most: int) -> Callable[[str], int]:
     def convert(text: str) -> int:
         try:

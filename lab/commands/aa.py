@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,8 +11,8 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.base.quantities import number
 from lab.commands import Adder
-from lab.commands.answers import answer
-from lab.commands.arguments import add_k6_out, add_measuring, known_target, recorded, target_of
+from lab.commands.answers import print_answer
+from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
 from lab.model.sweeps import DEFAULT_SWEEP
 
@@ -46,15 +47,10 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     from lab.records.store import RunStore
 
     stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
-    own = ("sweep", "blocks", "nulls", "seed", "knee", "k6_out")
-    measuring = [name for name in own if getattr(options, name) is not None]
     if stored or options.resume:
-        others = [
-            *measuring,
-            *(["target"] if stored and options.target else []),
-            *(["plan"] if stored and options.plan else []),
-        ]
-        if others or (options.subject and options.subject != stored) or (stored and options.resume):
+        others = of_its_own(options) - {"run", "subject"}
+        other_place = stored and (options.target or options.plan or options.resume)
+        if others or other_place or (options.subject and options.subject != stored):
             verb = "goes on with" if options.resume else "prints"
             raise UsageError("aa", f"one run is named: it {verb} what that one has", "leave everything else out")
     if stored:
@@ -63,9 +59,7 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
         _refuse_disturbed(options.sweep)
     if options.resume:
         _refuse_without_pair(RunStore.open(options.resume).record)
-    target = known_target(target_of(options), options.context)
-    inside = target.enter(options.argv)
-    return _measure(options, talk, target) if inside is None else inside
+    return inside(options, target_of(options), partial(_measure, options, talk))
 
 
 def _is_run(name: str) -> bool:
@@ -93,16 +87,13 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:
         prepared, run = bench.resume(options.resume, target)
     else:
         variant = options.subject or BASELINE
-        sweep = DEFAULT_SWEEP if options.sweep is None else options.sweep
-        nulls, blocks = NULLS if options.nulls is None else options.nulls, options.blocks or BLOCKS
-        label = f"{variant}-aa"
         request = bench.Request(
             (variant,),
-            sweep,
-            blocks,
+            DEFAULT_SWEEP if options.sweep is None else options.sweep,
+            options.blocks or BLOCKS,
             options.seed,
-            label=label,
-            nulls=nulls,
+            label=f"{variant}-aa",
+            nulls=NULLS if options.nulls is None else options.nulls,
             knee=options.knee,
             k6_out=options.k6_out,
         )
@@ -125,9 +116,8 @@ def _refuse_without_pair(record: RunRecord) -> None:
 def _print(options: argparse.Namespace, run: RunStore) -> int:
     from lab.analysis.forecast import past_of
     from lab.analysis.summary import summarise_run
-    from lab.report.json import noise as noise_json
+    from lab.report.json.noise import printed
     from lab.report.tables import noise as noise_tables
-    from lab.report.terminal import show
 
     record = run.record
     _refuse_without_pair(record)
@@ -135,11 +125,7 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
     advice = noise_tables.advise(report, _example(report), _again(record))
-    with answer() as out:
-        if options.json:
-            print(noise_json.printed(report, advice).dumps())
-        else:
-            show(out, noise_tables.page(report, advice))
+    print_answer(options, lambda: noise_tables.page(report, advice), lambda: printed(report, advice).dumps())
     return 0 if report.complete else 1
 
 

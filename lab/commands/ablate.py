@@ -7,7 +7,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,31 +16,18 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.commands.answers import answer
-from lab.commands.arguments import add_measuring, known_target, recorded
+from lab.commands.answers import print_answer
+from lab.commands.arguments import add_measuring, inside, of_its_own, recorded
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
-from lab.records.ablation import AblationRecord, AblationRun
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.folder import AblationStore
-    from lab.experiments.ablation.plan import Cumulative, Owned
-    from lab.experiments.bench import Prepared
-    from lab.model.run import NotMeasured
-    from lab.records.ablation import AblationRun
-    from lab.records.store import RunStore
+    from lab.experiments.ablation.plan import Owned
+    from lab.experiments.ablation.prepared import Ready
     from lab.targets.base import Target
 
 Build = Callable[[Path], "tuple[list[Owned], list[str]]"]
 """The ablation's own manifests folder, to which it may add → the knobs, and notes for the result."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """One sweep's run, prepared; None where nothing of it is measurable. `run` is the one to go on with."""
-
-    planned: AblationRun
-    prepared: Prepared | None
-    run: RunStore | None
 
 
 def add(adder: Adder) -> None:
@@ -54,23 +41,16 @@ def add(adder: Adder) -> None:
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
 
-    if options.resume and (options.subject or options.blocks or options.seed is not None or options.target):
+    if options.resume and (options.target or of_its_own(options) - {"variant"}):
         raise UsageError(
             "ablate", "--resume goes on with the ablation's own knobs, target, blocks and seed", "leave them out"
         )
     if not options.resume and not options.subject:
         raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
-    named = AblationStore.open(options.resume).record.target if options.resume else options.target
-    target = known_target(named, options.context)
-    subject = _subject(options) if options.subject else ()
-    inside = target.enter(options.argv)
-    if inside is not None:
-        return inside
     if options.resume:
-        settle()
-        return _go_on(options, talk, target, AblationStore.open(options.resume))
-    build = partial(_knobs_of, subject, _is_study(options))
-    return ablate_here(options, talk, target, options.subject, build, recorded(options, "subject"))
+        return inside(options, AblationStore.open(options.resume).record.target, partial(_go_on, options, talk))
+    build, command = partial(_knobs_of, _subject(options), _is_study(options)), recorded(options, "subject")
+    return inside(options, options.target, partial(ablate_here, options, talk, options.subject, build, command))
 
 
 def _is_study(options: argparse.Namespace) -> bool:
@@ -108,13 +88,12 @@ def _knobs_of(names: Sequence[str], study: bool, manifests: Path) -> tuple[list[
 
 
 def ablate_here(
-    options: argparse.Namespace, talk: Console, target: Target, subject: str, build: Build, command: Sequence[str]
+    options: argparse.Namespace, talk: Console, subject: str, build: Build, command: Sequence[str], target: Target
 ) -> int:
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
     from lab.base.files import runs_folder
-    from lab.experiments.ablation import folder as ablation_store
-    from lab.experiments.ablation import plan as ablation
-    from lab.model.run import now
+    from lab.experiments.ablation.folder import copy_manifests
+    from lab.experiments.ablation.prepared import planned, prepared
     from lab.records.store import new_id
 
     settle()
@@ -122,34 +101,13 @@ def ablate_here(
     folder = runs_folder() / new_id(f"ablate-{name}")
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        manifests = folder / "manifests"
-        ablation_store.copy_manifests(manifests)
-        found, notes = build(manifests)
+        copy_manifests(folder / "manifests")
+        found, notes = build(folder / "manifests")
         target.check()
         say(talk, "checking", f"{len(found)} knobs of {subject}, alone and together")
-        steps = ablation.plan_steps(
-            found,
-            ablation.overlays_of(manifests),
-            partial(ablation_store.refusal_in, manifests, target),
-            partial(_unmeasurable, target, manifests),
-            partial(_first_refused, target, manifests),
-        )
-        runs = [AblationRun(sweep=sweep, variants=variants) for sweep, variants in ablation.runs_of(steps).items()]
         seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
-        record = AblationRecord(
-            id=folder.name,
-            created_at=now(),
-            command=tuple(command),
-            subject=subject,
-            target=target.name,
-            blocks=options.blocks,
-            seed=seed,
-            steps=steps,
-            runs=tuple(runs),
-            notes=tuple(notes),
-        )
-        store = ablation_store.AblationStore(folder, record)
-        ready = _prepare(store, target)
+        store = planned(folder, found, notes, target, subject, command, options.blocks, seed)
+        ready = prepared(store, target)
         _print_plan(talk, store, ready)
         if options.plan:
             return 0
@@ -158,71 +116,15 @@ def ablate_here(
     return _measure(options, talk, target, store, ready)
 
 
-def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
-    from lab.base.errors import NotMeasurableError
-    from lab.experiments.bench.measurable import checked
-    from lab.experiments.bench.request import fixtures_of
-    from lab.model.variants.variants import load_variant
-    from lab.records.sweep_files import load_sweep
+def _go_on(options: argparse.Namespace, talk: Console, target: Target) -> int:
+    from lab.experiments.ablation.folder import AblationStore
+    from lab.experiments.ablation.prepared import prepared
 
-    points = load_sweep(sweep)[1].expanded()
-    try:
-        checked(load_variant(variant, manifests, fixtures_of(points)), target, points)
-    except NotMeasurableError as error:
-        return f"not measurable here: {error.what}"
-    except UsageError as error:
-        return f"{error.place}: {error.fault}"
-    return None
-
-
-def _first_refused(target: Target, manifests: Path, wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
-    from lab.experiments.ablation import folder as ablation_store
-
-    ablation_store.write_overlays(manifests, wanted)
-    for each in wanted:
-        told = ablation_store.refusal_in(manifests, target, each.name, each.sweep)
-        if told := told or _unmeasurable(target, manifests, each.name, each.sweep):
-            return each.name, told
-    return None
-
-
-def _go_on(options: argparse.Namespace, talk: Console, target: Target, store: AblationStore) -> int:
-    ready = _prepare(store, target)
+    settle()
+    store = AblationStore.open(options.resume)
+    ready = prepared(store, target)
     _print_plan(talk, store, ready)
     return 0 if options.plan else _measure(options, talk, target, store, ready)
-
-
-def _prepare(store: AblationStore, target: Target) -> list[Ready]:
-    """Every run checked before the first begins. NothingMeasurableError if none of them has anything to measure."""
-    from lab.experiments import bench
-    from lab.experiments.bench.measurable import NothingMeasurableError
-    from lab.model.run import NotMeasured
-    from lab.records.store import run_names
-
-    record, begun = store.record, set(run_names())
-    ready: list[Ready] = []
-    missing: list[NotMeasured] = []
-    for each in record.runs:
-        if each.run is not None and each.run in begun:
-            prepared, run = bench.resume(each.run, target)
-            ready.append(Ready(each, prepared, run))
-            continue
-        request = bench.Request(
-            each.variants, each.sweep, record.blocks, record.seed, label=record.id[16:], manifests=store.manifests
-        )
-        try:
-            prepared = bench.prepare(request, target, record.command)
-        except NothingMeasurableError as error:
-            missing += error.missing
-            ready.append(Ready(each.model_copy(update={"skipped": True, "not_measurable": error.missing}), None, None))
-        else:
-            left_out = prepared.record.not_measurable
-            ready.append(Ready(each.model_copy(update={"not_measurable": left_out}), prepared, None))
-    if not any(each.prepared for each in ready):
-        refused = [NotMeasured(variant=step.knob, what="refused", why="; ".join(step.why)) for step in record.steps]
-        raise NothingMeasurableError(missing or refused)
-    store.record = record.model_copy(update={"runs": tuple(each.planned for each in ready)})
-    return ready
 
 
 def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> None:
@@ -279,17 +181,15 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """The ranked table; the exit status: 0 when every run is there and complete."""
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
-    from lab.report.json import ablation as ablation_json
-    from lab.report.markdown import markdown
+    from lab.report.json.ablation import printed
     from lab.report.tables.ablation import page, ranked
-    from lab.report.terminal import show
 
     begun = set(run_names())
     runs = {each.sweep: RunStore.open(each.run) for each in store.record.runs if each.run and each.run in begun}
-    summaries = {sweep: summarise_run(run.record, run.samples(), run.histogram) for sweep, run in runs.items()}
-    disturbed = {
-        sweep: summarise_run(run.record, run.samples(), run.histogram, disturbed=True) for sweep, run in runs.items()
-    }
+    summaries, disturbed = (
+        {sweep: summarise_run(run.record, run.samples(), run.histogram, each) for sweep, run in runs.items()}
+        for each in (False, True)
+    )
     outcomes = {sweep: found for sweep, found in disturbed.items() if found.rows}
     lines = ranked(store.record, summaries, outcomes)
     wanted = [each.sweep for each in store.record.runs if not each.skipped]
@@ -297,13 +197,10 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
         sweep in summaries and summaries[sweep].complete and (sweep not in outcomes or outcomes[sweep].complete)
         for sweep in wanted
     )
-    with answer() as out:
-        if options.json:
-            print(ablation_json.printed(store.record, lines, complete).dumps())
-        elif getattr(options, "markdown", False):
-            print(markdown(page(store.record, lines)), end="")
-        else:
-            show(out, page(store.record, lines))
-            for sweep, run in runs.items():
-                out.print(f"[dim]{sweep}: just table {run.record.id}[/]", highlight=False, soft_wrap=True)
+    print_answer(
+        options,
+        lambda: page(store.record, lines),
+        lambda: printed(store.record, lines, complete).dumps(),
+        [f"{sweep}: just table {run.record.id}" for sweep, run in runs.items()],
+    )
     return 0 if complete else 1

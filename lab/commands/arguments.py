@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.quantities import number
@@ -68,25 +69,32 @@ def _resolve(text: str) -> Resolve:
     return parse(text)
 
 
+GO_ON = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")
+"""What may stand beside `--resume`: where and how, not what is measured."""
+
+
+def given(options: argparse.Namespace) -> dict[str, Any]:
+    """Option → its value, of those that were given."""
+    return {
+        name: value for name, value in vars(options).items() if value is not None and value is not False and value != []
+    }
+
+
+def of_its_own(options: argparse.Namespace) -> set[str]:
+    """The options given that make another run: one that goes on has its own."""
+    return given(options).keys() - GO_ON
+
+
 def recorded(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
     """The command line in one form however it was typed, for the record: options with a value, flags, then what is in `names`.
 
     The cluster's context is no part of it: another machine has another name for it.
     """
-    given = {
-        name: value
-        for name, value in vars(options).items()
-        if name not in ("argv", "verb", "context", names) and value is not None and value is not False
-    }
-    valued = [
-        f"--{name.replace('_', '-')}={each}"
-        for name, value in given.items()
-        if value is not True
-        for each in (value if isinstance(value, list) else [value])
-    ]
-    flags = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is True]
-    last = getattr(options, names) if names else None
-    named = last if isinstance(last, list) else [last] if last else []
+    words = {name: value if isinstance(value, list) else [value] for name, value in given(options).items()}
+    named = words.pop(names, [])
+    told = {name.replace("_", "-"): words[name] for name in words if name not in ("argv", "verb", "context")}
+    valued = [f"--{name}={each}" for name, values in told.items() for each in values if each is not True]
+    flags = [f"--{name}" for name, values in told.items() if values == [True]]
     return ("lab", options.argv[0], *valued, *flags, *(["--", *named] if named else []))
 
 
@@ -110,3 +118,10 @@ def known_target(name: str | None, context: str | None) -> Target:
     if name is not None and name not in targets():
         raise UsageError("--target", f"unknown target '{name}'", did_you_mean(name, targets()))
     return chosen(name or DEFAULT_TARGET, context)
+
+
+def inside(options: argparse.Namespace, name: str | None, here: Callable[[Target], int]) -> int:
+    """Go on where the target of that name measures: in its own namespaces, if it has some. The exit status."""
+    target = known_target(name, options.context)
+    entered = target.enter(options.argv)
+    return here(target) if entered is None else entered

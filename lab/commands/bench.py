@@ -16,12 +16,14 @@ from lab.commands.arguments import (
     add_k6_out,
     add_measuring,
     add_resolve,
-    known_target,
+    inside,
+    of_its_own,
     recorded,
     refuse_blocks_beside_resolve,
     target_of,
 )
 from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, settle
+from lab.model.names import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
@@ -46,16 +48,15 @@ def add(adder: Adder) -> None:
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
     refuse_blocks_beside_resolve(options)
-    if options.resolve and (options.resume or options.configmap):
-        fault = "a run that goes on has its blocks" if options.resume else "every key has a run of its own"
-        raise UsageError("--resolve", fault, "leave it out")
-    given = options.variants or options.sweep or options.blocks or options.seed is not None or options.k6_out
-    if options.resume and given:
+    for name, resumed, of_keys in (
+        ("resolve", "a run that goes on has its blocks", "every key has a run of its own"),
+        ("knee", "a run that goes on has its rates", "no key's sweep is placed at a knee"),
+    ):
+        if getattr(options, name) and (options.resume or options.configmap):
+            raise UsageError(f"--{name}", resumed if options.resume else of_keys, "leave it out")
+    if options.resume and of_its_own(options) - {"configmap"}:
         fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
         raise UsageError("bench", fault, "leave them out")
-    if options.knee and (options.resume or options.configmap):
-        fault = "a run that goes on has its rates" if options.resume else "no key's sweep is placed at a knee"
-        raise UsageError("--knee", fault, "leave it out")
     if options.configmap:
         return _configmap(options, talk)
     if not options.variants and not options.resume:
@@ -64,9 +65,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
             "no variant named",
             "`just list` shows them; try `just bench baseline`",
         )
-    target = known_target(target_of(options), options.context)
-    inside = target.enter(options.argv)
-    return _bench_here(options, talk, target) if inside is None else inside
+    return inside(options, target_of(options), partial(_bench_here, options, talk))
 
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
@@ -80,14 +79,10 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     if options.variants or options.sweep or options.resume:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
-    target = known_target(options.target, options.context)
     path = Path(options.configmap)
     configmaps.split(str(path), configmaps.read(path))  # complain before anything starts
-    inside = target.enter(options.argv)
-    if inside is not None:
-        return inside
-    build = partial(_keys_of, path, target.name)
-    return ablate_here(options, talk, target, str(path), build, recorded(options, "variants"))
+    build, command = partial(_keys_of, path, options.target or DEFAULT_TARGET), recorded(options, "variants")
+    return inside(options, options.target, partial(ablate_here, options, talk, str(path), build, command))
 
 
 def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], list[str]]:
@@ -99,7 +94,7 @@ def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], lis
     settings, notes = configmaps.split(str(path), configmaps.read(path))
     if not settings:
         raise UsageError(str(path), "nothing to measure", "; ".join(notes))
-    if target != "local":
+    if target != DEFAULT_TARGET:
         notes.append(
             "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
             " are invalid as knob-not-applied"

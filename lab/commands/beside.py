@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.commands.arguments import add_target, known_target
+from lab.commands.arguments import add_target, inside
 
 
 def add(adder: Adder) -> None:
@@ -25,6 +25,4 @@ def _with(options: argparse.Namespace, talk: Console) -> int:
     if not options.command:
         raise UsageError("with", "no command given", "for example: just with baseline sh -c 'curl -i $LAB_URL/healthz'")
     variant = load_variant(options.variant)
-    target = known_target(options.target, options.context)
-    inside = target.enter(options.argv)
-    return run_beside(target, variant, options.command) if inside is None else inside
+    return inside(options, options.target, lambda target: run_beside(target, variant, options.command))

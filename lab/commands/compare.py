@@ -8,6 +8,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Adder
+from lab.commands.answers import print_answer
 
 ABOUT = "every metric of a run's variants against their baselines, or of two runs against each other"
 
@@ -40,19 +41,12 @@ def _compare(options: argparse.Namespace, talk: Console) -> int:
 
     from lab.analysis.comparison.comparison import compare_runs
     from lab.records.store import RunStore
-    from lab.report.json import comparison as comparison_json
-    from lab.report.markdown import markdown
+    from lab.report.json.comparison import printed
     from lab.report.tables.comparison import page
-    from lab.report.terminal import show
 
     named = [run_and_arm(text) for text in options.runs]
     stores = [RunStore.open(name) for name, _ in named]
     (_, base_arm), (_, other_arm) = named[0], named[-1] if len(named) > 1 else ("", None)
     found = compare_runs(stores[0], stores[1] if len(stores) > 1 else None, base_arm, other_arm)
-    if options.json:
-        print(comparison_json.printed(found).dumps())
-    elif options.markdown:
-        print(markdown(page(found)), end="")
-    else:
-        show(Console(soft_wrap=False), page(found))
+    print_answer(options, lambda: page(found), lambda: printed(found).dumps())
     return 0

@@ -43,7 +43,8 @@ def table(findings: Sequence[Finding]) -> Table:
     for finding in findings:
         status = f"[{styles[finding.status]}]{finding.status}[/]"
         remedy = "" if finding.ok else finding.remedy
-        shown.add_row(finding.check, _needed(finding), status, escape(finding.found), escape(remedy))
+        needed = "all" if set(finding.needed_by) == set(TARGETS) else ", ".join(finding.needed_by)
+        shown.add_row(finding.check, needed, status, escape(finding.found), escape(remedy))
     return shown
 
 
@@ -56,7 +57,3 @@ def verdicts(findings: Sequence[Finding]) -> list[str]:
             f"--target {target}: " + (f"[bold red]not here[/], for want of {wanting}" if wanting else "[green]ready[/]")
         )
     return lines
-
-
-def _needed(finding: Finding) -> str:
-    return "all" if set(finding.needed_by) == set(TARGETS) else ", ".join(finding.needed_by)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
 import sys
 import zlib
@@ -122,13 +121,13 @@ def _verbatim(run: RunStore, sample: Sample, what: str, output: Path | None) -> 
     """`raw`: both streams as they came, stderr only to stderr. k6's own: as it wrote it, unpacked unless the file ends in .gz."""
     if what == "raw":
         stdout, stderr = (text.encode("utf-8", "surrogateescape") for text in run.raw(sample))
-        _write(output, lambda out: _all(out, stdout))
+        _write(output, lambda out: out.write(stdout))
         sys.stderr.buffer.write(stderr)
         sys.stderr.flush()
         return
     content, packed = _k6(run, sample, what)
     keep = packed and output is not None and output.suffix == ".gz"
-    _write(output, lambda out: _all(out, _unpacked(content) if packed and not keep else content))
+    _write(output, lambda out: out.write(_unpacked(content) if packed and not keep else content))
 
 
 def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
@@ -153,21 +152,13 @@ def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
 def _unpacked(content: bytes) -> bytes:
     """As far as it goes: of a k6 that was killed the file has no end."""
     try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error):
-        pass
-    try:
         return zlib.decompressobj(wbits=31).decompress(content)
     except zlib.error as error:
         remedy = "restore it from a copy; `--what raw` prints what k6 said"
         raise UsageError("--what", f"k6's own output cannot be read: {error}", remedy) from None
 
 
-def _all(out: IO[bytes], content: bytes) -> None:
-    out.write(content)
-
-
-def _write(output: Path | None, write: Callable[[IO[bytes]], None]) -> None:
+def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
     if output is None:
         write(sys.stdout.buffer)
         sys.stdout.flush()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from math import isfinite
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.quantities import share
 from lab.commands import Adder
-from lab.commands.answers import answer
+from lab.commands.answers import answer, print_answer
 from lab.commands.compare import run_and_arm
 
 if TYPE_CHECKING:
@@ -60,16 +60,12 @@ def add(adder: Adder) -> None:
 
 def fraction(text: str) -> float:
     """`5%` or `0.05` → 0.05, more than 0 and less than 1. UsageError."""
-    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
-    if found is None:
+    value = share(text)
+    if value is None:
         raise UsageError(BOUND, f"expected a share, got '{text}'", "as 5% or 0.05")
-    value = float(found[1]) / (100 if found[2] else 1)
     if not 0 < value < 1:
-        near = (
-            f"did you mean {found[1]}%?"
-            if not found[2] and 1 <= value < 100
-            else "more than 0 and less than 100%, as 5% or 0.05"
-        )
+        meant = "%" not in text and 1 <= value < 100
+        near = f"did you mean {text.strip()}%?" if meant else "more than 0 and less than 100%, as 5% or 0.05"
         raise UsageError(BOUND, f"{text} is no bound", near)
     return value
 
@@ -131,21 +127,14 @@ def _found(options: argparse.Namespace) -> Gate:
 
 def _say(options: argparse.Namespace, found: Gate) -> None:
     from lab.report import junit
-    from lab.report.json import gate as gate_json
-    from lab.report.markdown import markdown
+    from lab.report.json.gate import printed
     from lab.report.tables.gate import page
-    from lab.report.terminal import show
 
     if options.junit:
         _write(Path(options.junit), junit.xml(found, options.strict))
     try:
-        with answer() as out:
-            if options.json:
-                print(gate_json.printed(found, options.strict).dumps())
-            elif options.markdown:
-                print(markdown(page(found, options.strict)), end="")
-            else:
-                show(out, page(found, options.strict))
+        with answer():
+            print_answer(options, lambda: page(found, options.strict), lambda: printed(found, options.strict).dumps())
             sys.stdout.flush()
     except OSError as error:
         # What the buffer still holds would fail once more where the lab ends.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from math import nan
+from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError, did_you_mean
-from lab.base.quantities import number
+from lab.base.quantities import number, share
 from lab.commands import Adder
-from lab.commands.answers import answer
-from lab.commands.arguments import add_target, known_target, recorded, target_of
+from lab.commands.answers import print_answer
+from lab.commands.arguments import add_target, inside, of_its_own, recorded, target_of
 from lab.commands.measuring import go_on, resume_command, say, settle
 
 if TYPE_CHECKING:
@@ -22,16 +24,10 @@ if TYPE_CHECKING:
     from lab.model.plan import Slot
     from lab.model.run import RunRecord
     from lab.model.samples import Sample
-    from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
     from lab.stats.histogram import Histogram
     from lab.targets.base import Target
     from lab.targets.readback import Reading
-
-TLS = ("none", "edge", "passthrough", "reencrypt")
-ENCODINGS = ("identity", "gzip")
-LOAD = ("generator", "connections", "duration", "start", "p99", "precision", "page", "tls", "accept_encoding")
-"""Options that make another search: a resumed one has its own."""
 
 
 def add(adder: Adder) -> None:
@@ -77,58 +73,44 @@ def _latency(text: str) -> str:
 
 
 def _duration(text: str) -> float:
-    fault, remedy = f'expected seconds, got "{text}"', "from 1 to 3600"
     try:
         found = float(text.removesuffix("s"))
     except ValueError:
-        raise UsageError("--duration", fault, remedy) from None
+        found = nan
     if not 1 <= found <= 3600:
-        raise UsageError("--duration", fault, remedy)
+        raise UsageError("--duration", f'expected seconds, got "{text}"', "from 1 to 3600")
     return found
 
 
 def _precision(text: str) -> str:
-    fault, remedy = f'expected a percentage, got "{text}"', "write 5%, from 1% to 50%"
-    try:
-        found = fraction(text)
-    except ValueError:
-        raise UsageError("--precision", fault, remedy) from None
-    if not 0.01 <= found <= 0.5:
-        raise UsageError("--precision", fault, remedy)
+    if not 0.01 <= (share(text) or 0.0) <= 0.5:
+        raise UsageError("--precision", f'expected a percentage, got "{text}"', "write 5%, from 1% to 50%")
     return text
 
 
-def fraction(text: str) -> float:
-    """`5%` and `0.05` → 0.05. ValueError for anything else."""
-    bare = text.strip().removesuffix("%")
-    return float(bare) / 100 if text.strip().endswith("%") else float(bare)
-
-
 def _knee(options: argparse.Namespace, talk: Console) -> int:
-    given = options.close or any(getattr(options, name) is not None for name in LOAD)
-    if options.resume and (options.variants or given):
+    if options.resume and of_its_own(options):
         raise UsageError(
             "knee", "--resume goes on with the search's own variants, load and conditions", "leave them out"
         )
     if not options.variants and not options.resume:
         raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee baseline`")
     _check(options)
-    target = known_target(target_of(options), options.context)
-    inside = target.enter(options.argv)
-    return _knee_here(options, talk, target) if inside is None else inside
+    return inside(options, target_of(options), partial(_knee_here, options, talk))
 
 
 def _check(options: argparse.Namespace) -> None:
     from lab.generators import generator
+    from lab.model.endpoint import Tls
     from lab.model.pages import PAGES
 
-    if options.page is not None and options.page not in PAGES:
-        raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))
-    if options.tls is not None and options.tls not in TLS:
-        raise UsageError("--tls", f"unknown mode '{options.tls}'", did_you_mean(options.tls, TLS))
-    if options.accept_encoding not in (None, *ENCODINGS):
-        remedy = did_you_mean(options.accept_encoding, ENCODINGS)
-        raise UsageError("--accept-encoding", f"unknown encoding '{options.accept_encoding}'", remedy)
+    for option, asked, what, known in (
+        ("--page", options.page, "page", list(PAGES)),
+        ("--tls", options.tls, "mode", get_args(Tls)),
+        ("--accept-encoding", options.accept_encoding, "encoding", ("identity", "gzip")),
+    ):
+        if asked is not None and asked not in known:
+            raise UsageError(option, f"unknown {what} '{asked}'", did_you_mean(asked, known))
     if options.generator is not None:
         generator(options.generator)
 
@@ -158,7 +140,7 @@ def _request(options: argparse.Namespace) -> seeking.Request:
         "duration_s": options.duration,
         "start_rps": options.start,
         "p99_s": seconds(options.p99) if options.p99 else None,
-        "precision": fraction(options.precision) if options.precision else None,
+        "precision": share(options.precision) if options.precision else None,
         "page": options.page,
         "tls": options.tls,
         "accept_encoding": options.accept_encoding,
@@ -242,23 +224,13 @@ class Lines:
         self._talk.print(text, highlight=False, soft_wrap=True)
 
 
-def print_knee(options: argparse.Namespace, run: RunStore | Reparsed, keep: bool = False) -> int:
+def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
     """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
     from lab.analysis.knee.report import report_of
-    from lab.records.store import RunStore
-    from lab.report.markdown import markdown
     from lab.report.tables.knee import page
-    from lab.report.terminal import show
 
     report = report_of(run)
-    if keep and isinstance(run, RunStore):
+    if keep:
         run.write_knee(report)
-    with answer() as out:
-        if options.json:
-            print(report.model_dump_json(indent=1))
-        elif getattr(options, "markdown", False):
-            print(markdown(page(report)), end="")
-        else:
-            show(out, page(report))
-            out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
+    print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
     return 0 if report.complete else 1

@@ -18,7 +18,6 @@ from lab.commands.answers import answer
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
     from lab.model.run import NotMeasured
-    from lab.records.reparse import Reparsed
     from lab.records.store import RunStore
     from lab.report.grid import Part
     from lab.targets.base import Target
@@ -159,7 +158,7 @@ def _roles(facts: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(roles)} on CPU {cpus}" for cpus, roles in found.items())
 
 
-def print_result(options: argparse.Namespace, run: RunStore | Reparsed) -> int:
+def print_result(options: argparse.Namespace, run: RunStore) -> int:
     """A run's tables, of steady loads and of disturbed ones, and its study's; the exit status."""
     from lab.analysis.claims.studies import load_study, study_keys
     from lab.analysis.summary import summarise_run

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.commands import Adder
-from lab.commands.arguments import add_target, known_target
+from lab.commands.arguments import add_target, inside
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -35,15 +36,17 @@ def add(adder: Adder) -> None:
 
 def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
-    from lab.experiments.sabotage import BAD
-    from lab.model.variants.variants import chain, variant_names
+    from lab.model.variants.variants import chain
 
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
-    target = known_target(options.target, options.context)
-    inside = target.enter(options.argv)
-    if inside is not None:
-        return inside
+    return inside(options, options.target, partial(_here, options, talk))
+
+
+def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
+    from lab.experiments.sabotage import BAD
+    from lab.model.variants.variants import variant_names
+
     target.check()
     found: list[Finding] = []
     for finding in _findings(target, options.variants or variant_names(), options.intact):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Adder
-from lab.commands.arguments import add_measuring, add_resolve, known_target, recorded, refuse_blocks_beside_resolve
+from lab.commands.arguments import add_measuring, add_resolve, inside, recorded, refuse_blocks_beside_resolve
 from lab.commands.measuring import measure, print_plan, print_result, resume_command, say, settle
+
+if TYPE_CHECKING:
+    from lab.analysis.claims.studies import Study
+    from lab.targets.base import Target
 
 
 def add(adder: Adder) -> None:
@@ -22,19 +28,20 @@ def add(adder: Adder) -> None:
 
 
 def _study(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis import rerun
     from lab.analysis.claims.studies import load_study, study_keys
-    from lab.experiments import bench
-    from lab.stats.units import format_duration
 
     if options.key is None:
         raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")
     refuse_blocks_beside_resolve(options)
     study = load_study(options.key)
-    target = known_target(options.target, options.context)
-    inside = target.enter(options.argv)
-    if inside is not None:
-        return inside
+    return inside(options, options.target, partial(_study_here, options, talk, study))
+
+
+def _study_here(options: argparse.Namespace, talk: Console, study: Study, target: Target) -> int:
+    from lab.analysis import rerun
+    from lab.experiments import bench
+    from lab.stats.units import format_duration
+
     settle()
     file = study.file
     sweep = file.quick.sweep if options.quick else file.sweep

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.analysis import rerun
-from lab.analysis.knee.report import differs
+from lab.analysis.knee.report import differs, report_of
 from lab.base.errors import LabError, UsageError
 from lab.model.facts import lasting
 from lab.model.run import AtKnee
@@ -54,8 +54,6 @@ def _named(knee: str, place: Place, wanted: Sequence[Point]) -> AtKnee:
 
 
 def _of_run(name: str, place: Place, wanted: Sequence[Point]) -> AtKnee:
-    from lab.analysis.knee.report import report_of
-
     run = RunStore.open(name)
     if run.record.knee is None:
         raise UsageError("--knee", f"run {run.record.id} is no search for a knee", _search(place, wanted))
@@ -65,9 +63,8 @@ def _of_run(name: str, place: Place, wanted: Sequence[Point]) -> AtKnee:
     if other := differs(run.record.points[0], wanted):
         raise UsageError("--knee", f"the knee of {run.record.id} is of another load: {other}", _search(place, wanted))
     knees = {knee.variant: knee for knee in report_of(run).knees}
-    variant = next((name for name in place.baselines if name in knees), None)
-    if variant is None and len(knees) == 1:
-        variant = next(iter(knees))
+    only = next(iter(knees)) if len(knees) == 1 else None
+    variant = next((name for name in place.baselines if name in knees), only)
     if variant is None:
         fault = f"run {run.record.id} has no knee of {', '.join(place.baselines)}, only of {', '.join(knees)}"
         raise UsageError("--knee", fault, "name a rate instead")
@@ -79,8 +76,6 @@ def _of_run(name: str, place: Place, wanted: Sequence[Point]) -> AtKnee:
 
 def _latest(place: Place, wanted: Sequence[Point]) -> AtKnee:
     """Of the baseline as it is now, here, under the same facts but for the boot, at the same load."""
-    from lab.analysis.knee.report import report_of
-
     if len(place.baselines) > 1:
         fault = f"these variants have several baselines ({', '.join(place.baselines)}), each with a knee of its own"
         raise UsageError("--knee", fault, "name the one to measure at: --knee RUN or --knee RATE")

@@ -20,6 +20,7 @@ import yaml
 
 from lab.base.errors import UsageError
 from lab.base.files import writing
+from lab.experiments.ablation.folder import write_overlay
 from lab.model.metrics import about
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import Check, Knob, knob_names, load_knob
@@ -137,13 +138,15 @@ def write_knobs(settings: Sequence[Setting], manifests: Path) -> list[str]:
             for name, literals in shipped.items()
             if literals == {item.key: item.value} and not _contested(load_knob(name, manifests), item, settings)
         ]
-        names[item.key] = same[0] if same else _unused(item.name, shipped)
+        unused = item.name if item.name not in shipped else f"my-{item.name}"
+        names[item.key] = same[0] if same else unused
         if not same:
             _write_component(item, names[item.key], _expected(item, shipped, manifests), manifests)
         if item.needs in names:
-            parent = f"{BASELINE}-with-{names[item.needs]}"
-            _write_overlay(manifests, parent, BASELINE, names[item.needs])
-            _write_overlay(manifests, f"{names[item.key]}-alone", parent, names[item.key])
+            need, own = names[item.needs], names[item.key]
+            parent = f"{BASELINE}-with-{need}"
+            write_overlay(manifests, parent, f"{BASELINE} and {need}", BASELINE, [need])
+            write_overlay(manifests, f"{own}-alone", f"{parent} and {own}", parent, [own])
     return list(names.values())
 
 
@@ -163,10 +166,6 @@ def _expected(item: Setting, shipped: Mapping[str, dict[str, str] | None], manif
     if like and found[like.name] == item.value:
         return like.hypothesis, sweep, metric
     return f"In sweep {sweep}, {about(metric).title} changes against the shipped {item.key}.", sweep, metric
-
-
-def _unused(name: str, taken: Mapping[str, object]) -> str:
-    return name if name not in taken else f"my-{name}"
 
 
 def _literals(folder: Path) -> dict[str, str] | None:
@@ -201,18 +200,4 @@ def _write_component(item: Setting, name: str, expected: tuple[str, str, str], m
     with writing(folder):
         folder.mkdir()
         (folder / "value.txt").write_text(item.value)
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-
-
-def _write_overlay(manifests: Path, name: str, parent: str, knob: str) -> None:
-    folder = manifests / "overlays" / name
-    content = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "metadata": {"annotations": {"lab/title": f"{parent} and {knob}"}},
-        "resources": [f"../{parent}"],
-        "components": [f"../../components/{knob}"],
-    }
-    with writing(folder):
-        folder.mkdir(exist_ok=True)
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False))

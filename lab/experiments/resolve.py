@@ -83,7 +83,7 @@ def choose_blocks(
     if any(point.disturbance is not None for point in conditions.points):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
         raise UsageError(PLACE, fault, "name the number by --blocks: its own A/A pairs show what it resolved")
-    load = f"--sweep {shlex.quote(sweep)}{rerun.knee(at)}{rerun.k6_out(k6_out)}"
+    load = f"--sweep {shlex.quote(sweep)}{rerun.placed(at, k6_out)}"
     pasts: dict[str, Past] = {}
     choices: list[Choice] = []
     for subject, metric in _judged(wanted, subjects):

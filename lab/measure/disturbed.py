@@ -7,8 +7,8 @@ sample than under a steady load (`lab.measure.validity.disturbed_faults`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from lab.model.load import OutputError
 from lab.model.requests import RESOLUTION_S, shifted
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
-from lab.model.system import Recorder
 from lab.model.usage import Observation
 from lab.records import outcomes
 from lab.records.tables import events_frame
@@ -57,14 +56,10 @@ class Disturbed:
         self._context = DisturbanceContext(
             self.system, EventLog(), self.manifests, folder, _finder(self.target), beside
         )
-        began_s = time.monotonic()
-        try:
+        began_s, found = time.monotonic(), list[Fault]()
+        with _noting(found, Reason.DISTURBANCE_FAILED, "before the load: "):
             self._disturbance.prepare(self._context)
-        except LostError:
-            raise
-        except MeasuringError as error:
-            return {}, [(Reason.DISTURBANCE_FAILED, f"before the load: {error}")]
-        return {"prepared_s": time.monotonic() - began_s}, []
+        return {} if found else {"prepared_s": time.monotonic() - began_s}, found
 
     def asked(self, endpoint: Endpoint) -> Endpoint:
         """The load's hosts may be the disturbance's own."""
@@ -87,10 +82,12 @@ class Disturbed:
             finally:
                 acting.finish()
         found: list[Fault] = [(Reason.DISTURBANCE_FAILED, acting.fault)] if acting.fault else []
-        found += _ended(self._context)
+        with _noting(found, Reason.DISTURBANCE_FAILED, "beside the load: "):
+            self._context.beside.close()  # what goes on there tells the log what became of it only now
         after = _running(self.system)
         clocks.append(self.system.clock())
-        found += _recorded(recorder, self._context.log)
+        with _noting(found, Reason.EVENT_LOG):
+            self._context.log.extend(recorder.events())
         moved = {role for role, before in running.items() if before is None or before != after[role]}
         self._timeline = _Timeline(began_s, clocks, restarts, moved, tuple(recorder.notes()), found)
         return ended, watch.observation()
@@ -161,25 +158,15 @@ def _running(system: System) -> dict[Role, set[int] | None]:
     return found
 
 
-def _ended(context: DisturbanceContext) -> list[Fault]:
-    """What went on beside the load, which tells the log what became of it only now."""
+@contextmanager
+def _noting(found: list[Fault], reason: Reason, when: str = "") -> Iterator[None]:
+    """A failure inside is a fault of the sample; that what the run goes on with is lost ends the run."""
     try:
-        context.beside.close()
+        yield
     except LostError:
         raise
     except MeasuringError as error:
-        return [(Reason.DISTURBANCE_FAILED, f"beside the load: {error}")]
-    return []
-
-
-def _recorded(recorder: Recorder, log: EventLog) -> list[Fault]:
-    try:
-        log.extend(recorder.events())
-    except LostError:
-        raise
-    except MeasuringError as error:
-        return [(Reason.EVENT_LOG, str(error))]
-    return []
+        found.append((reason, f"{when}{error}"))
 
 
 def _agreed(clocks: Sequence[ClockOffset]) -> tuple[float, float, float]:

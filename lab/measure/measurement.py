@@ -11,7 +11,6 @@ import polars as pl
 from lab.generators import Generator
 from lab.measure.regime import Findings, LoadRun
 from lab.measure.validity import Fault
-from lab.model.load import Result
 from lab.model.plan import Slot
 from lab.model.run import now
 from lab.model.samples import Reason, Sample
@@ -122,13 +121,7 @@ def measurement(blank: Sample, run: LoadRun, findings: Findings, left: Mapping[s
         }
     )
     raw = join_raw(ended.stdout, ended.stderr)
-    return Measurement(sample, raw, _histograms(result), run.seen.rows, findings.events, left)
-
-
-def _histograms(result: Result | None) -> Mapping[str, Histogram]:
-    if result is None:
-        return {}
-    return {"latency": result.latency} | ({"service": result.service} if result.service else {})
+    return Measurement(sample, raw, result.histograms if result else {}, run.seen.rows, findings.events, left)
 
 
 def _verdict(found: Sequence[Fault]) -> dict[str, Any]:

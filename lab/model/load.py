@@ -92,6 +92,11 @@ class Result:
         over_s = self.duration_s if self.scheduled_s is None else self.scheduled_s
         return self.requests / over_s if over_s > 0 else 0.0
 
+    @property
+    def histograms(self) -> dict[str, Histogram]:
+        """Series → histogram."""
+        return {"latency": self.latency} | ({"service": self.service} if self.service is not None else {})
+
 
 class OutputError(Exception):
     """The output is not what this generator prints: truncated, garbage, or a run that did not happen.

@@ -16,7 +16,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from lab import generators
@@ -58,13 +57,12 @@ class HistogramCache:
             frame = pl.read_parquet(self.path.read_bytes())
         except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             return {}
-        if dict(frame.schema) != SCHEMA or frame.null_count().sum_horizontal().item() or not _rows_fit(frame):
+        if dict(frame.schema) != SCHEMA or frame.null_count().sum_horizontal().item():
             return {}
-        ends = frame["bucket"].list.len().cum_sum().to_numpy()
-        buckets, counts = (np.split(frame[name].explode().to_numpy(), ends[:-1]) for name in ("bucket", "count"))
         found: dict[tuple[str, str], dict[str, tuple[Ints, Ints]]] = {}
-        for (sample, state, series), *row in zip(frame.select(KEY).iter_rows(), buckets, counts, strict=True):
-            found.setdefault((sample, state), {})[series] = row[0], row[1]
+        rows = zip(frame.select(KEY).iter_rows(), frame["bucket"], frame["count"], strict=True)
+        for (sample, state, series), buckets, counts in rows:
+            found.setdefault((sample, state), {})[series] = buckets.to_numpy(), counts.to_numpy()
         return found
 
     def of(self, sample: Sample, state: str) -> Mapping[str, Histogram] | None:
@@ -105,9 +103,3 @@ class HistogramCache:
 
 def _key(state: str) -> str:
     return f"{state}-{reader()}"
-
-
-def _rows_fit(frame: pl.DataFrame) -> bool:
-    """Whether each row has a count for each bucket, and some: an empty list would be a null among the others."""
-    lengths = frame.select(pl.col("bucket", "count").list.len())
-    return frame.height > 0 and bool((lengths["bucket"] == lengths["count"]).all()) and lengths["bucket"].min() != 0

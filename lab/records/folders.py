@@ -28,6 +28,7 @@ from lab import disturbances
 from lab.base.errors import UsageError
 from lab.base.files import json_bytes, read_record, replace, whole_folder, write_frame, write_synced, writing
 from lab.model.disturbance import known
+from lab.model.events import EVENTS_SCHEMA
 from lab.model.samples import Sample
 from lab.records import tables
 from lab.records.forms import EVENTS, HISTOGRAMS, READBACK, USAGE, unreadable
@@ -50,6 +51,7 @@ class Folders:
     # -- reading ----------------------------------------------------------------------------------------
 
     def samples(self) -> list[Sample]:
+        """Every sample's record, in any order. UsageError names what is damaged, and a part of a sample that is missing."""
         found: list[Sample] = []
         for folder in sorted(self._sample_folders()):
             remedy = f"move {folder} away and `--resume {self.run}` measures it again"
@@ -74,9 +76,11 @@ class Folders:
             raise UsageError(f"{self.folder}/{SAMPLES}", fault, "restore the folder") from None
 
     def raw(self, sample: str) -> Place:
+        """Where a sample's verbatim output lies, or should lie."""
         return tables.raw_path(self.of(sample))
 
     def holds(self, sample: Sample) -> bool:
+        """Whether that output is what the record has the digest of."""
         path = tables.raw_path(self.of(sample.id))
         with open(path, "rb") as packed:  # earlier labs took the digest of the file as it lies there
             if hashlib.file_digest(packed, "sha256").hexdigest() == sample.raw_sha256:
@@ -87,20 +91,25 @@ class Folders:
             return False
 
     def left(self, sample: str, name: str) -> bytes | None:
+        """A file that the generator itself wrote; None where it left none."""
         path = self.of(sample) / name
         return path.read_bytes() if path.is_file() else None
 
     def histograms(self, sample: Sample) -> Mapping[str, Histogram] | None:
+        """Series → histogram; None where none are kept, so that they are read off the verbatim output."""
         path = self.path(HISTOGRAMS, sample.id)
         return tables.read_histograms(path, sample.histogram or "exact") if path.exists() else None
 
     def usage(self, sample: str) -> pl.DataFrame:
         return tables.read_usage(self.path(USAGE, sample))
 
-    def events(self, sample: str) -> pl.DataFrame:
-        return tables.read_events(self.path(EVENTS, sample))
+    def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
+        """No rows where none were recorded and none are `needed`."""
+        path = self.path(EVENTS, sample)
+        return tables.read_events(path) if needed or path.exists() else pl.DataFrame(schema=EVENTS_SCHEMA)
 
     def manifests(self, variant: str) -> str:
+        """YAML, a document per object, as it was applied."""
         path = self.manifests_path(variant)
         try:
             content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
@@ -109,12 +118,14 @@ class Folders:
             raise tables.FrameError(" ".join(str(error).split())) from None
 
     def brought_up(self, kind: str, stem: str) -> Any:
+        """What was kept of a bring-up: its `readback`, or what was `deployed`."""
         try:
             return json.loads(self.brought_up_path(kind, stem).read_bytes())
         except ValueError as error:
             raise tables.FrameError(str(error)) from None
 
     def path(self, part: str, sample: str) -> Path:
+        """The file that has this part (USAGE, EVENTS, HISTOGRAMS) of a sample."""
         return self.of(sample) / part
 
     def manifests_path(self, variant: str) -> Path:

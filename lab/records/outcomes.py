@@ -6,8 +6,6 @@ disturbance does not have is left out. All times are seconds by the lab's clock;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -72,7 +70,8 @@ def _failures(point: Point, frame: pl.DataFrame) -> Outcome:
     kinds = dict(bad["error"].value_counts().iter_rows())
     wrong = int(kinds.get("", 0))
     named = {f"failed_{kind}": float(kinds.get(kind, 0)) for kind in ERROR_KINDS}
-    spacing_s = _spacing_s(point, frame)
+    assert point.rate_rps is not None, "a load beside a disturbance has a rate"
+    spacing_s = 1 / point.rate_rps if frame.height else 0.0  # of an open loop
     due_s = bad["due_s"].to_numpy()
     return {
         "requests": float(frame.height),
@@ -83,12 +82,6 @@ def _failures(point: Point, frame: pl.DataFrame) -> Outcome:
         "gap_s": _gap_s(frame, spacing_s),
         "failing_s": float(due_s[-1] - due_s[0]) + spacing_s if bad.height else 0.0,
     }
-
-
-def _spacing_s(point: Point, frame: pl.DataFrame) -> float:
-    """From one request to the next: the load is an open loop."""
-    assert point.rate_rps is not None, "a load beside a disturbance has a rate"
-    return 1 / point.rate_rps if frame.height else 0.0
 
 
 def _gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
@@ -105,14 +98,12 @@ def _gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
 def _latencies(frame: pl.DataFrame, begin_s: float, end_s: float) -> Outcome:
     due_s, taken_s = frame["due_s"].to_numpy(), (frame["done_s"] - frame["due_s"]).to_numpy()
     of = {"before": due_s < begin_s, "during": (due_s >= begin_s) & (due_s < end_s), "after": due_s >= end_s}
-    return dict(_quantiles({window: np.sort(taken_s[mask]) for window, mask in of.items()}))
-
-
-def _quantiles(windows: Mapping[str, Floats]) -> Iterator[tuple[str, float | None]]:
-    for window, taken_s in windows.items():
-        for name in WINDOWED:
-            yield f"{name}_{window}_s", _quantile(taken_s, QUANTILES[name])
-        yield f"max_{window}_s", float(taken_s[-1]) if taken_s.size else None
+    found: Outcome = {}
+    for part, mask in of.items():
+        ordered = np.sort(taken_s[mask])
+        found |= {f"{name}_{part}_s": _quantile(ordered, QUANTILES[name]) for name in WINDOWED}
+        found[f"max_{part}_s"] = float(ordered[-1]) if ordered.size else None
+    return found
 
 
 def _quantile(ordered: Floats, share: float) -> float | None:

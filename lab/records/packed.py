@@ -20,6 +20,7 @@ import lzma
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -85,6 +86,19 @@ def by_variant(whole: bytes) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
+@contextmanager
+def _damaged(path: Path, remedy: str) -> Iterator[None]:
+    """UsageError for a file that cannot be read (with the remedy), or that is not what it should be."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(path, error, remedy) from None
+    except FrameError as error:
+        raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
+    except ValidationError as error:
+        raise UsageError(str(path), f"damaged: {error.errors()[0]['msg']}", RESTORE) from None
+
+
 class Packed:
     """One run's folder in this form. What is read once is kept, since it does not change any more."""
 
@@ -93,32 +107,18 @@ class Packed:
         self.cache = HistogramCache(folder / HISTOGRAMS)
 
     def samples(self) -> list[Sample]:
-        path = self.folder / SAMPLES
-        try:
-            kinds = known(disturbances.kinds())
-            found = [Sample.model_validate_json(line, context=kinds) for line in lines_of(path)]
-        except OSError as error:
-            raise unreadable(path, error, "make it readable for you") from None
-        except FrameError as error:
-            raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
-        except ValidationError as error:
-            raise UsageError(str(path), f"damaged: {error.errors()[0]['msg']}", RESTORE) from None
+        kinds = known(disturbances.kinds())
+        with _damaged(self.folder / SAMPLES, "make it readable for you"):
+            lines = lines_of(self.folder / SAMPLES)
+            found = [Sample.model_validate_json(line, context=kinds) for line in lines]
         for file, of in ((USAGE, bool(found)), (EVENTS, any(sample.outcome for sample in found))):
             if of and not (self.folder / file).is_file():
                 raise UsageError(str(self.folder / file), "is missing", RESTORE)
-        self._refuse_without_output(found)
-        return found
-
-    def _refuse_without_output(self, samples: Iterable[Sample]) -> None:
-        path = self.folder / RAW
-        try:
-            lost = [sample.id for sample in samples if self._member(sample.id) is None]
-        except OSError as error:
-            raise unreadable(path, error, RESTORE) from None
-        except FrameError as error:
-            raise UsageError(str(path), f"damaged: {error}", RESTORE) from None
+        with _damaged(self.folder / RAW, RESTORE):
+            lost = [sample.id for sample in found if self._member(sample.id) is None]
         if lost:
-            raise UsageError(str(path), f"the output of {lost[0]} is missing", RESTORE)
+            raise UsageError(str(self.folder / RAW), f"the output of {lost[0]} is missing", RESTORE)
+        return found
 
     # -- verbatim output --------------------------------------------------------------------------------
 
@@ -181,8 +181,9 @@ class Packed:
     def usage(self, sample: str) -> pl.DataFrame:
         return self._usage.get(sample, pl.DataFrame(schema=USAGE_SCHEMA))
 
-    def events(self, sample: str) -> pl.DataFrame:
-        return self._events.get(sample, pl.DataFrame(schema=EVENTS_SCHEMA))
+    def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
+        nothing = pl.DataFrame(schema=EVENTS_SCHEMA)
+        return self._events.get(sample, nothing) if needed or (self.folder / EVENTS).exists() else nothing
 
     # -- what was brought up ----------------------------------------------------------------------------
 

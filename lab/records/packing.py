@@ -14,6 +14,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,14 +140,16 @@ def _refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
 
 def _refuse_unknown(folder: Path) -> None:
     """What lies beside the parts stays; in them every file has a place, or the run stays as it is."""
-    known = {folders.MANIFESTS: (".yaml", ".yaml.xz"), READBACK: (".json",), DEPLOYED: (".json",)}
-    for name, endings in known.items():
-        for path in (folder / name).glob("*"):
+    known = {
+        f"{folders.MANIFESTS}/*": (".yaml", ".yaml.xz"),
+        f"{READBACK}/*": (".json",),
+        f"{DEPLOYED}/*": (".json",),
+        f"{folders.SAMPLES}/*/*": ("",),
+    }
+    for pattern, endings in known.items():
+        for path in folder.glob(pattern):
             if not (path.is_file() and path.name.endswith(endings)):
                 raise UsageError(str(path), "has no place in a packed run", "move it away, then pack the run")
-    for path in (folder / folders.SAMPLES).glob("*/*"):
-        if not path.is_file():
-            raise UsageError(str(path), "has no place in a packed run", "move it away, then pack the run")
 
 
 # -- what is written -----------------------------------------------------------------------------------
@@ -172,21 +175,26 @@ def _files(run: RunStore, samples: Sequence[Sample]) -> Iterator[tuple[str, byte
             raise UsageError(str(run.folder / folders.MANIFESTS), str(error), "keep the run as it is") from None
 
 
-def _events(form: Folders, sample: Sample) -> pl.DataFrame:
-    path = form.path(EVENTS, sample.id)
+@contextmanager
+def _readable(path: Path) -> Iterator[Path]:
+    """UsageError for a file whose content is not what it should be."""
     try:
-        return tables.read_events(path)
-    except tables.FrameError as error:
+        yield path
+    except (tables.FrameError, ValueError) as error:
         raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
+
+
+def _events(form: Folders, sample: Sample) -> pl.DataFrame:
+    with _readable(form.path(EVENTS, sample.id)) as path:
+        return tables.read_events(path)
 
 
 def _bringups(folder: Path) -> Iterator[dict[str, Any]]:
     for kind in (READBACK, DEPLOYED):
         for path in sorted((folder / kind).glob("*.json")):
-            try:
-                yield {"kind": kind, "name": path.stem, "found": json.loads(path.read_bytes())}
-            except ValueError as error:
-                raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
+            with _readable(path):
+                found = json.loads(path.read_bytes())
+            yield {"kind": kind, "name": path.stem, "found": found}
 
 
 def _variants(folder: Path) -> list[str]:
@@ -195,10 +203,8 @@ def _variants(folder: Path) -> list[str]:
 
 
 def _manifests(form: Folders, variant: str) -> str:
-    try:
+    with _readable(form.manifests_path(variant)):
         return form.manifests(variant)
-    except tables.FrameError as error:
-        raise UsageError(str(form.manifests_path(variant)), f"cannot be read: {error}", packed.RESTORE) from None
 
 
 def _outputs(run: RunStore, samples: Sequence[Sample]) -> Iterator[Member]:
@@ -234,10 +240,8 @@ def _small(run: RunStore, sample: Sample) -> tuple[str, bytes]:
 
 def _output(run: RunStore, sample: Sample) -> bytes:
     path = Folders(run.folder, run.record.id).raw(sample.id)
-    try:
+    with _readable(Path(str(path))):
         return tables.unpacked(path)
-    except tables.FrameError as error:
-        raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
 
 
 def _digest(run: RunStore, sample: Sample) -> str:

@@ -33,39 +33,37 @@ def outcome(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | N
     changes = events.filter(pl.col("kind") == "Change")
     if changes.is_empty():
         return {}
-    delays: list[float] = []
+    delays_s: list[float] = []
     counts = dict.fromkeys(("unseen", "superseded", "old", "stale"), 0)
     for way, made in _by_way(changes):
         numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
         sent_s, done_s, shown = _shown(requests, way, int(numbers.max()))
         told = _first_shown_s(done_s, shown, numbers)
-        delays += [float(value) for value in np.maximum(told - at_s, 0)]
+        delays_s += [float(value) for value in np.maximum(told - at_s, 0)]
         counts["unseen"] += int(np.isinf(told).sum())
         counts["superseded"] += int((~np.isin(numbers, shown) & np.isfinite(told)).sum())
         counts["old"] += int((shown < _newest(at_s, numbers, sent_s)).sum())
-        counts["stale"] += int((shown < _newest(*_seen(done_s, shown), sent_s)).sum())
-    if not delays:
-        return {"changes": float(changes.height), "correct_s": None, "correct_max_s": None, **dict.fromkeys(counts)}
-    middle, longest = float(np.median(delays)), max(delays)
-    return {
-        "changes": float(changes.height),
-        "correct_s": middle if np.isfinite(middle) else None,
-        "correct_max_s": longest if np.isfinite(longest) else None,
-        **{name: float(count) for name, count in counts.items()},
-    }
+        order = np.argsort(done_s, kind="stable")
+        counts["stale"] += int((shown < _newest(done_s[order], shown[order], sent_s)).sum())
+    found: dict[str, float | None] = {"changes": float(changes.height), "correct_s": None, "correct_max_s": None}
+    if not delays_s:
+        return found | dict.fromkeys(counts)
+    times = {"correct_s": float(np.median(delays_s)), "correct_max_s": max(delays_s)}
+    found |= {name: value_s for name, value_s in times.items() if np.isfinite(value_s)}
+    return found | {name: float(count) for name, count in counts.items()}
 
 
 def delays(requests: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """One row per change that answers can show: number, way, at_s, delay_s (null = never seen), in the order of time."""
-    rows: list[pl.DataFrame] = []
+    schema = {"number": pl.Int64, "way": pl.String, "at_s": pl.Float64, "delay_s": pl.Float64}
+    rows = [pl.DataFrame(schema=schema)]
     for way, made in _by_way(events.filter(pl.col("kind") == "Change")):
         numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
         _, done_s, shown = _shown(requests, way, int(numbers.max()))
         delay_s = np.maximum(_first_shown_s(done_s, shown, numbers) - at_s, 0)
         delay = pl.Series("delay_s", delay_s).replace(float("inf"), None)
         rows.append(pl.DataFrame({"number": numbers, "way": [way] * numbers.size, "at_s": at_s}).with_columns(delay))
-    schema = {"number": pl.Int64, "way": pl.String, "at_s": pl.Float64, "delay_s": pl.Float64}
-    return pl.concat(rows).sort("at_s") if rows else pl.DataFrame(schema=schema)
+    return pl.concat(rows).sort("at_s")
 
 
 def _by_way(changes: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -96,11 +94,6 @@ def _shown(requests: pl.DataFrame, way: str, newest: int) -> tuple[Floats, Float
 def _first_shown_s(done_s: Floats, shown: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> Floats:
     """For each change: when the first answer was there that shows it or a newer one; infinite = never."""
     return np.array([min(done_s[shown >= number], default=np.inf) for number in numbers], dtype=np.float64)
-
-
-def _seen(done_s: Floats, shown: npt.NDArray[np.int64]) -> tuple[Floats, npt.NDArray[np.int64]]:
-    order = np.argsort(done_s, kind="stable")
-    return done_s[order], shown[order]
 
 
 def _newest(at_s: Floats, numbers: npt.NDArray[np.int64], when_s: Floats) -> npt.NDArray[np.int64]:

@@ -13,14 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lab.base.errors import UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    import polars as pl
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "published"
 PACKAGE = "datapackage.json"
@@ -176,8 +174,6 @@ def _read(name: str) -> Sequence[tuple[Mapping[str, Value], Sequence[str]]]:
 
 def frame(name: str) -> pl.DataFrame:
     """A table as `rows`, with Int64, Float64, Boolean and String columns."""
-    import polars as pl
-
     types = {"string": pl.String(), "integer": pl.Int64(), "number": pl.Float64(), "boolean": pl.Boolean()}
     columns = _resource(name).columns.fields
     return pl.DataFrame(list(rows(name)), schema={column.name: types[column.type] for column in columns})

@@ -2,65 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lab.model.load import Result
-from lab.model.run import RoundTrip, RunRecord
 from lab.model.samples import Sample
 from lab.records.outcomes import outcome
-from lab.records.store import RunStore
+from lab.records.store import RunStore, Series
 from lab.stats.histogram import Histogram
 
 
-@dataclass(frozen=True, slots=True)
-class Reparsed:
-    """Reads like a `RunStore`; what the generators reported comes from `raw.zst` through today's parsers.
+class Reparsed(RunStore):
+    """A run of which what the generators reported comes from `raw.zst` through today's parsers.
 
     Verdicts stay: they rest on what was seen while measuring, which the output cannot tell.
     """
 
-    store: RunStore
-    _histograms: dict[str, Histogram] = field(default_factory=dict)
-
-    @property
-    def record(self) -> RunRecord:
-        return self.store.record
-
-    @property
-    def folder(self) -> Path:
-        return self.store.folder
-
     def samples(self) -> list[Sample]:
-        return [self._again(sample) for sample in self.store.samples()]
+        return [self._again(sample) for sample in super().samples()]
 
-    def histogram(self, sample: Sample, series: Literal["latency", "service"] = "latency") -> Histogram | None:
-        return self._histograms.get(f"{sample.id}/{series}")
-
-    def roundtrip(self) -> RoundTrip | None:
-        return self.store.roundtrip()
+    def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
+        return self._read_again.get(sample.id, {}).get(series)
 
     def _again(self, sample: Sample) -> Sample:
         if sample.requests is None:
             return sample  # nothing was reported then either
         if sample.outcome:
-            sample = sample.model_copy(update={"outcome": self._outcome(sample)})
-        result = self.store.result(sample)
-        self._histograms[f"{sample.id}/latency"] = result.latency
-        if result.service is not None:
-            self._histograms[f"{sample.id}/service"] = result.service
+            # events and usage are as they were stored: nobody but the system could tell them again
+            requests, events, usage = self.requests(sample), self.events(sample), self.usage(sample)
+            error_s = sample.outcome.get("clock_error_s") or 0.0
+            again = outcome(sample.point, requests, events, usage, 0.0, error_s)
+            sample = sample.model_copy(update={"outcome": again})
+        result = self.result(sample)
+        self._read_again[sample.id] = result.histograms
         return sample.model_copy(update=reported(result))
-
-    def _outcome(self, sample: Sample) -> dict[str, float | None]:
-        """Events and usage are as they were stored: nobody but the system could tell them again."""
-        requests, events, usage = self.store.requests(sample), self.store.events(sample), self.store.usage(sample)
-        error_s = sample.outcome.get("clock_error_s") or 0.0
-        return outcome(sample.point, requests, events, usage, 0.0, error_s)
 
 
 def from_raw(store: RunStore) -> Reparsed:
-    return Reparsed(store)
+    return Reparsed(store.folder, store.record)
 
 
 def reported(result: Result | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -39,11 +40,13 @@ from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.records import tables as frames
 from lab.records.folders import Folders
-from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, Form, unreadable
+from lab.records.forms import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
 from lab.records.packed import RESTORE, Packed, is_packed
 from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
+Form = Folders | Packed
+"""Both have the same methods. What they read raises OSError, or FrameError for bytes that are not what they should be."""
 Series = Literal["latency", "service"]
 
 READ_AGAIN = 256
@@ -70,14 +73,7 @@ def run_names(folder: Path | None = None) -> list[str]:
         return []
     except OSError as error:
         raise unreadable(folder, error, "make it readable, or set LAB_RUNS to a folder that is") from None
-    return [name for name in names if _is_run(folder / name)]
-
-
-def _is_run(folder: Path) -> bool:
-    try:
-        return (folder / RUN).is_file()
-    except OSError:
-        return False
+    return [name for name in names if has(folder / name, RUN)]
 
 
 def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
@@ -115,6 +111,14 @@ class RunStore:
             if self._form is form:
                 raise
             return read(self._form)
+
+    def _told(self, read: Callable[[Form], Told], place: Callable[[Form], object], more: str = "") -> Told:
+        """As `_read`; UsageError with the place where it cannot be read, and after the remedy `more`."""
+        try:
+            return self._read(read)
+        except (OSError, frames.FrameError) as error:
+            where = str(place(self._form))
+            raise UsageError(where, f"cannot be read: {error}", f"restore it from a copy{more}") from None
 
     # -- making and finding runs ------------------------------------------------------------------------
 
@@ -166,8 +170,7 @@ class RunStore:
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
         entry = {"at": now(), **changed}
         self.record = self.record.model_copy(update={"resumed": (*self.record.resumed, entry)})
-        with writing(self.folder):
-            replace(self.folder / RUN, json_bytes(self.record))
+        self._write(RUN, self.record)
 
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
@@ -184,8 +187,11 @@ class RunStore:
             "generators": {point.name: dict(generator), **record.generators},
         }
         self.record = record.model_copy(update=grown)
+        self._write(RUN, self.record)
+
+    def _write(self, name: str, record: BaseModel) -> None:
         with writing(self.folder):
-            replace(self.folder / RUN, json_bytes(self.record))
+            replace(self.folder / name, json_bytes(record))
 
     # -- samples ----------------------------------------------------------------------------------------
 
@@ -228,20 +234,24 @@ class RunStore:
 
     def result(self, sample: Sample) -> Result:
         """What the generator reported, parsed anew from its verbatim output. UsageError when that is damaged."""
-        try:
-            return self._of_raw(sample, lambda path: _output(sample, path).result())
-        except OutputError as error:
-            fault = f"cannot be parsed any more: {error}"
-            raise UsageError(self.raw_place(sample), fault, "restore it from a copy") from None
+        return self._parsed(sample, Output.result, "cannot be parsed any more", "restore it from a copy")
 
     def reduced(self, sample: Sample) -> Reduced:
         """Its request rows (a k6 log, oha's CSV) as counts, read in pieces: memory does not grow with them. UsageError where it has none."""
+        remedy = "name a valid sample of a disturbance, or of oha at a rate"
+        return self._parsed(sample, Output.reduced, "holds no whole rows of requests", remedy)
+
+    def requests(self, sample: Sample) -> pl.DataFrame:
+        """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
+        remedy = "name a valid sample of a disturbance"
+        found = self._parsed(sample, Output.requests, "holds no log of requests", remedy)
+        return shifted(found, sample.clock_offset_s or 0.0)
+
+    def _parsed(self, sample: Sample, parse: Callable[[Output], Told], fault: str, remedy: str) -> Told:
         try:
-            return self._of_raw(sample, lambda path: _output(sample, path).reduced())
+            return self._of_raw(sample, lambda path: parse(_output(sample, path)))
         except OutputError as error:
-            fault = f"holds no whole rows of requests: {error}"
-            remedy = "name a valid sample of a disturbance, or of oha at a rate"
-            raise UsageError(self.raw_place(sample), fault, remedy) from None
+            raise UsageError(self.raw_place(sample), f"{fault}: {error}", remedy) from None
 
     def raw_place(self, sample: Sample) -> str:
         """What messages call its verbatim output."""
@@ -255,11 +265,8 @@ class RunStore:
         return self._read(lambda form: form.holds(sample))
 
     def _of_raw(self, sample: Sample, read: Callable[[frames.Place], Told]) -> Told:
-        try:
-            return self._read(lambda form: read(form.raw(sample.id)))
-        except (OSError, frames.FrameError) as error:
-            remedy = f"restore it from a copy; without --from-raw, `just table {self.record.id}` does not read it"
-            raise UsageError(self.raw_place(sample), f"cannot be read: {error}", remedy) from None
+        more = f"; without --from-raw, `just table {self.record.id}` does not read it"
+        return self._told(lambda form: read(form.raw(sample.id)), lambda _: self.raw_place(sample), more)
 
     def left(self, sample: Sample, name: str) -> bytes | None:
         """A file that the generator itself wrote beside a sample, as it is; None where it left none."""
@@ -274,14 +281,8 @@ class RunStore:
         """A sample's histogram, as stored or else from its verbatim output; None where it recorded none."""
         if sample.histogram is None:
             return None
-        try:
-            kept = self._read(lambda form: form.histograms(sample))
-        except (OSError, frames.FrameError) as error:
-            remedy = (
-                f"restore it from a copy; `just table {self.record.id} --from-raw` reads the verbatim output instead"
-            )
-            place = self._form.path(HISTOGRAMS, sample.id)
-            raise UsageError(str(place), f"cannot be read: {error}", remedy) from None
+        more = f"; `just table {self.record.id} --from-raw` reads the verbatim output instead"
+        kept = self._told(lambda form: form.histograms(sample), lambda form: form.path(HISTOGRAMS, sample.id), more)
         return (self._histograms_again(sample) if kept is None else kept).get(series)
 
     def _histograms_again(self, sample: Sample) -> Mapping[str, Histogram]:
@@ -294,7 +295,7 @@ class RunStore:
         if sample.id not in self._read_again:
             if len(self._read_again) >= READ_AGAIN:
                 self._read_again.clear()
-            self._read_again[sample.id] = self._read_off(sample)
+            self._read_again[sample.id] = self.result(sample).histograms
         return self._read_again[sample.id]
 
     def _all_histograms(self, form: Packed) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
@@ -302,12 +303,7 @@ class RunStore:
         for sample in form.samples():
             if sample.histogram is not None:
                 with suppress(UsageError):
-                    yield sample.id, form.state(sample.id), self._read_off(sample)
-
-    def _read_off(self, sample: Sample) -> Mapping[str, Histogram]:
-        result = self.result(sample)
-        named = {"latency": result.latency, "service": result.service}
-        return {name: each for name, each in named.items() if each is not None}
+                    yield sample.id, form.state(sample.id), self.result(sample).histograms
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
         """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
@@ -327,36 +323,17 @@ class RunStore:
 
     def usage(self, sample: Sample) -> pl.DataFrame:
         """What the processes of a sample used, second by second: the columns of `lab.model.usage.USAGE_SCHEMA`."""
-        try:
-            return self._read(lambda form: form.usage(sample.id))
-        except (OSError, frames.FrameError) as error:
-            raise self._no_table(USAGE, sample, error) from None
+        return self._table(USAGE, sample, lambda form: form.usage(sample.id))
 
     def events(self, sample: Sample) -> pl.DataFrame:
         """What happened to the system meanwhile: the columns of `lab.model.events.EVENTS_SCHEMA`. Of a steady load, no rows."""
         if sample.point.disturbance is None:
             return pl.DataFrame(schema=EVENTS_SCHEMA)
-        try:
-            return self._read(lambda form: form.events(sample.id))
-        except FileNotFoundError as error:
-            if sample.outcome:
-                raise self._no_table(EVENTS, sample, error) from None
-            return pl.DataFrame(schema=EVENTS_SCHEMA)
-        except (OSError, frames.FrameError) as error:
-            raise self._no_table(EVENTS, sample, error) from None
+        return self._table(EVENTS, sample, lambda form: form.events(sample.id, needed=bool(sample.outcome)))
 
-    def _no_table(self, part: str, sample: Sample, error: Exception) -> UsageError:
-        remedy = f"restore it from a copy; `just table {self.record.id}` does not read it"
-        return UsageError(str(self._form.path(part, sample.id)), f"cannot be read: {error}", remedy)
-
-    def requests(self, sample: Sample) -> pl.DataFrame:
-        """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
-        try:
-            found = self._of_raw(sample, lambda path: _output(sample, path).requests())
-        except OutputError as error:
-            fault = f"holds no log of requests: {error}"
-            raise UsageError(self.raw_place(sample), fault, "name a valid sample of a disturbance") from None
-        return shifted(found, sample.clock_offset_s or 0.0)
+    def _table(self, part: str, sample: Sample, read: Callable[[Form], pl.DataFrame]) -> pl.DataFrame:
+        more = f"; `just table {self.record.id}` does not read it"
+        return self._told(read, lambda form: form.path(part, sample.id), more)
 
     # -- read-backs and the lock ------------------------------------------------------------------------
 
@@ -378,16 +355,11 @@ class RunStore:
         """
         point = sample.point.name if sample.point.disturbance is not None else ""
         stem = _brought_up(sample.block, sample.arm, sample.generation, point)
-        try:
-            found = self._read(lambda form: form.brought_up(READBACK, stem))
-        except (OSError, frames.FrameError) as error:
-            place = str(self._form.brought_up_path(READBACK, stem))
-            raise UsageError(place, f"cannot be read: {error}", "restore it from a copy") from None
-        readings = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else None
-        if readings is None or len(readings) != len(found):
-            place = str(self._form.brought_up_path(READBACK, stem))
-            raise UsageError(place, "damaged: no list of readings", "restore it from a copy")
-        return readings
+        place = methodcaller("brought_up_path", READBACK, stem)
+        found = self._told(lambda form: form.brought_up(READBACK, stem), place)
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise UsageError(str(place(self._form)), "damaged: no list of readings", "restore it from a copy")
+        return found
 
     def write_deployed(
         self, block: int, arm: str, generation: int, pods: Sequence[Mapping[str, Any]], point: str = ""
@@ -398,8 +370,7 @@ class RunStore:
 
     def write_roundtrip(self, found: RoundTrip) -> None:
         """The bare network's round trip, measured once per run."""
-        with writing(self.folder):
-            replace(self.folder / ROUNDTRIP, json_bytes(found))
+        self._write(ROUNDTRIP, found)
 
     def roundtrip(self) -> RoundTrip | None:
         """None as long as it was not tried. UsageError when it is damaged."""
@@ -409,8 +380,7 @@ class RunStore:
 
     def write_knee(self, found: BaseModel) -> None:
         """What a search found, for others to read: nothing in the lab does, since the samples tell."""
-        with writing(self.folder):
-            replace(self.folder / KNEE, json_bytes(found))
+        self._write(KNEE, found)
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""

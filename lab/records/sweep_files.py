@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.validation import faults
+from lab.base.validation import read_toml, validated
 from lab.model.disturbance import known
 from lab.model.sweeps import FOLDER, PointSpec, Sweep, sweep_names
 
@@ -19,22 +16,9 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
     path = Path(name_or_path) if name_or_path.endswith(".toml") else FOLDER / f"{name_or_path}.toml"
     place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
     try:
-        return path.stem, Sweep.model_validate(
-            tomllib.loads(path.read_text("utf-8")), context=known(disturbances.kinds())
-        )
+        table = read_toml(path, place, "lab/sweeps/quick.toml")
     except FileNotFoundError:
-        raise UsageError(
-            "--sweep",
-            f"unknown sweep '{name_or_path}'",
-            did_you_mean(name_or_path, sweep_names()),
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(place, f"not TOML: {error}", "see lab/sweeps/quick.toml for the form") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
-    except ValidationError as error:
-        raise UsageError(
-            place,
-            "; ".join(faults(error, PointSpec, Sweep)),
-            "lab/schema/sweep.json lists every key",
-        ) from None
+        remedy = did_you_mean(name_or_path, sweep_names())
+        raise UsageError("--sweep", f"unknown sweep '{name_or_path}'", remedy) from None
+    kinds = known(disturbances.kinds())
+    return path.stem, validated(Sweep, table, place, "lab/schema/sweep.json", PointSpec, context=kinds)

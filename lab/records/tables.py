@@ -23,7 +23,7 @@ import zstandard
 from lab.generators.pieces import Stream
 from lab.model.events import EVENTS_SCHEMA, Event
 from lab.model.usage import USAGE_SCHEMA
-from lab.records.request_log import as_differences, restored
+from lab.records.request_log import restored
 from lab.stats.histogram import BUCKETS, Histogram
 
 _ADDED = ("tid",)
@@ -70,11 +70,6 @@ def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def read_histogram(path: Path, series: str, kind: Literal["exact", "quantiles"]) -> Histogram | None:
-    """One series of a hist.parquet, None where it has no row. OSError, or FrameError when the file is damaged."""
-    return read_histograms(path, kind).get(series)
-
-
 def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str, Histogram]:
     """Every series of a hist.parquet that has a row. OSError, or FrameError when the file is damaged."""
     frame = read_counts(path)
@@ -92,7 +87,7 @@ def read_counts(path: Path) -> pl.DataFrame:
 
 def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"]) -> Histogram:
     """`buckets`, `filled`: int64, shape (n,): the buckets that are not empty, and their counts. FrameError for what no histogram has."""
-    sound = ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
+    sound = buckets.shape == filled.shape and ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
     if not sound or np.unique(buckets).size != buckets.size:
         raise FrameError("a bucket that there is not, or twice, or an empty one")
     counts = Histogram.empty().counts
@@ -171,16 +166,6 @@ def raw_bytes(raw: str) -> bytes:
 
 def pack_raw(raw: str, level: int = 3) -> bytes:
     return zstandard.compress(raw_bytes(raw), level)
-
-
-def pack_small(raw: str) -> bytes:
-    """A fifth smaller than `pack_raw` at its best, and some hundred times as slow: for what is kept."""
-    return compressed(raw_bytes(raw))
-
-
-def pack_log(raw: str) -> bytes:
-    """As `pack_small`, and of a log of requests some half of that."""
-    return compressed(as_differences(raw_bytes(raw)))
 
 
 def compressed(content: bytes) -> bytes:

@@ -33,18 +33,17 @@ without a table is not judged yet. Refuses unknown keys, sweeps, variants, targe
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lab.analysis import rerun
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.validation import faults
+from lab.base.validation import Model, read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import METRICS
 from lab.model.names import DEFAULT_TARGET
@@ -144,14 +143,22 @@ class Test(BaseModel):
 
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
-        if sum(bound is not None for bound in (self.above, self.below, self.within, self.like)) > 1:
-            raise ValueError("tests: one of above, below, within and like says where the interval must lie")
-        if self.like is not None and self.ratio_to is None:
-            raise ValueError("tests.like: two claims have a ratio: ratio_to says to what it is one here")
-        if self.within is not None and not self.within[0] <= self.within[1]:
-            raise ValueError("tests.within: expected [low, high]")
-        if self.minus is not None and self.ratio_to is not None:
-            raise ValueError("tests: one of minus and ratio_to at most")
+        bounds = (self.above, self.below, self.within, self.like)
+        refuse(
+            (
+                sum(bound is not None for bound in bounds) > 1,
+                "tests: one of above, below, within and like says where the interval must lie",
+            ),
+            (
+                self.like is not None and self.ratio_to is None,
+                "tests.like: two claims have a ratio: ratio_to says to what it is one here",
+            ),
+            (
+                self.within is not None and not self.within[0] <= self.within[1],
+                "tests.within: expected [low, high]",
+            ),
+            (self.minus is not None and self.ratio_to is not None, "tests: one of minus and ratio_to at most"),
+        )
         if self.metric not in METRICS and "/" not in self.metric:
             raise ValueError(f"tests.metric: unknown metric {self.metric!r}: {did_you_mean(self.metric, METRICS)}")
         return self
@@ -186,12 +193,21 @@ class Rule(BaseModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if sum(bool(part) for part in (self.tests, self.not_measurable, self.background)) != 1:
-            raise ValueError("one of tests, not_measurable and background says how the claim is judged")
-        if self.tests and not (self.rule and self.sweeps and self.variant):
-            raise ValueError("rule, sweeps and variant: tests need all three")
-        if not all(test.bounded for test in (*self.given, *self.tests)) or any(test.bounded for test in self.told):
-            raise ValueError("tests: each needs above, below, within or like; what is only told has none")
+        wanting = not all(test.bounded for test in (*self.given, *self.tests))
+        refuse(
+            (
+                sum(bool(part) for part in (self.tests, self.not_measurable, self.background)) != 1,
+                "one of tests, not_measurable and background says how the claim is judged",
+            ),
+            (
+                bool(self.tests) and not (self.rule and self.sweeps and self.variant),
+                "rule, sweeps and variant: tests need all three",
+            ),
+            (
+                wanting or any(test.bounded for test in self.told),
+                "tests: each needs above, below, within or like; what is only told has none",
+            ),
+        )
         return self
 
     def named(self) -> list[str]:
@@ -225,47 +241,36 @@ def claims() -> list[Claim]:
 def rules() -> dict[str, list[Rule]]:
     """Claim id → its rules, from every TOML file of this folder. UsageError with file, claim and remedy."""
     known, found = {claim.id: claim for claim in claims()}, dict[str, list[Rule]]()
-    for path in sorted(FOLDER.glob("*.toml")):
-        place = f"lab/analysis/claims/{path.name}"
-        for name, table in tables(place, path).items():
-            if name not in known:
-                raise UsageError(f"{place}: {name}", "no such claim", did_you_mean(name, known))
-            if name in found:
-                raise UsageError(f"{place}: {name}", "another file judges it, too", "keep one")
-            listed = table if isinstance(table, list) else [table]
-            found[name] = [_rule(f"{place}: {name}", each, known) for each in listed]
+    for place, _, name, table in tables(FOLDER, "lab/analysis/claims"):
+        if name not in known:
+            raise UsageError(place, "no such claim", did_you_mean(name, known))
+        if name in found:
+            raise UsageError(place, "another file judges it, too", "keep one")
+        listed = table if isinstance(table, list) else [table]
+        found[name] = [_read(place, _valid(Rule, each, place), known) for each in listed]
     return found
 
 
 def checks() -> list[tuple[Claim, list[Rule]]]:
     """Every check of lab/analysis/claims/checks as a claim of this project's own, with its rules. UsageError as `rules`."""
     known, found = {claim.id: claim for claim in claims()}, list[tuple[Claim, list[Rule]]]()
-    for path in sorted(CHECKS.glob("*.toml")):
-        for name, table in tables(f"lab/analysis/claims/checks/{path.name}", path).items():
-            place = f"lab/analysis/claims/checks/{path.name}: {name}"
-            try:
-                check = Check.model_validate(table)
-            except ValidationError as error:
-                raise _faulty(place, error) from None
-            made = [_read(place, rule, known) for rule in check.rules]
-            found.append((Claim(name, path.stem, "check", check.text, "", "", ""), made))
+    for place, study, name, table in tables(CHECKS, "lab/analysis/claims/checks"):
+        check = _valid(Check, table, place)
+        made = [_read(place, rule, known) for rule in check.rules]
+        found.append((Claim(name, study, "check", check.text, "", "", ""), made))
     return found
 
 
-def tables(place: str, path: Path) -> dict[str, object]:
-    """The tables of a file of rules. UsageError where it is not TOML."""
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(place, f"not TOML: {error}", "see lab/analysis/claims/nds.toml for the form") from None
+def tables(folder: Path, called: str) -> Iterator[tuple[str, str, str, Any]]:
+    """(place, name of the file, name of the table, table) of every file of rules. UsageError where one is not TOML."""
+    for path in sorted(folder.glob("*.toml")):
+        place = f"{called}/{path.name}"
+        for name, table in read_toml(path, place, "lab/analysis/claims/nds.toml").items():
+            yield f"{place}: {name}", path.stem, name, table
 
 
-def _rule(place: str, table: object, known: Mapping[str, Claim]) -> Rule:
-    try:
-        rule = Rule.model_validate(table)
-    except ValidationError as error:
-        raise _faulty(place, error) from None
-    return _read(place, rule, known)
+def _valid(model: type[Model], table: object, place: str) -> Model:
+    return validated(model, table, place, "lab/schema/claim.json", Rule, Test, Other)
 
 
 def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
@@ -298,11 +303,6 @@ def _number(place: str, name: str, known: Mapping[str, Claim]) -> float:
     return number
 
 
-def _faulty(place: str, error: ValidationError) -> UsageError:
-    said = "; ".join(faults(error, Check, Rule, Test, Other))
-    return UsageError(place, said, "lab/schema/claim.json lists every key")
-
-
 def _refuse_unknown(place: str, rule: Rule) -> None:
     known = (
         (rule.sweeps, sweeps.sweep_names()),
@@ -313,6 +313,30 @@ def _refuse_unknown(place: str, rule: Rule) -> None:
         for name in names:
             if name.partition("+")[0] not in every:
                 raise UsageError(place, f"there is no '{name}'", did_you_mean(name, every))
+
+
+def holds(
+    low: float,
+    high: float,
+    within: tuple[float, float] | None,
+    above: float | None,
+    below: float | None,
+    floor: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
+) -> bool | None:
+    """Whether all that lies from `low` to `high` is where it must be, by the one bound that there is; None where only a part of it is.
+
+    `floor`: a bound above or below which it must lie, moved down and up by what is noise.
+    """
+    if within is not None:
+        inside, outside = within[0] <= low and high <= within[1], high < within[0] or low > within[1]
+    elif above is not None:
+        lower, upper = floor(above)
+        inside, outside = low > upper, high <= lower
+    else:
+        assert below is not None
+        lower, upper = floor(below)
+        inside, outside = high < lower, low >= upper
+    return True if inside else False if outside else None
 
 
 def fits(pattern: str, name: str) -> bool:

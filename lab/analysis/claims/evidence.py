@@ -135,22 +135,18 @@ class Evidence:
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
         """Of the blocks that have the metric. UsageError when a log or manifest that it needs is damaged."""
+        read = metric in METRICS and METRICS[metric].kind != "difference"
         found: Blocks = {}
         for block, sample in self.blocks(arm, point).items():
-            if metric in sample.outcome:
-                found[block] = sample.outcome[metric]
-            elif metric in sample.gauges:
-                found[block] = sample.gauges[metric]
-            elif metric in METRICS and METRICS[metric].kind != "difference":
-                found[block] = value_of(metric, self.run, sample)
+            told = {**sample.gauges, **sample.outcome}
+            if metric in told or read:
+                found[block] = told[metric] if metric in told else value_of(metric, self.run, sample)
         return found
 
     def direct(self, point: str, metric: str) -> float | None:
         """What the same load takes without a proxy, which is measured once; None where no valid sample tells. UsageError as `values`."""
-        for arm in (arm for arm in self.run.record.arms if arm.role == "reference"):
-            for value in self.values(arm.name, point, metric).values():
-                return value
-        return None
+        direct = (arm.name for arm in self.run.record.arms if arm.role == "reference")
+        return next((value for arm in direct for value in self.values(arm, point, metric).values()), None)
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
         """One sample's log, of the first block that counts unless one is named; None when there is no such sample."""
@@ -208,24 +204,16 @@ class AsApplied(RunStore):
         return found
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
+        known = self.record.variants.get(variant)
+        noted = known.manifests_sha256 if known else ""
         try:
             found = super().manifests(variant)
-            whole = self._digest(variant) in ("", _digest_of(found))
+            whole = noted in ("", hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest())
         except (TypeError, ValueError):  # a date that there is not, a key that JSON has not
             found, whole = [], False
         if not whole:
             raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
         return found
-
-    def _digest(self, variant: str) -> str:
-        """Empty where none was noted."""
-        known = self.record.variants.get(variant)
-        return known.manifests_sha256 if known else ""
-
-
-def _digest_of(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """As `Variant.manifests_sha256` of what is applied."""
-    return hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
 
 
 def references() -> tuple[list[Evidence], list[Damaged]]:
@@ -292,10 +280,8 @@ class Shelf:
             taken = found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
             return replace(taken, beside=hurt) if hurt else taken
         where = f" on {target}" if target else ""
-        at = rerun.place(target) if target else ""
-        return Missing(
-            f"nothing in data/reference of {' or '.join(sweeps)}{where}: just bench {variant or 'VARIANT'} --sweep {sweeps[0]}{at}{hurt}"
-        )
+        command = rerun.bench(variant or "VARIANT", sweeps[0], target)
+        return Missing(f"nothing in data/reference of {' or '.join(sweeps)}{where}: {command}{hurt}")
 
 
 def shelf() -> Shelf:

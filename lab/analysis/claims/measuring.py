@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, inf
 
 from lab.analysis.cells import floor_of
-from lab.analysis.claims import Other, Test, fits
+from lab.analysis.claims import Other, Test, fits, holds
 from lab.analysis.claims.evidence import Blocks, Evidence
+from lab.analysis.claims.quantities import short
 from lab.analysis.judging import limited as limits
 from lab.analysis.judging import resent
 from lab.model.metrics import METRICS, about
@@ -56,8 +58,8 @@ class Measured:
         sign = "+" if self.test.minus is not None and self.value > 0 else ""
         if self.test.ratio_to is not None:
             unit, scale = "×", 1.0
-        ends = [_short(end / scale) for end in (self.low, self.high) if end is not None]
-        parts = [title, sign + _short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
+        ends = [short(end / scale) for end in (self.low, self.high) if end is not None]
+        parts = [title, sign + short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
         against = f"against {self.other}" if self.other else ""
         where = f"at {self.point}" if self.test.points != "*" else ""
         whose = f"of {self.test.variant}" if self.test.variant else ""
@@ -93,7 +95,7 @@ def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
         )
         return replace(blank, why=why, gap=not values and bool(run.blocks(arm, point.name)))
     if other is None:
-        level = stats.middle(_known(values))
+        level = stats.middle([value for value in values.values() if value is not None])
         found = replace(blank, value=level.value, low=level.low, high=level.high)
         found = _held(found, 0.0, _hidden(test.metric, mine=True in limits(run.blocks(arm, point.name).values())))
         return _beside_direct(found, point, None, run)
@@ -106,22 +108,17 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
         return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
     blank = replace(blank, other=other.variant or against[1])
     theirs = run.values(*against, blank.test.metric)
-    both = [block for block in values if values[block] is not None and theirs.get(block) is not None]
-    if not both:
+    mine, known = _pairs(values, theirs)
+    if not mine:
         gap = not theirs and bool(run.blocks(*against))
         return replace(blank, why=f"no block in which both {arm} and {against[0]} count", gap=gap)
-    mine, known = ([float(side[block] or 0.0) for block in both] for side in (values, theirs))
-    floor = _floor(blank.test, arm, against, point, run)
-    if blank.test.ratio_to is not None:
-        if min(*mine, *known) <= 0:
-            return replace(blank, why="no ratio to 0")
-        estimate = stats.paired(mine, known)
-        low, high = estimate.ratio_interval or (None, None)
-        found = replace(blank, value=estimate.ratio, low=low, high=high, blocks=estimate.n)
-    else:
-        estimate = stats.difference(mine, known)
-        low, high = estimate.interval or (None, None)
-        found = replace(blank, value=estimate.effect, low=low, high=high, blocks=estimate.n)
+    floor, ratio = _floor(blank.test, arm, against, point, run), blank.test.ratio_to is not None
+    if ratio and min(*mine, *known) <= 0:
+        return replace(blank, why="no ratio to 0")
+    estimate = stats.paired(mine, known) if ratio else stats.difference(mine, known)
+    low, high = (estimate.ratio_interval if ratio else estimate.interval) or (None, None)
+    value = estimate.ratio if ratio else estimate.effect
+    found = replace(blank, value=value, low=low, high=high, blocks=estimate.n)
     sides = run.blocks(arm, point.name).values(), run.blocks(*against).values()
     middles = stats.middle(mine).value, stats.middle(known).value
     limited = [True in limits(side) for side in sides]
@@ -139,16 +136,24 @@ def _other(other: Other, arm: str, point: Point, run: Evidence) -> tuple[str, st
     return (arms[0], points[0]) if arms and len(points) == 1 else None
 
 
+def _pairs(mine: Blocks, theirs: Blocks) -> tuple[list[float], list[float]]:
+    """What both tell, block by block."""
+    told = [
+        (value, other)
+        for block, value in mine.items()
+        if value is not None and (other := theirs.get(block)) is not None
+    ]
+    return [value for value, _ in told], [other for _, other in told]
+
+
 def _floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float | None:
     """Of differences the larger of the A/A δ and of what the metric resolves; of ratios exp(δ) - 1. None: not told."""
     twin = run.twin(against[0])
     if twin is None:
         return None
-    sides = [run.values(name, against[1], test.metric) for name in twin]
-    both = [block for block in sides[0] if sides[0][block] is not None and sides[1].get(block) is not None]
-    if not both:
+    base, again = _pairs(*(run.values(name, against[1], test.metric) for name in twin))
+    if not base:
         return None
-    base, again = ([float(side[block] or 0.0) for block in both] for side in sides)
     if test.ratio_to is not None:
         floor = stats.floor_of(stats.paired(again, base)) if min(*base, *again) > 0 else None
         return None if floor is None else exp(floor) - 1
@@ -178,20 +183,11 @@ def _held(found: Measured, floor: float | None, hidden: tuple[bool, bool]) -> Me
     if not test.bounded:
         return found
     low, high = -inf if hidden[0] else found.low, inf if hidden[1] else found.high
-    if test.within is not None:
-        inside = test.within[0] <= low and high <= test.within[1]
-        outside = high < test.within[0] or low > test.within[1]
-    elif test.above is not None:
-        lower, upper = _moved(test, test.above, floor)
-        inside, outside = low > upper, high <= lower
-    else:
-        assert test.below is not None
-        lower, upper = _moved(test, test.below, floor)
-        inside, outside = high < lower, low >= upper
-    return replace(found, holds=True if inside else False if outside else None, why=_bound(test.metric, hidden))
+    held = holds(low, high, test.within, test.above, test.below, partial(_moved, test, floor))
+    return replace(found, holds=held, why=_bound(test.metric, hidden))
 
 
-def _moved(test: Test, bound: float, floor: float) -> tuple[float, float]:
+def _moved(test: Test, floor: float, bound: float) -> tuple[float, float]:
     """The bound, moved down and up by the floor."""
     return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
 
@@ -233,14 +229,3 @@ def _as_far(found: Measured, bare: float) -> bool:
         above = found.low is not None and found.low > test.within[1]
         return not found.holds and above == (bare > test.within[1]) and (above or compared)
     return bool(found.holds) if test.above is not None else compared or not found.holds
-
-
-def _known(values: Blocks) -> list[float]:
-    return [value for value in values.values() if value is not None]
-
-
-def _short(value: float) -> str:
-    """Three significant digits, whole numbers from 100 on, a true minus."""
-    size = abs(value)
-    text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
-    return text.replace("-", "−")

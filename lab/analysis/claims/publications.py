@@ -30,12 +30,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lab.analysis.claims import Claim, claims, tables
-from lab.analysis.claims.quantities import Number, Row, Take, taken
+from lab.analysis.claims import Claim, claims, holds, tables
+from lab.analysis.claims.quantities import Number, Row, Take, short, taken
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.validation import faults
+from lab.base.validation import refuse, validated
 from lab.records import published
 
 FOLDER = Path(__file__).parent / "published"
@@ -87,12 +87,17 @@ class OwnTest(BaseModel):
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
         bounds = (self.above is not None, self.below is not None, self.within is not None, self.claimed)
-        if sum(bounds) != 1:
-            raise ValueError("tests: one of above, below, within and claimed says where the number must lie")
-        if (self.take == "at_percentile") != (self.percentile is not None):
-            raise ValueError("tests.percentile: at_percentile needs it, and nothing else does")
-        if (self.take == "exponent") != bool(self.over):
-            raise ValueError("tests.over: exponent needs it, and nothing else does")
+        refuse(
+            (sum(bounds) != 1, "tests: one of above, below, within and claimed says where the number must lie"),
+            (
+                (self.take == "at_percentile") != (self.percentile is not None),
+                "tests.percentile: at_percentile needs it, and nothing else does",
+            ),
+            (
+                (self.take == "exponent") != bool(self.over),
+                "tests.over: exponent needs it, and nothing else does",
+            ),
+        )
         return self
 
     @property
@@ -101,9 +106,9 @@ class OwnTest(BaseModel):
         if self.claimed:
             return "as claimed"
         if self.within is not None:
-            low, high = map(_short, self.within)
+            low, high = map(short, self.within)
             return low if low == high else f"from {low} to {high}"
-        return f"above {_short(self.above)}" if self.above is not None else f"below {_short(self.below or 0.0)}"
+        return f"above {short(self.above)}" if self.above is not None else f"below {short(self.below or 0.0)}"
 
 
 class Unsettled(BaseModel):
@@ -127,12 +132,12 @@ class OwnRule(BaseModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if bool(self.tests) == bool(self.no_data):
-            raise ValueError("one of tests and no_data says how the claim is held against its own data")
-        if bool(self.tests) != bool(self.rule):
-            raise ValueError("rule: tests need it in words, and nothing else does")
-        if self.unsettled is not None and not self.tests:
-            raise ValueError("unsettled: without tests there is nothing to settle")
+        tested = bool(self.tests)
+        refuse(
+            (tested == bool(self.no_data), "one of tests and no_data says how the claim is held against its own data"),
+            (tested != bool(self.rule), "rule: tests need it in words, and nothing else does"),
+            (self.unsettled is not None and not tested, "unsettled: without tests there is nothing to settle"),
+        )
         return self
 
 
@@ -156,19 +161,13 @@ class Held:
 def own_rules() -> dict[str, OwnRule]:
     """Claim id → its rule, from every file of `published/`. UsageError with file, claim and remedy."""
     known, found = {claim.id: claim for claim in claims()}, dict[str, OwnRule]()
-    for path in sorted(FOLDER.glob("*.toml")):
-        file = f"lab/analysis/claims/published/{path.name}"
-        for name, table in tables(file, path).items():
-            place = f"{file}: {name}"
-            if name not in known:
-                raise UsageError(place, "no such claim", did_you_mean(name, known))
-            if known[name].study != path.stem:
-                raise UsageError(place, f"a claim of {known[name].study}", f"move it to {known[name].study}.toml")
-            try:
-                found[name] = OwnRule.model_validate(table)
-            except ValidationError as error:
-                said = "; ".join(faults(error, OwnRule, OwnTest, Base, Unsettled))
-                raise UsageError(place, said, "lab/schema/claim-published.json lists every key") from None
+    for place, study, name, table in tables(FOLDER, "lab/analysis/claims/published"):
+        if name not in known:
+            raise UsageError(place, "no such claim", did_you_mean(name, known))
+        if known[name].study != study:
+            raise UsageError(place, f"a claim of {known[name].study}", f"move it to {known[name].study}.toml")
+        schema = "lab/schema/claim-published.json"
+        found[name] = validated(OwnRule, table, place, schema, OwnTest, Base, Unsettled)
     return found
 
 
@@ -191,11 +190,10 @@ def own(claim: Claim, rule: OwnRule) -> Own:
         if all(each.holds for each in why):
             told = f" ({'; '.join(each.text for each in why)})" if why else ""
             return Own("not resolved", f"{said}; {unsettled.because}{told}", rule.rule)
-    if any(each.holds is False for each in tested):
-        return Own("not borne out", said, rule.rule)
-    if all(each.holds for each in tested):
-        return Own("borne out", said, rule.rule)
-    return Own("not resolved", f"{said}; the bound lies within the uncertainty of what was read", rule.rule)
+    whole = _together([each.holds for each in tested])
+    if whole is None:
+        return Own("not resolved", f"{said}; the bound lies within the uncertainty of what was read", rule.rule)
+    return Own("borne out" if whole else "not borne out", said, rule.rule)
 
 
 def held(place: str, claim: Claim, test: OwnTest) -> Held:
@@ -203,12 +201,10 @@ def held(place: str, claim: Claim, test: OwnTest) -> Held:
     rows = _fitting(place, test.table, test.where)
     if not test.each:
         number = _number(place, test, rows, None)
-        holds = _holds(test, claim, number)
-        if test.claimed:
-            wanted = "as claimed" if holds else f"claimed {claim.published}"
-        else:
-            wanted = f"to be {test.wanted}{_unit(test)}"
-        return Held(f"{_words(test)} {_shown(number)}{_unit(test)}, {wanted}", holds)
+        met = _holds(test, claim, number)
+        claimed = "as claimed" if met else f"claimed {claim.published}"
+        wanted = claimed if test.claimed else f"to be {test.wanted}{_unit(test)}"
+        return Held(f"{_words(test)} {_shown(number)}{_unit(test)}, {wanted}", met)
     _refuse_column(place, test.table, test.each, rows)
     numbers = {value: _number(place, test, rows, value) for value in dict.fromkeys(row[test.each] for row in rows)}
     every = [_holds(test, claim, number) for number in numbers.values()]
@@ -217,9 +213,12 @@ def held(place: str, claim: Claim, test: OwnTest) -> Held:
         f"{_shown(numbers[value])}{_unit(test)} ({test.each.replace('_', ' ')} {value})"
         for value in dict.fromkeys((ordered[0], ordered[-1]))
     ]
-    met = f"{sum(holds is True for holds in every)} of {len(every)} {test.wanted}{_unit(test)}"
-    verdict = False if False in every else True if all(every) else None
-    return Held(f"{_words(test)} {' to '.join(ends)}, {met}", verdict)
+    met = f"{every.count(True)} of {len(every)} {test.wanted}{_unit(test)}"
+    return Held(f"{_words(test)} {' to '.join(ends)}, {met}", _together(every))
+
+
+def _together(held: Sequence[bool | None]) -> bool | None:
+    return False if False in held else True if all(held) else None
 
 
 def _number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
@@ -271,15 +270,7 @@ def _holds(test: OwnTest, claim: Claim, number: Number) -> bool | None:
     if test.claimed:
         decimals = len(claim.published.partition(".")[2])
         return f"{number.value:.{decimals}f}" == claim.published
-    if test.within is not None:
-        inside = test.within[0] <= number.low and number.high <= test.within[1]
-        outside = number.high < test.within[0] or number.low > test.within[1]
-    elif test.above is not None:
-        inside, outside = number.low > test.above, number.high <= test.above
-    else:
-        assert test.below is not None
-        inside, outside = number.high < test.below, number.low >= test.below
-    return True if inside else False if outside else None
+    return holds(number.low, number.high, test.within, test.above, test.below)
 
 
 def _words(test: OwnTest) -> str:
@@ -298,10 +289,5 @@ def _unit(test: OwnTest) -> str:
 
 def _shown(number: Number) -> str:
     """`194 [171, 217]`; without the range where it is none."""
-    value, low, high = (_short(part) for part in (number.value, number.low, number.high))
+    value, low, high = (short(part) for part in (number.value, number.low, number.high))
     return value if (low, high) == (value, value) else f"{value} [{low}, {high}]"
-
-
-def _short(value: float) -> str:
-    """Three significant digits, whole numbers from 100 on."""
-    return f"{value:,.0f}" if abs(value) >= 99.95 or value == 0 else f"{value:.3g}"

@@ -149,3 +149,10 @@ def _slope(x: Sequence[float], y: Sequence[float]) -> float:
     if len(set(x)) < 2:
         raise ValueError("expected two sizes or more")
     return statistics.linear_regression(x, y).slope
+
+
+def short(value: float) -> str:
+    """Three significant digits, whole numbers from 100 on, a true minus."""
+    size = abs(value)
+    text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
+    return text.replace("-", "−")

@@ -15,17 +15,16 @@ keys, variants, sweeps and columns, and two measurements that would fall into on
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.validation import faults
+from lab.base.validation import read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import Ratio
 from lab.model.sweeps import Point
@@ -92,14 +91,16 @@ class Shape(BaseModel):
 
     @model_validator(mode="after")
     def _keys(self) -> Shape:
-        if (self.published is None) != (self.value is None):
-            raise ValueError("tables: published and value go together")
-        if self.points and self.point_fields:
-            raise ValueError("tables: both points and point_fields say what a point stands for: keep one")
-        known = {*self.rows, *self.columns}
-        for part in (*self.variants.values(), *self.points.values(), *self.metrics.values()):
-            if unknown := sorted(part.keys() - known):
-                raise ValueError(f"tables: '{unknown[0]}' is neither in rows nor in columns")
+        parts = (*self.variants.values(), *self.points.values(), *self.metrics.values())
+        unknown = [name for part in parts for name in sorted(part.keys() - self.keys)]
+        refuse(
+            ((self.published is None) != (self.value is None), "tables: published and value go together"),
+            (
+                bool(self.points and self.point_fields),
+                "tables: both points and point_fields say what a point stands for: keep one",
+            ),
+            (bool(unknown), f"tables: '{''.join(unknown[:1])}' is neither in rows nor in columns"),
+        )
         if wrong := sorted(self.point_fields.values() - Point.model_fields.keys()):
             raise ValueError(f"tables.point_fields: {did_you_mean(wrong[0], Point.model_fields)}")
         return self
@@ -111,7 +112,8 @@ class Shape(BaseModel):
     def of_point(self, point: Point) -> Keys | None:
         """The published keys that a point stands for (none where nothing is said of points); None if it is not in this table."""
         if not self.points:
-            return {column: _text(getattr(point, name)) for column, name in self.point_fields.items()}
+            values = {column: getattr(point, name) for column, name in self.point_fields.items()}
+            return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
         return self.points.get(point.name)
 
 
@@ -171,17 +173,10 @@ def read_study(key: str) -> Study:
     path = FOLDER / f"{key}.toml"
     place = f"lab/analysis/claims/studies/{key}.toml"
     try:
-        file = StudyFile.model_validate(tomllib.loads(path.read_text("utf-8")))
+        table = read_toml(path, place, "lab/analysis/claims/studies/okd.toml")
     except FileNotFoundError:
         raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, study_keys())) from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(place, f"not TOML: {error}", "see lab/analysis/claims/studies/okd.toml for the form") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
-    except ValidationError as error:
-        fault = "; ".join(faults(error, StudyFile, Quick, Change, Shape))
-        raise UsageError(place, fault, "lab/schema/study.json lists every key") from None
-    return Study(key, file)
+    return Study(key, validated(StudyFile, table, place, "lab/schema/study.json", Quick, Change, Shape))
 
 
 def published(table: Shape) -> dict[tuple[str, ...], float]:
@@ -241,10 +236,6 @@ def _known_columns(place: str, table: Shape) -> None:
     _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
     if not _rows(table):
         raise UsageError(place, f"filters: no row of {table.published} has these values", "compare them with the file")
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def headings(

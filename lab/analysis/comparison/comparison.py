@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import TYPE_CHECKING
 
 from lab.analysis.comparison.meeting import Meeting, between_notes, common_points, refuse_apart, run_notes
 from lab.analysis.comparison.rows import Compared as Compared
@@ -18,15 +17,12 @@ from lab.analysis.comparison.run_cells import RunCells, run_cells
 from lab.analysis.decision import MARK_P, adjusted, decide
 from lab.analysis.summary import decided
 from lab.base.errors import UsageError, did_you_mean
+from lab.model.plan import Arm
+from lab.model.run import RunRecord, VariantRecord
+from lab.model.sweeps import Point
+from lab.records.store import RunStore
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
-
-if TYPE_CHECKING:
-    from lab.analysis.effects import Effect
-    from lab.model.plan import Arm
-    from lab.model.run import RunRecord, VariantRecord
-    from lab.model.sweeps import Point
-    from lab.records.store import RunStore
 
 TOO_FEW = "comparisons of so few blocks"
 
@@ -50,7 +46,10 @@ class Comparison:
 
     def variants(self, pair: tuple[str, str]) -> tuple[VariantRecord, VariantRecord]:
         """Those of an arm pair."""
-        before, after = (_variant(*side) for side in zip((self.base, self.other), pair, strict=True))
+        sides = zip((self.base, self.other), pair, strict=True)
+        before, after = (
+            record.variants[next(arm.variant for arm in record.arms if arm.name == name)] for record, name in sides
+        )
         return before, after
 
     def same_settings(self, pair: tuple[str, str]) -> bool:
@@ -73,19 +72,19 @@ def compare_runs(
     `asked`: outcomes of disturbances that have a row also where they were 0 in every block.
     UsageError for what cannot be compared at all (design.md §6: different targets are never pooled) and for a damaged run.
     """
-    first = run_cells(base)
-    if other is None:
-        return _inside(first, base_arm, other_arm, asked)
-    second = run_cells(other)
-    if base.folder.resolve() == other.folder.resolve() or first.same_as(second):
-        if base_arm is None or other_arm is None or base_arm == other_arm:
-            fault = "is the same run twice: nothing differs from itself"
-            remedy = (
-                f"name two runs, one alone (`just compare {base.record.id}`), or two of its arms as RUN:ARM RUN:ARM"
-            )
-            raise UsageError(base.record.id, fault, remedy)
-        return _inside(first, base_arm, other_arm, asked)
-    return _across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
+    first, second = run_cells(base), run_cells(other) if other else None
+    if (
+        other
+        and second
+        and base.folder.resolve() != other.folder.resolve()
+        and (first.record, first.samples) != (second.record, second.samples)
+    ):
+        return _across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
+    if second and (base_arm is None or other_arm is None or base_arm == other_arm):
+        fault = "is the same run twice: nothing differs from itself"
+        remedy = f"name two runs, one alone (`just compare {base.record.id}`), or two of its arms as RUN:ARM RUN:ARM"
+        raise UsageError(base.record.id, fault, remedy)
+    return _inside(first, base_arm, other_arm, asked)
 
 
 def judged(rows: Sequence[Compared]) -> list[Compared]:
@@ -129,16 +128,15 @@ def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: C
     if all(other.role == "variant" and other.baseline == base.name for base, other in pairs):
         tables = decided(run.record, run.cells)
         effects = {place: effect for table in tables for place, effect in table.items()}
-        rows = [_as_told(row, effects.get((row.other.arm, row.point.name, row.metric))) for row in rows]
+        told = [effects.get((row.other.arm, row.point.name, row.metric)) if row.estimate else None for row in rows]
+        rows = [
+            row.decided(effect.decision, effect.holm_p, effect.primary) if effect else row
+            for row, effect in zip(rows, told, strict=True)
+        ]
         family = tuple(filter(None, (sum(one.holm_p is not None for one in table.values()) for table in tables)))
     else:
         rows = judged(rows)
     return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run, "")), family)
-
-
-def _as_told(row: Compared, effect: Effect | None) -> Compared:
-    """With the decision that its run's table made."""
-    return row.decided(effect.decision, effect.holm_p, effect.primary) if effect and row.estimate else row
 
 
 def _pairs_inside(run: RunCells, base_arm: str | None, other_arm: str | None) -> Iterator[tuple[Arm, Arm]]:
@@ -173,13 +171,19 @@ def _across(
     meeting = Meeting(first, second, common_points(first, second), paired=False)
     points = [point for point in _points(first) if point.name in meeting.points]
     rows = judged([row for point in points for pair in pairs for row in rows_at(meeting, point, *pair, asked)])
+    too_few = (
+        f"{sum(row.tested for row in rows)} {TOO_FEW}: not even sides without any overlap would be resolved;"
+        f" compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs"
+        if (needed := blocks_wanted(rows))
+        else ""
+    )
     gone = [arm.name for arm in first.record.arms if _compares(arm) and not _meets(arm, second)]
     return Comparison(
         first.record,
         second.record,
         False,
         tuple(rows),
-        notes=(*between_notes(meeting), *_too_few(rows)),
+        notes=(*between_notes(meeting), *filter(None, [too_few])),
         family=(sum(row.tested for row in rows),),
         missing_arms=() if base_arm else tuple(gone),
         missing_points=tuple(point for point in _points(first) if any(_lacks(meeting, *pair, point) for pair in pairs)),
@@ -210,17 +214,5 @@ def _arm(run: RunCells, name: str) -> Arm:
     return run.arms[name]
 
 
-def _variant(record: RunRecord, arm: str) -> VariantRecord:
-    return record.variants[next(each.variant for each in record.arms if each.name == arm)]
-
-
 def _points(run: RunCells) -> list[Point]:
     return [point for point in run.record.points if not point.control]
-
-
-def _too_few(rows: Sequence[Compared]) -> Iterator[str]:
-    if needed := blocks_wanted(rows):
-        yield (
-            f"{sum(row.tested for row in rows)} {TOO_FEW}: not even sides without any overlap would be resolved;"
-            f" compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs"
-        )

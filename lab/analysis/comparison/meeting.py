@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.analysis import rerun
 from lab.analysis.cells import Cell
@@ -15,12 +14,10 @@ from lab.analysis.comparison.run_cells import RunCells
 from lab.analysis.summary import changed_facts
 from lab.base.errors import UsageError
 from lab.model.facts import lasting
+from lab.model.plan import Arm
+from lab.model.run import RunRecord, VariantRecord
+from lab.model.sweeps import Point
 from lab.stats.units import format_blocks
-
-if TYPE_CHECKING:
-    from lab.model.plan import Arm
-    from lab.model.run import RunRecord, VariantRecord
-    from lab.model.sweeps import Point
 
 FIRST, SECOND = "base", "other"
 """What the two sides are called where they are two runs."""
@@ -88,17 +85,16 @@ class Meeting:
 
 def _remark(cell: Cell) -> str:
     """What is missing of its blocks: `4 of 6 blocks: 3 invalid (steal 2, other-processes 1), 1 block not measured`."""
-    parts: list[str] = []
-    if total := sum(cell.invalid.values()):
-        reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
-        parts.append(f"{total} invalid ({', '.join(reasons)})")
-    if missing := cell.planned_blocks - cell.tried:
-        parts.append(f"{format_blocks(missing)} not measured")
-    if cell.lost:
-        parts.append(f"{format_blocks(len(cell.lost))} without a valid control run")
+    total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
+    reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
+    parts = [
+        f"{total} invalid ({', '.join(reasons)})" if total else "",
+        f"{format_blocks(missing)} not measured" if missing else "",
+        f"{format_blocks(len(cell.lost))} without a valid control run" if cell.lost else "",
+    ]
     short = cell.valid_blocks < cell.planned_blocks
-    count = [f"{cell.valid_blocks} of {format_blocks(cell.planned_blocks)}"] if short else []
-    return ": ".join([*count, *([", ".join(parts)] if parts else [])])
+    count = f"{cell.valid_blocks} of {format_blocks(cell.planned_blocks)}" if short else ""
+    return ": ".join(filter(None, [count, ", ".join(filter(None, parts))]))
 
 
 def _manifests_differ(arm: str, before: VariantRecord, after: VariantRecord) -> Iterator[str]:
@@ -166,18 +162,20 @@ def between_notes(meeting: Meeting) -> Iterator[str]:
     """Everything two runs recorded that differs, the machine first and loudly; then what each has to say of itself."""
     first, second = meeting.base, meeting.other
     one, two = first.record, second.record
-    machine = [name for name in _differing(one, two) if _is_machine(name, one, two)]
+    names = dict.fromkeys([*lasting(one.facts), *lasting(two.facts)])
+    differing = [name for name in names if one.facts.get(name) != two.facts.get(name)]
+    machine = [name for name in differing if _is_machine(name, one, two)]
     if machine:
-        facts = "; ".join(_fact(name, one, two) for name in machine)
-        yield f"{TWO_MACHINES}: {facts}"
+        yield f"{TWO_MACHINES}: {'; '.join(_fact(name, one, two) for name in machine)}"
     if one.id == two.id:
         yield f"both are called {one.id}: if one is a copy of the other, what differs was changed by hand"
-    yield from (_fact(name, one, two) for name in _differing(one, two) if name not in machine)
+    yield from (_fact(name, one, two) for name in differing if name not in machine)
     if one.git_commit != two.git_commit:
         yield f"the lab's commit: {_commit(one)} / {_commit(two)}"
     if one.sweep != two.sweep:
         yield f"sweep: {one.sweep} / {two.sweep}"
-    yield from (f"{name} is called {point.name} in {SECOND}" for name, point in _renamed(meeting))
+    renamed = ((name, point.name) for name, point in meeting.points.items() if point.name != name)
+    yield from (f"{name} is called {other} in {SECOND}" for name, other in renamed)
     yield from (f"not compared: {apart}" for apart in _points_apart(first, second))
     for run, other, label in ((first, second, FIRST), (second, first, SECOND)):
         if alone := [arm.name for arm in run.record.arms if arm.name not in other.arms]:
@@ -192,11 +190,6 @@ def run_notes(run: RunCells, label: str) -> Iterator[str]:
     if not run.complete:
         said.append(f"not all of it was measured: {rerun.resume(record)} goes on")
     yield from (f"{label}: {note}" if label else note for note in said)
-
-
-def _differing(one: RunRecord, two: RunRecord) -> list[str]:
-    names = dict.fromkeys([*lasting(one.facts), *lasting(two.facts)])
-    return [name for name in names if one.facts.get(name) != two.facts.get(name)]
 
 
 def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
@@ -217,7 +210,3 @@ def _fact(name: str, one: RunRecord, two: RunRecord) -> str:
 def _commit(record: RunRecord) -> str:
     commit, plus, changes = (record.git_commit or "unknown").partition("+")
     return f"{commit[:12]}{plus}{changes}"
-
-
-def _renamed(meeting: Meeting) -> Iterator[tuple[str, Point]]:
-    return ((name, point) for name, point in meeting.points.items() if point.name != name)

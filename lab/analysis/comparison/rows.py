@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from lab.analysis.cells import Cell, paired
 from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.decision import MARK_P, UNBOUNDED, Decision
 from lab.analysis.effects import ALONE, untold
-from lab.analysis.judging import UNSERVED, failures, ruling
+from lab.analysis.judging import UNSERVED, Ruling, fell, ruling
 from lab.model.metrics import METRICS, QUANTILES, about, compared
+from lab.model.plan import Arm
+from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
 from lab.stats.unpaired import unpaired, unpaired_difference
-
-if TYPE_CHECKING:
-    from lab.model.plan import Arm
-    from lab.model.sweeps import Point
 
 LONELY = "no block in which both are valid"
 WITHIN = "surer than chance, but within the A/A floor of"
@@ -94,16 +91,15 @@ class Compared:
         return self.base.arm, self.other.arm
 
     @property
-    def fell(self) -> str:
-        """How `other` did not do its work in more samples than `base`: `6 of 10 blocks, proxy-died 4`; empty: it did.
+    def place(self) -> str:
+        """`keepalive at ceiling`, and against what where that is another arm."""
+        base, other = self.pair
+        return f"{other if base == other else f'{other} against {base}'} at {self.point.name}"
 
-        What is left of it is no fair sample then: the blocks that are missing may have been its worst.
-        """
-        failed, before = failures(self.other.invalid), failures(self.base.invalid)
-        if sum(failed.values()) <= sum(before.values()):
-            return ""
-        reasons = (f"{reason} {count}" for reason, count in failed.items())
-        return ", ".join([f"{self.counted[1]} of {format_blocks(self.begun[1])}", *reasons])
+    @property
+    def fell(self) -> str:
+        """How `other` did not do its work in more samples than `base`: `6 of 10 blocks, proxy-died 4`; empty: it did."""
+        return fell(self.other.invalid, self.base.invalid, f"{self.counted[1]} of {format_blocks(self.begun[1])}")
 
     @property
     def unserved(self) -> bool:
@@ -165,59 +161,61 @@ def _outcomes_of(base: Cell, other: Cell, asked: Collection[str]) -> Iterator[st
 
 def _row(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Compared:
     relative, point = base.point.disturbance is None, base.point
-    why, note, bound = _ruled(meeting, base, other, metric)
+    ruled, about_it = _ruled(meeting, base, other, metric), METRICS[metric]
     clock_s = max(base.clock_error_s, other.clock_error_s)
-    ends = ((meeting.base, base), (meeting.other, other))
-    floors = [run.floor(cell, metric, clock_s) for run, cell in ends]
+    floors = [
+        run.cells.floor(
+            cell.arm.baseline or cell.arm.name, cell.point, metric, clock_s
+        )  # of itself, where with nothing
+        for run, cell in ((meeting.base, base), (meeting.other, other))
+    ]
     known = [floor for floor in floors if floor is not None]
-    move = None if why else _moved(meeting, base, other, metric)
+    move = None if ruled.why else _moved(meeting, base, other, metric)
     row = Compared(
         point=point,
         metric=metric,
-        title=METRICS[metric].short,
-        unit=METRICS[metric].unit,
-        more_is_better=METRICS[metric].better == "more",
+        title=about_it.short,
+        unit=about_it.unit,
+        more_is_better=about_it.better == "more",
         relative=relative,
         base=meeting.base.stats(base, metric),
         other=meeting.other.stats(other, metric),
-        estimate=None if why else _estimate(meeting, other, base, metric),
+        estimate=None if ruled.why else _estimate(meeting, other, base, metric),
         floor=max(known) if len(known) == len(floors) else None,
         decision=Decision.NOT_JUDGED,
         holm_p=None,
         notes=(),
         baseline_move=move,
-        bound=bound,
+        bound=ruled.bound,
         counted=(len(base.counted), len(other.counted)),
         begun=(base.tried, other.tried),
     )
-    lonely = "" if why or row.estimate else LONELY
-    said = [*meeting.remarks(base, other), why, note, lonely, *_estimate_notes(row)]
+    lonely = "" if ruled.why or row.estimate else LONELY
+    said = [*meeting.remarks(base, other), ruled.why, ruled.note, lonely, *_estimate_notes(row)]
     if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
         said.append(f"the baseline itself, the same in both runs, moved by {change_text(row, move)}")
     return replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
 
 
-def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> tuple[str, str, bool]:
-    """(why the two are not compared, empty if they are; what has to be said with it; whether it bounds nothing)."""
+def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
+    """Whether the two are compared."""
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
-        return f"generators differ: {first} / {second}", "", False
-    missing = [meeting.name(cell, base) for cell in (base, other) if not cell.counted]
-    if missing:
-        return f"no valid block of {' and '.join(dict.fromkeys(missing))}", "", False
+        return Ruling(f"generators differ: {first} / {second}")
+    if missing := [meeting.name(cell, base) for cell in (base, other) if not cell.counted]:
+        return Ruling(f"no valid block of {' and '.join(dict.fromkeys(missing))}")
+    lacking = [cell for cell in (base, other) if not cell.known(metric)]
     if base.point.disturbance is not None:
-        if why := untold(other, base, metric, pairs=meeting.paired):
-            return why, "", False
-        lacking = [cell for cell in (base, other) if not cell.known(metric)]
-        return (f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""), "", False
+        none = f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""
+        return Ruling(untold(other, base, metric, pairs=meeting.paired) or none)
     if needs := meeting.needs(base, other):
-        return f"needs {needs}", "", False
+        return Ruling(f"needs {needs}")
     found = ruling(metric, other, base, meeting.loads, pairs=meeting.paired)
-    if found.why or all(cell.known(metric) for cell in (base, other)):
-        return found.why, found.note, found.bound
+    if found.why or not lacking:
+        return found
     if metric in QUANTILES:
-        return f"{metric} needs {BEYOND} requests beyond it in every sample", "", False
-    return f"no {about(metric).title} was recorded", "", False
+        return Ruling(f"{metric} needs {BEYOND} requests beyond it in every sample")
+    return Ruling(f"no {about(metric).title} was recorded")
 
 
 def _estimate(meeting: Meeting, other: Cell, base: Cell, metric: str) -> stats.Estimate | None:
@@ -236,7 +234,7 @@ def _moved(meeting: Meeting, base: Cell, other: Cell, metric: str) -> stats.Esti
         return None
     before = meeting.base.at(name, base.point.name)
     after = meeting.other.at(name, other.point.name)
-    if before is None or after is None or _ruled(meeting, before, after, metric)[0]:
+    if before is None or after is None or _ruled(meeting, before, after, metric).why:
         return None
     return _estimate(meeting, after, before, metric)
 

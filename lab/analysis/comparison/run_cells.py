@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.analysis.cells import Cell, Cells, cells_of
+from lab.model.plan import Arm
+from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample
+from lab.records.store import RunStore
 from lab.stats import paired as stats
-
-if TYPE_CHECKING:
-    from lab.model.plan import Arm
-    from lab.model.run import RunRecord
-    from lab.records.store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +70,11 @@ class RunCells:
         cell = self.cells.cells.get((arm, point))
         return cell if cell and cell.planned and not cell.point.control else None
 
-    def same_as(self, other: RunCells) -> bool:
-        """Whether one is a copy of the other."""
-        return self.record == other.record and self.samples == other.samples
-
     @property
     def complete(self) -> bool:
         """Whether every block was begun."""
         cells = (cell for cell in self.cells.cells.values() if not cell.point.control)
         return all(cell.tried >= cell.planned_blocks for cell in cells)
-
-    def floor(self, cell: Cell, metric: str, clock_error_s: float) -> float | None:
-        """The A/A δ of what the cell's arm is compared with (itself, where with nothing); None below six A/A blocks."""
-        return self.cells.floor(cell.arm.baseline or cell.arm.name, cell.point, metric, clock_error_s)
 
     def stats(self, cell: Cell, metric: str) -> CellStats:
         return CellStats(
@@ -100,7 +89,8 @@ class RunCells:
 
     def tool(self, cell: Cell) -> Tool:
         """What the samples say; where there is none, what the run was going to use."""
-        used = sorted((sample for sample in cell.samples if sample.reason is not Reason.BLOCK_INTERRUPTED), key=_untold)
+        used = [sample for sample in cell.samples if sample.reason is not Reason.BLOCK_INTERRUPTED]
+        used.sort(key=lambda sample: sample.generator_version is None)
         kept = self.record.k6_out(cell.point.name)
         rows = kept if kept != "summary" else None  # the summary costs nothing
         if used:
@@ -114,7 +104,3 @@ def run_cells(run: RunStore) -> RunCells:
     """UsageError for a damaged run, MeasuringError where its samples do not belong together."""
     samples = run.samples()
     return RunCells(run.record, samples, cells_of(run.record.plan(), samples, run.histogram))
-
-
-def _untold(sample: Sample) -> bool:
-    return sample.generator_version is None

@@ -12,7 +12,7 @@ from lab.analysis.comparison.comparison import TOO_FEW, Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import NO_FLOOR, Compared, change_text, size_text
 from lab.analysis.decision import Decision
-from lab.analysis.verdicts import remedy
+from lab.analysis.verdicts import another_load, bound, remedy
 from lab.model.metrics import CARRIED, QUANTILES, about
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
@@ -63,7 +63,11 @@ def advices(comparison: Comparison) -> tuple[Advice, ...]:
     by_pair: dict[tuple[str, str], list[Compared]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
-    return tuple(_Pair(comparison, *pair, rows).advice for pair, rows in by_pair.items())
+    return tuple(Advice(*pair, *_Pair(comparison, *pair, rows).told) for pair, rows in by_pair.items())
+
+
+Told = tuple[AdviceKind, str, str]
+"""Kind, text and snippet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,54 +92,52 @@ class _Pair:
         return f"{self.other_arm} against {self.base_arm}"
 
     @property
-    def advice(self) -> Advice:
+    def told(self) -> Told:
         resolved = [row for row in self.rows if row.decision.resolved]
         open_rows = [row for row in self.rows if row.decision is Decision.CANNOT_TELL]
         if not resolved:
-            return self._unresolved(open_rows) if open_rows else self._nothing()
-        resolved.sort(key=lambda row: (row.metric != self._primary, -_effect(row) if row.relative else 0.0))
+            return self._unresolved(open_rows) if open_rows else ("nothing", f"{self.name}: {self._nothing()}", "")
+        resolved.sort(key=lambda row: (row.metric != self._primary, -_size(row)))
         named = _one_each(resolved)[:MOST_NAMED]
-        said = ", ".join(map(_finding, named))
+        said = f"{self.name}: {', '.join(map(_finding, named))}"
         said += f", and {len(resolved) - len(named)} more" if len(resolved) > len(named) else ""
         said += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
         said += self._short
-        said = f"{self.name}: {said}"
-        if self.same_settings and self.comparison.paired:
-            return self._told("moved", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
-        if self.same_settings:
-            return self._told(
-                "moved", f"{said}: the manifests are the same in both runs, so no setting did this: {self._beside}"
-            )
-        if any(note.startswith(TWO_MACHINES) for note in self.comparison.notes) and not self._anchored:
-            return self._told("moved", f"{said}: on two machines, so apply nothing yet: {self._beside}")
         clear = [row for row in resolved if row.beyond_baseline]
-        if not clear:
-            moved = "not clearly more than their common baseline moved between the runs"
-            return self._told("moved", f"{said}: {moved}, so apply nothing yet: {self._beside}")
+        if moved := self._moved(clear):
+            return "moved", f"{said}: {moved}", ""
         if len(clear) < len(resolved):
             said += f" (of these not clearly beyond what their common baseline moved: {len(resolved) - len(clear)})"
-            resolved = clear
         if not self.comparison.paired and not self._anchored:
             said += f" (no common baseline says what drifted between the runs; {self._beside})"
-        decisions = {row.decision for row in resolved}
-        if len(decisions) > 1:
-            both = (Decision.BETTER, Decision.WORSE)
-            better, worse = (next(row for row in resolved if row.decision is each) for each in both)
+        first = {row.decision: row for row in reversed(clear)}
+        better, worse = first.get(Decision.BETTER), first.get(Decision.WORSE)
+        if better and worse:
             said += f": better in {_where(better)}, worse in {_where(worse)}"
             return self._apply(said, "mixed", " only if the first matters more to you")
-        if decisions == {Decision.WORSE}:
-            return self._told("keep", f"{said}: {self._stay}")
+        if worse:
+            return "keep", f"{said}: {self._stay}", ""
         if fell := next((row.fell for row in self.rows if row.fell), ""):
             return self._apply(f"{said}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
         return self._apply(said)
+
+    def _moved(self, clear: Sequence[Compared]) -> str:
+        """Why what is resolved is no setting's doing, as far as anybody can tell; empty: it may be."""
+        if self.same_settings and self.comparison.paired:
+            return "a false claim, as it is the same variant: `just aa` counts them"
+        if self.same_settings:
+            return f"the manifests are the same in both runs, so no setting did this: {self._beside}"
+        if any(note.startswith(TWO_MACHINES) for note in self.comparison.notes) and not self._anchored:
+            return f"on two machines, so apply nothing yet: {self._beside}"
+        if not clear:
+            moved = "not clearly more than their common baseline moved between the runs"
+            return f"{moved}, so apply nothing yet: {self._beside}"
+        return ""
 
     @property
     def _anchored(self) -> bool:
         """Whether the runs have a baseline in common that says what drifted between them."""
         return any(row.baseline_move is not None for row in self.rows)
-
-    def _told(self, kind: Literal["keep", "moved", "unresolved", "nothing"], text: str) -> Advice:
-        return Advice(self.base_arm, self.other_arm, kind, text)
 
     @property
     def _short(self) -> str:
@@ -166,37 +168,32 @@ class _Pair:
         role = _arm(self.comparison.other, self.other_arm).role
         return "do not apply it" if role == "variant" and self.comparison.paired else f"stay with {self.base_arm}"
 
-    def _apply(self, said: str, kind: Literal["apply", "mixed"] = "apply", when: str = "") -> Advice:
+    def _apply(self, said: str, kind: AdviceKind = "apply", when: str = "") -> Told:
         """The snippet or, where none has what differs, the manifests. `when`: in words, on what condition."""
         before, after = self.variants
-        snippet = after.snippet
-        if self.base_arm == self.other_arm and snippet == before.snippet:
-            snippet = ""  # what differs is not in it
-        if snippet:
-            return Advice(self.base_arm, self.other_arm, kind, f"{said}: apply{when}:", snippet)
-        if self.base_arm == self.other_arm:
+        same_arm = self.base_arm == self.other_arm
+        if after.snippet and not (same_arm and after.snippet == before.snippet):
+            return kind, f"{said}: apply{when}:", after.snippet
+        what = f"apply its manifests (just show {self.other_arm})"
+        if same_arm:
             what = f"apply manifests/{after.name}.yaml of {self.comparison.other.id}"
         elif not after.own_knobs:
             what = f"there is no setting to apply: choose {self.other_arm}"
-        else:
-            what = f"apply its manifests (just show {self.other_arm})"
-        return Advice(self.base_arm, self.other_arm, kind, f"{said}: {what}{when}")
+        return kind, f"{said}: {what}{when}", ""
 
-    def _unresolved(self, rows: Sequence[Compared]) -> Advice:
+    def _unresolved(self, rows: Sequence[Compared]) -> Told:
         """The bound is what the interval and the floor together leave possible; the primary metric's, and the widest of all."""
         bounded = [row for row in rows if row.floor is not None]
-        lacking = ""
-        if len(bounded) < len(rows):
-            blocks = 2 * max(side.planned_blocks for row in rows for side in (row.base, row.other))
-            lacking = self._more(NO_FLOOR, blocks)
+        blocks = 2 * max(side.planned_blocks for row in rows for side in (row.base, row.other))
+        lacking = self._more(NO_FLOOR, blocks) if len(bounded) < len(rows) else ""
         if not bounded:
-            return self._told("nothing", f"{self.name}: {lacking}{self._short}")
+            return "nothing", f"{self.name}: {lacking}{self._short}", ""
         own = [row for row in bounded if row.metric == self._primary]
         shown = dict.fromkeys(_widest(part).metric for part in (own, bounded) if part)
         widest = [_widest([row for row in bounded if row.metric == metric]) for metric in shown]
-        bounds = " or ".join(_amount(row) for row in widest)
+        bounds = " or ".join(map(_amount, widest))
         comparisons = "1 comparison" if len(bounded) == 1 else f"{len(bounded)} comparisons"
-        wide = any(row.relative and expm1(_bound(row)) > WIDE for row in widest)
+        wide = any(row.relative and expm1(bound(row.estimate, row.floor)) > WIDE for row in widest)
         text = f"{self.name}: no difference resolved in {comparisons}: don't bother unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{self._short}"
         text += f"; of {len(rows) - len(bounded)} more {lacking}" if lacking else ""
@@ -204,26 +201,27 @@ class _Pair:
             text += (
                 "; so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
             )
-        if any(_drifted(row) for row in rows) and not self.same_settings:
-            text += f"; their common baseline moved between the runs, which may hide a difference: {self._beside}"
-        elif any(_drifted(row) for row in rows):
-            text += f"; its baseline moved between the runs, though: {self._beside}"
-        sweep = self.variants[1].hypothesis_sweep
-        if self.comparison.paired and sweep not in (None, self.comparison.other.sweep) and self.variants[1].own_knobs:
-            text += f"\n  its hypothesis is about another load: just bench {self.variants[1].name} --sweep {sweep}"
-            text += rerun.place(self.comparison.other.target)
-        return self._told("unresolved", text)
+        if any(map(_drifted, rows)):
+            hides = "its baseline moved between the runs, though"
+            other = "their common baseline moved between the runs, which may hide a difference"
+            text += f"; {hides if self.same_settings else other}: {self._beside}"
+        after, record = self.variants[1], self.comparison.other
+        if self.comparison.paired and after.hypothesis_sweep != record.sweep and after.own_knobs:
+            text += another_load(after.name, after.hypothesis_sweep, record.target)
+        return "unresolved", text, ""
 
-    def _nothing(self) -> Advice:
+    def _nothing(self) -> str:
+        """Why no row could be judged, and what would help."""
         short = [row for row in self.rows if row.decision is Decision.NO_INTERVAL]
         if short:
-            blocks = stats.MIN_BLOCKS + max(map(self._lost, short))
-            return self._told("nothing", f"{self.name}: {self._more(_few(short), blocks)}")
+            least = min((row.estimate.n for row in short if row.estimate), default=0)
+            few = f"no interval ({format_blocks(least)}, {stats.MIN_BLOCKS} are needed), so nothing is resolved"
+            return self._more(few, stats.MIN_BLOCKS + max(map(self._lost, short)))
         if unserved := next((row for row in self.rows if row.unserved), None):
-            return self._told("nothing", f"{self.name}: nothing to judge: {after_unserved(self.comparison, unserved)}")
+            return f"nothing to judge: {after_unserved(self.comparison, unserved)}"
         reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
         why = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
-        return self._told("nothing", f"{self.name}: nothing to judge: {why}: {self._remedy(why)}")
+        return f"nothing to judge: {why}: {self._remedy(why)}"
 
     def _remedy(self, why: str) -> str:
         if why.startswith(DIFFERENT_TOOLS):
@@ -261,11 +259,6 @@ class _Pair:
         return f"{why}: {command} --blocks {blocks}, or more"
 
 
-def _few(rows: Sequence[Compared]) -> str:
-    least = min((row.estimate.n for row in rows if row.estimate), default=0)
-    return f"no interval ({format_blocks(least)}, {stats.MIN_BLOCKS} are needed), so nothing is resolved"
-
-
 def _finding(row: Compared) -> str:
     assert row.estimate is not None, "what is resolved has an estimate"
     return f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
@@ -280,22 +273,17 @@ def _one_each(rows: Sequence[Compared]) -> list[Compared]:
 
 
 def _where(row: Compared) -> str:
-    title = about(row.metric).title
-    return f"{title} at {row.point.name}"
+    return f"{about(row.metric).title} at {row.point.name}"
+
+
+def _size(row: Compared) -> float:
+    """Of a ratio; differences in several units have no order."""
+    return abs(row.estimate.effect) if row.estimate and row.relative else 0.0
 
 
 def _amount(row: Compared) -> str:
-    size = size_text(row, _bound(row))
+    size = size_text(row, bound(row.estimate, row.floor))
     return f"{size if row.relative else f'a difference of {size}'} in {_where(row)}"
-
-
-def _effect(row: Compared) -> float:
-    return abs(row.estimate.effect) if row.estimate else 0.0
-
-
-def _bound(row: Compared) -> float:
-    ends = row.estimate.interval if row.estimate else None
-    return max(*(abs(end) for end in ends or (0.0, 0.0)), row.floor or 0.0)
 
 
 def _drifted(row: Compared) -> bool:
@@ -309,7 +297,8 @@ def _widest(rows: Sequence[Compared]) -> Compared:
 
     def size(row: Compared) -> float:
         level = row.base.level.value if row.base.level else 0.0
-        return _bound(row) if row.relative or not level else _bound(row) / abs(level)
+        most = bound(row.estimate, row.floor)
+        return most if row.relative or not level else most / abs(level)
 
     return max(rows, key=size)
 

@@ -7,7 +7,7 @@ because nothing was resolved, nor what is left of a candidate that failed in som
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, expm1
 from typing import Literal
@@ -44,7 +44,9 @@ class Bounds:
         """In the row's kind; None: the row is not gated."""
         if not row.relative:
             return self.more.get(row.metric)
-        wanted = self.metrics or (CLOSED if _rate_counts(row) else GIVEN)
+        # at a given rate the rate is the load's, unless errors are the subject: then it is that of good answers
+        counts = row.point.rate_rps is None or "errors" in row.point.subject
+        wanted = self.metrics or (CLOSED if counts else GIVEN)
         return self.regression if row.metric in wanted else None
 
     def concern(self, point: Point) -> bool:
@@ -80,8 +82,7 @@ class Gated:
     @property
     def name(self) -> str:
         """`keepalive at ceiling: rate`."""
-        base, other = self.row.pair
-        return f"{other if base == other else f'{other} against {base}'} at {self.row.point.name}: {self.metric}"
+        return f"{self.row.place}: {self.metric}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,11 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
     if not chosen:
         why = "; ".join(left_out) or _why_nothing(rows, bounds)
         raise UsageError("gate", f"nothing to gate: {why}", _what_instead(rows))
-    gated = tuple(_gated(comparison, row, bounds) for row in chosen)
+    limits = [bounds.of(row) for row in chosen]  # None: it stands for one that is gated
+    held_to = [bounds.regression or 0.0 if limit is None else limit for limit in limits]
+    gated = tuple(
+        Gated(row, limit, *_judged(comparison, row, limit)) for row, limit in zip(chosen, held_to, strict=True)
+    )
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
     missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
     held = {one.row.metric for one in gated}
@@ -155,11 +160,6 @@ def worse_by(row: Compared, effect: float) -> float:
     return 1 - exp(effect) if row.more_is_better else expm1(effect)
 
 
-def _rate_counts(row: Compared) -> bool:
-    """At a given rate the rate is the load's, unless errors are the subject: then it is that of good answers."""
-    return row.point.rate_rps is None or "errors" in row.point.subject
-
-
 def _chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> tuple[list[Compared], list[str]]:
     """(rows to gate, what is left out): a row of a load that never shows its metric, however often it is measured; and, unless metrics
     were named, one that may not be judged, which is replaced by what carries its effect.
@@ -169,8 +169,7 @@ def _chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) ->
     for row in rows:
         if bounds.of(row) is None:
             continue
-        base, arm = row.pair
-        where = f"{arm if arm == base else f'{arm} against {base}'} at {row.point.name}"
+        where = row.place
         if why := next((why for why in (GIVEN_RATE, FOLLOWS) if why in row.notes), ""):
             left_out.append(f"{where}: {row.title}: {why}")
             continue
@@ -196,37 +195,36 @@ def _carrying(comparison: Comparison, row: Compared) -> Compared | None:
     return next((other for other in same if other.metric != row.metric and other.estimate is not None), None)
 
 
-def _gated(comparison: Comparison, row: Compared, bounds: Bounds) -> Gated:
-    limit = bounds.of(row)
-    if limit is None:  # it stands for one that is gated
-        limit = bounds.regression or 0.0
+def _judged(comparison: Comparison, row: Compared, limit: float) -> tuple[Verdict, str, str]:
+    """Verdict, why, and what to do about it."""
     if broken := _broken(row):
         said = f"no valid block of the candidate: {broken}; the base has {format_blocks(row.counted[0])}"
-        return Gated(row, limit, "regression", said, after_broken(comparison, row))
+        return "regression", said, after_broken(comparison, row)
     if row.estimate is None or row.estimate.interval is None or row.decision is Decision.NOT_JUDGED:
         said = "; ".join(row.notes) or "nothing to compare"
         do = after_broken(comparison, row) if row.fell else after_nothing(comparison, row)
-        return Gated(row, limit, "cannot-tell", said, do)
+        return "cannot-tell", said, do
     change, text = change_text(row, row.estimate), limit_text(row, limit)
-    worse = row.decision is Decision.WORSE
+    worse, p_value = row.decision is Decision.WORSE, row.p_value or 0.0
+    p_text = f"p {p_value:.3f}" if p_value >= 0.0005 else "p < 0.001"
     if worse and worse_by(row, row.estimate.effect) > limit:
-        said = f"{change}, worse than the bound of {text} and resolved ({_p_text(row.p_value or 0.0)})"
-        return Gated(row, limit, "regression", said, after_regression(comparison, row))
+        said = f"{change}, worse than the bound of {text} and resolved ({p_text})"
+        return "regression", said, after_regression(comparison, row)
     if row.fell:
         said = f"{change} in the blocks that worked: {row.fell}"
-        return Gated(row, limit, "cannot-tell", said, after_broken(comparison, row))
+        return "cannot-tell", said, after_broken(comparison, row)
     if worse and row.bound:
         said = f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}"
-        return Gated(row, limit, "cannot-tell", said, AFTER_LEAST)
+        return "cannot-tell", said, AFTER_LEAST
     ends = [worse_by(row, end) for end in row.estimate.interval]
     if max(ends) > limit:
         why = "".join(f" ({note})" for note in row.notes if note.startswith(WHY_OPEN))
         resolved = "resolved, but not how large it is" if worse else f"not resolved{why}"
         said = f"{change}: {resolved}, and its interval allows more than {text}"
         do = after_open(comparison, row, limit, text, beyond=min(ends) > limit)
-        return Gated(row, limit, "cannot-tell", said, do)
+        return "cannot-tell", said, do
     small = "worse, resolved, but within the bound" if worse else "within the bound"
-    return Gated(row, limit, "passed", f"{change}: {small} of {text}", "nothing to do")
+    return "passed", f"{change}: {small} of {text}", "nothing to do"
 
 
 def _broken(row: Compared) -> str:
@@ -237,10 +235,6 @@ def _broken(row: Compared) -> str:
     return ", ".join(f"{reason} {count}" for reason, count in failures(row.other.invalid).items())
 
 
-def _p_text(p_value: float) -> str:
-    return f"p {p_value:.3f}" if p_value >= 0.0005 else "p < 0.001"
-
-
 def limit_text(row: Compared, limit: float) -> str:
     """`5 %`, or `0.5 s`."""
     return f"{100 * limit:g} %" if row.relative else about(row.metric).with_unit(limit)
@@ -249,21 +243,12 @@ def limit_text(row: Compared, limit: float) -> str:
 def _why_nothing(rows: Sequence[Compared], bounds: Bounds) -> str:
     if not rows:
         return "the runs have no row in common"
-    return "; ".join(_unmet(rows, bounds))
-
-
-def _unmet(rows: Sequence[Compared], bounds: Bounds) -> Iterator[str]:
-    steady, disturbed = [row for row in rows if row.relative], [row for row in rows if not row.relative]
-    if disturbed and not steady:
-        yield (
-            "every load is disturbed, and what comes of that has no percentages"
-            if not bounds.more
-            else (f"no row has {', '.join(bounds.more)}")
-        )
-    elif bounds.regression is None:
-        yield "the loads are steady, and --max-more is for disturbed ones"
-    else:
-        yield f"no row has {', '.join(bounds.metrics) or 'a metric that is judged'}"
+    if not any(row.relative for row in rows):
+        none = "every load is disturbed, and what comes of that has no percentages"
+        return f"no row has {', '.join(bounds.more)}" if bounds.more else none
+    if bounds.regression is None:
+        return "the loads are steady, and --max-more is for disturbed ones"
+    return f"no row has {', '.join(bounds.metrics) or 'a metric that is judged'}"
 
 
 def _what_instead(rows: Sequence[Compared]) -> str:

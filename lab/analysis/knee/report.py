@@ -7,27 +7,24 @@ backend was the limit, a knee is "at least" what was found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from lab.analysis import rerun
+from lab.analysis.cells import HistogramOf
 from lab.analysis.knee.trials import QUANTILE, Limiter, Tried, tried
 from lab.model.run import KneeSearch, RunRecord
-from lab.model.samples import counts, settled
+from lab.model.samples import Cell, Sample, cell, settled
 from lab.model.sweeps import Point
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
 from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, Try, next_step
 from lab.stats.units import format_rate
-
-if TYPE_CHECKING:
-    from lab.records.reparse import Reparsed
-    from lab.records.store import RunStore
 
 SWEEP = "knee"
 """What a search is recorded as, where other runs have their sweep's name."""
@@ -95,17 +92,15 @@ def search_of(conditions: KneeSearch) -> Search:
     return Search(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
-def trials_of(run: RunStore | Reparsed, arm: str) -> list[Tried]:
-    """An arm's trials in order, up to the first that was not measured to its end."""
-    by_cell = {(sample.block, sample.arm): sample for sample in run.samples() if counts(sample) and settled(sample)}
+def trials_of(record: RunRecord, arm: str, done: Mapping[Cell, Sample], histogram_of: HistogramOf) -> list[Tried]:
+    """An arm's trials in the plan's order, up to the first that was not measured to its end. `done`: what was."""
     found: list[Tried] = []
-    for slot in run.record.plan().slots:
-        if slot.arm.name == arm:
-            sample = by_cell.get((slot.block, arm))
-            if sample is None:
-                break
-            passed = any(each.outcome == "pass" for each in found)
-            found.append(tried(slot, sample, run.histogram(sample), run.record, passed))
+    for slot in (slot for slot in record.plan().slots if slot.arm.name == arm):
+        sample = done.get(cell(slot))
+        if sample is None:
+            break
+        passed = any(each.outcome == "pass" for each in found)
+        found.append(tried(slot, sample, histogram_of(sample), record, passed))
     return found
 
 
@@ -114,11 +109,7 @@ def remembered(record: RunRecord, trials: Sequence[Tried]) -> list[Tried]:
     if not record.resumed:
         return list(trials)
     since = datetime.fromisoformat(record.resumed[-1]["at"])
-
-    def tells(each: Tried) -> bool:
-        return each.outcome in ("pass", "fail") or datetime.fromisoformat(each.sample.started_at) >= since
-
-    return [each for each in trials if tells(each)]
+    return [each for each in trials if each.told or datetime.fromisoformat(each.sample.started_at) >= since]
 
 
 def step_of(record: RunRecord, trials: Sequence[Tried]) -> Step | Tried:
@@ -132,11 +123,12 @@ def step_of(record: RunRecord, trials: Sequence[Tried]) -> Step | Tried:
     return next_step(search_of(record.knee), told)
 
 
-def report_of(run: RunStore | Reparsed) -> KneeReport:
+def report_of(run: RunStore) -> KneeReport:
     """What a search found, from its samples. UsageError for damaged ones."""
     record = run.record
     assert record.knee is not None, "only of a search"
-    knees = tuple(_knee(record, arm.variant, trials_of(run, arm.name)) for arm in record.arms)
+    done = {cell(sample): sample for sample in run.samples() if settled(sample)}
+    knees = tuple(_knee(record, arm.variant, trials_of(record, arm.name, done, run.histogram)) for arm in record.arms)
     return KneeReport(
         run=record.id,
         target=record.target,
@@ -158,9 +150,8 @@ def _knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
     failed = [each for each in trials if each.rate_rps == high and each.outcome == "fail"]
     limiters: list[Limiter] = [each.limiter for each in failed if each.limiter is not None]
     limited: Limiter | None = _most(limiters)
-    at = next((rate for rate in rates if rate.rate_rps == low), None)
-    last = trials[-1].sample if trials else None
-    found = isinstance(step, Found)
+    last, found = trials[-1].sample if trials else None, isinstance(step, Found)
+    at = next((rate for rate in rates if found and rate.rate_rps == low), None)
     return Knee(
         variant=variant,
         rate_rps=low if found else None,
@@ -172,10 +163,10 @@ def _knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
         generator=last.generator if last else None,
         generator_version=last.generator_version if last else None,
         stand_in_for=last.stand_in_for if last else None,
-        p99_s=at.p99_s if at and found else None,
-        cpu_per_request_s=at.cpu_per_request_s if at and found else None,
-        proxy_core=at.proxy_core if at and found else None,
-        generator_core=at.generator_core if at and found else None,
+        p99_s=at.p99_s if at else None,
+        cpu_per_request_s=at.cpu_per_request_s if at else None,
+        proxy_core=at.proxy_core if at else None,
+        generator_core=at.generator_core if at else None,
         trials=len(trials),
         rates=rates,
     )
@@ -206,19 +197,15 @@ def _why_not(
 
 
 def between(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return (
-            f"above {format_rate(low)}"
-            if low is not None
-            else f"below {format_rate(high)}"
-            if high is not None
-            else "anywhere"
-        )
-    return f"between {format_rate(low)} and {format_rate(high)} req/s"
+    if low is not None and high is not None:
+        return f"between {format_rate(low)} and {format_rate(high)} req/s"
+    if low is None and high is None:
+        return "anywhere"
+    return f"below {format_rate(high)}" if low is None else f"above {format_rate(low)}"
 
 
 def _rate(rate_rps: int, trials: Sequence[Tried]) -> Rate:
-    told = [each for each in trials if each.outcome in ("pass", "fail")] or trials
+    told = [each for each in trials if each.told] or trials
     histograms = [each.histogram for each in told if each.histogram is not None]
     merged = reduce(Histogram.merge, histograms) if histograms else None
     outcomes = Counter(each.outcome for each in trials)

@@ -40,6 +40,10 @@ class Tried:
     limiter: Limiter | None = None
 
     @property
+    def told(self) -> bool:
+        return self.outcome in ("pass", "fail")
+
+    @property
     def rate_rps(self) -> int:
         return round(self.slot.point.rate_rps or 0)
 
@@ -50,9 +54,8 @@ def tried(slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRe
     if sample.reason is not None and sample.reason.environmental:
         return Tried(slot, sample, histogram, "unclear", str(sample.reason))
     if sample.reason in NEVER or (sample.reason in SICK and not passed_before):
-        return Tried(
-            slot, sample, histogram, "broken", sample.detail.splitlines()[0] if sample.detail else str(sample.reason)
-        )
+        why = sample.detail.splitlines()[0] if sample.detail else str(sample.reason)
+        return Tried(slot, sample, histogram, "broken", why)
     late = _late(histogram, record.knee.p99_s) if sample.valid else ""
     if sample.valid and not late:
         return Tried(slot, sample, histogram, "pass")

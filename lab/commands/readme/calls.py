@@ -1,6 +1,6 @@
 """What a function calls, in order, as far as names and annotations in the code tell: the outline of a verb.
 
-Pure reading: nothing is imported or run. A call is followed where its function is the lab's own and known by name: imported, of the same
+Nothing is run, but for the imports. A call is followed where its function is the lab's own and known by name: imported, of the same
 module, a method of `self`, of what an annotation or a constructor says a name is. What is handed in as a value is not followed,
 a protocol of the same package to all who implement it.
 """
@@ -8,16 +8,23 @@ a protocol of the same package to all who implement it.
 from __future__ import annotations
 
 import ast
+import inspect
+import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib import import_module
+from pkgutil import walk_packages
+from textwrap import dedent
+from types import FunctionType
+from typing import Any
 
 from lab.base.errors import UsageError
-from lab.commands.readme.imports import LAB, first_sentence, modules, packages, tree
+from lab.commands.readme.imports import first_sentence, packages
 
-Defined = ast.FunctionDef | ast.ClassDef
+Names = dict[str, Any]
+"""A name in the code → what of the lab it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,48 +37,6 @@ class Step:
     says: str
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """All functions, classes and methods of the lab by their whole name, and what names mean in each module."""
-
-    defined: dict[str, Defined] = field(default_factory=dict[str, Defined])
-    names: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
-    """Module → a name there → the whole name that it stands for."""
-
-    def module_of(self, whole: str) -> str:
-        while whole and whole not in self.names:
-            whole = whole.rpartition(".")[0]
-        return whole
-
-    def resolved(self, whole: str) -> str | None:
-        """The name under which it is defined: imported ones are looked up where they come from."""
-        for _ in range(4):
-            if whole in self.defined:
-                return whole
-            module, _, name = whole.rpartition(".")
-            if name not in self.names.get(module, {}):
-                return None
-            whole = self.names[module][name]
-        return None
-
-
-@cache
-def code() -> Code:
-    found = Code()
-    for path in modules():
-        module = _module_name(path)
-        found.names[module] = _imported(tree(path))
-        for node in tree(path).body:
-            if not isinstance(node, Defined):
-                continue
-            found.defined[f"{module}.{node.name}"] = node
-            found.names[module][node.name] = f"{module}.{node.name}"
-            for inner in node.body if isinstance(node, ast.ClassDef) else []:
-                if isinstance(inner, ast.FunctionDef):
-                    found.defined[f"{module}.{node.name}.{inner.name}"] = inner
-    return found
-
-
 def outline(start: str, into: Sequence[str]) -> list[Step]:
     """The calls from `start` on, in order, each function once, under the nearest one that calls it.
 
@@ -79,47 +44,50 @@ def outline(start: str, into: Sequence[str]) -> list[Step]:
     nothing of ours, and what helps within a module and leads to no other package; what has no docstring stands for what it calls.
     UsageError where there is no such function.
     """
-    start = f"lab.{start}"
-    if start not in code().defined:
-        module = start.rpartition(".")[0]
-        near = [name for name in code().defined if name.startswith(f"{module}.")] or list(code().names)
-        raise UsageError("outline", f"no function {start}", f"there are: {', '.join(near)}")
+    module, _, name = f"lab.{start}".rpartition(".")
+    try:
+        there = vars(import_module(module))
+    except ModuleNotFoundError:
+        there = {}
+    if not isinstance(there.get(name), FunctionType):
+        near = [f"{module}.{each}" for each in there if getattr(there[each], "__module__", "") == module]
+        raise UsageError("outline", f"no function {module}.{name}", f"there are: {', '.join(near or packages())}")
     bottom = {name for name, below in packages().items() if not below}
-    inner: dict[str, list[str]] = {start: []}
-    waiting = deque([start])
+    inner: dict[FunctionType, list[FunctionType]] = {there[name]: []}
+    waiting = deque(inner)
     while waiting:
-        whole = waiting.popleft()
-        if _package(whole) not in into:
+        function = waiting.popleft()
+        if _package(function) not in into:
             continue
-        for called in calls(whole):
-            if called not in inner and _package(called) not in bottom and _leads_out(called, _package(whole)):
+        for called in calls(function):
+            if called not in inner and _package(called) not in bottom and _leads_out(called, _package(function)):
                 inner[called] = []
-                inner[whole].append(called)
+                inner[function].append(called)
                 waiting.append(called)
 
-    def steps(whole: str, depth: int) -> Iterator[Step]:
-        says = first_sentence(code().defined[whole])
+    def steps(function: FunctionType, depth: int) -> Iterator[Step]:
+        says = first_sentence(_parsed(function))
         if says or depth == 0:
-            yield Step(depth, whole.removeprefix("lab."), says)
-        for called in inner[whole]:
+            yield Step(depth, f"{function.__module__}.{function.__qualname__}".removeprefix("lab."), says)
+        for called in inner[function]:
             yield from steps(called, depth + 1 if says or depth == 0 else depth)
 
-    return list(steps(start, 0))
+    return list(steps(there[name], 0))
 
 
-def _package(whole: str) -> str:
-    return whole.split(".")[1]
+def _package(function: FunctionType | type) -> str:
+    return function.__module__.split(".")[1]
 
 
-def _leads_out(called: str, package: str) -> bool:
+def _leads_out(called: FunctionType, package: str) -> bool:
     """Whether it is of another package, or calls what is, by however many calls."""
     return _package(called) != package or any(_package(other) != package for other in _reached(called))
 
 
 @cache
-def _reached(whole: str) -> frozenset[str]:
-    found: set[str] = set()
-    waiting = [whole]
+def _reached(function: FunctionType) -> frozenset[FunctionType]:
+    found: set[FunctionType] = set()
+    waiting = [function]
     while waiting:
         new = {called for called in calls(waiting.pop()) if called not in found}
         found |= new
@@ -128,39 +96,41 @@ def _reached(whole: str) -> frozenset[str]:
 
 
 @cache
-def calls(whole: str) -> tuple[str, ...]:
+def calls(function: FunctionType) -> tuple[FunctionType, ...]:
     """The functions and methods that this one calls, in the order of its lines, each once; a protocol's method, those that implement it."""
-    node = code().defined[whole]
-    if isinstance(node, ast.ClassDef):
-        return ()
-    if implementing := _implementing(whole):
-        return implementing
-    module = code().module_of(whole)
-    owner = whole.rpartition(".")[0] if whole.rpartition(".")[0] in code().defined else None
-    names = code().names[module] | _imported(node)
-    known = _types(node, names, owner)
-    found: dict[str, None] = {}
-    for call in _in_order(node):
-        target = _called(call.func, names, known)
-        if target is not None and target != whole and isinstance(code().defined[target], ast.FunctionDef):
-            found[target] = None
-    return tuple(found)
+    owner = _owner(function)
+    if getattr(owner, "_is_protocol", False):
+        return _implementing(owner, function.__name__)
+    node = _parsed(function)
+    names = _names(function.__module__) | _imported(node)
+    known = {"self": owner} if owner else dict[str, Any]()
+    for inner in ast.walk(node):  # by annotation, or by what they are first given
+        match inner:
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                known[name] = _named_class(ast.unparse(annotation), names)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                known.setdefault(name, _class_of(value, names, known))
+            case ast.withitem(context_expr=value, optional_vars=ast.Name(id=name)):
+                known.setdefault(name, _class_of(value, names, known))
+            case _:
+                pass
+    found = [_called(call.func, names, known) for call in _in_order(node)]
+    return tuple(each for each in dict.fromkeys(found) if isinstance(each, FunctionType) and each is not function)
 
 
-def _implementing(whole: str) -> tuple[str, ...]:
+def _owner(function: FunctionType) -> Any:
+    """The class that it is a method of; None of any other."""
+    name = function.__qualname__.rpartition(".")[0]
+    return getattr(sys.modules[function.__module__], name) if name else None
+
+
+def _implementing(protocol: type, method: str) -> tuple[FunctionType, ...]:
     """Of a protocol's method: those of the classes in its package that have all of the protocol's."""
-    owner, _, method = whole.rpartition(".")
-    protocol = code().defined.get(owner)
-    if not isinstance(protocol, ast.ClassDef) or all(ast.unparse(base) != "Protocol" for base in protocol.bases):
-        return ()
-    classes = [(name, node) for name, node in code().defined.items() if _package(name) == _package(owner)]
-    wanted = _methods(protocol)
-    return tuple(f"{name}.{method}" for name, node in classes if node is not protocol and wanted <= _methods(node))
-
-
-def _methods(node: Defined) -> set[str]:
-    inner = node.body if isinstance(node, ast.ClassDef) else []
-    return {each.name for each in inner if isinstance(each, ast.FunctionDef)}
+    wanted = {name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[:2] != "__"}
+    package = import_module(f"lab.{_package(protocol)}")
+    below = (import_module(found.name) for found in walk_packages(package.__path__, f"{package.__name__}."))
+    classes = dict.fromkeys(each for module in below for each in vars(module).values() if isinstance(each, type))
+    return tuple(vars(each)[method] for each in classes if each is not protocol and wanted <= vars(each).keys())
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.Call]:
@@ -171,116 +141,68 @@ def _in_order(node: ast.AST) -> Iterator[ast.Call]:
         yield node
 
 
-def _called(func: ast.expr, names: Mapping[str, str], known: Mapping[str, str]) -> str | None:
-    if isinstance(func, ast.Name):
-        return code().resolved(names.get(func.id, ""))
-    if not isinstance(func, ast.Attribute):
-        return None
-    kind = _kind(func.value, names, known)
-    if kind is not None:
-        return _method(kind, func.attr)
-    if isinstance(func.value, ast.Name):
-        return code().resolved(f"{names.get(func.value.id, '')}.{func.attr}")
-    return None
+def _called(func: ast.expr, names: Names, known: Names) -> Any:
+    """The function or class of ours that is called; None where that cannot be told."""
+    found: Any = None
+    match func:
+        case ast.Name(id=name):
+            found = names.get(name)
+        case ast.Attribute(value=value, attr=name):
+            owner = _class_of(value, names, known)
+            found = getattr(owner or (names.get(value.id) if isinstance(value, ast.Name) else None), name, None)
+        case _:
+            pass
+    found = inspect.unwrap(getattr(found, "__func__", found))
+    return found if isinstance(found, FunctionType | type) and found.__module__.startswith("lab.") else None
 
 
-def _method(owner: str, name: str) -> str | None:
-    """A class's own, or the one that it has of a base."""
-    found, node = code().resolved(f"{owner}.{name}"), code().defined.get(owner)
-    if found is not None or not isinstance(node, ast.ClassDef):
-        return found
-    names = code().names[code().module_of(owner)]
-    bases = [base for each in node.bases if (base := _named_class(each, names)) is not None]
-    return next((found for base in bases if (found := _method(base, name)) is not None), None)
-
-
-def _kind(value: ast.expr, names: Mapping[str, str], known: Mapping[str, str]) -> str | None:
+def _class_of(value: ast.expr, names: Names, known: Names) -> type | None:
     """The class that an expression is an object of, as far as can be told."""
-    if isinstance(value, ast.Name):
-        return known.get(value.id)
-    if isinstance(value, ast.Attribute):
-        owner = _kind(value.value, names, known)
-        return _fields(owner).get(value.attr) if owner else None
-    if isinstance(value, ast.Call):
-        target = _called(value.func, names, known)
-        if target is None:
+    match value:
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.Attribute(value=of, attr=name) if owner := _class_of(of, names, known):
+            return _named_class(inspect.get_annotations(owner).get(name), _names(owner.__module__))
+        case ast.Call(func=func):
+            called = _called(func, names, known)
+            if isinstance(called, FunctionType):
+                return _named_class(called.__annotations__.get("return"), _names(called.__module__))
+            return called
+        case _:
             return None
-        node = code().defined[target]
-        return target if isinstance(node, ast.ClassDef) else _annotated(node.returns, code().module_of(target))
-    return None
 
 
-def _types(node: ast.FunctionDef, names: Mapping[str, str], owner: str | None) -> dict[str, str]:
-    """Names in a function whose class is known: by annotation, or by what they are first given."""
-    known: dict[str, str] = {}
-    if owner is not None and node.args.args and node.args.args[0].arg == "self":
-        known["self"] = owner
-    for argument in [*node.args.args, *node.args.kwonlyargs]:
-        kind = _named_class(argument.annotation, names)
-        if kind:
-            known[argument.arg] = kind
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Assign) and len(inner.targets) == 1:
-            _learn(inner.targets[0], inner.value, names, known)
-        elif isinstance(inner, ast.withitem) and inner.optional_vars is not None:
-            _learn(inner.optional_vars, inner.context_expr, names, known)
-    return known
-
-
-def _learn(target: ast.expr, value: ast.expr, names: Mapping[str, str], known: dict[str, str]) -> None:
-    kind = _kind(value, names, known)
-    if isinstance(target, ast.Name) and kind is not None:
-        known.setdefault(target.id, kind)
+def _named_class(annotation: Any, names: Names) -> type | None:
+    """The one class of ours that an annotation names: `X`, `X | None`, `Iterator[X]`, `AbstractContextManager[X]`."""
+    found = [annotation]
+    if isinstance(annotation, str):
+        found = [names.get(node.id) for node in ast.walk(ast.parse(annotation)) if isinstance(node, ast.Name)]
+    classes = {each for each in found if isinstance(each, type) and each.__module__.startswith("lab.")}
+    return classes.pop() if len(classes) == 1 else None
 
 
 @cache
-def _fields(owner: str) -> Mapping[str, str]:
-    """A class's annotated fields → their classes."""
-    node, module = code().defined.get(owner), code().module_of(owner)
-    if not isinstance(node, ast.ClassDef):
-        return {}
-    fields = [inner for inner in node.body if isinstance(inner, ast.AnnAssign) and isinstance(inner.target, ast.Name)]
-    found = {
-        inner.target.id: _annotated(inner.annotation, module) for inner in fields if isinstance(inner.target, ast.Name)
-    }
-    return {name: kind for name, kind in found.items() if kind is not None}
+def _parsed(function: FunctionType) -> ast.FunctionDef:
+    (node,) = ast.parse(dedent(inspect.getsource(function))).body
+    assert isinstance(node, ast.FunctionDef)
+    return node
 
 
-def _annotated(annotation: ast.expr | None, module: str) -> str | None:
-    return _named_class(annotation, code().names[module])
+@cache
+def _names(module: str) -> Names:
+    """Those of a module, and of what it imports for the type checker or a function."""
+    found = import_module(module)
+    return _imported(ast.parse(inspect.getsource(found))) | vars(found)
 
 
-def _named_class(annotation: ast.expr | None, names: Mapping[str, str]) -> str | None:
-    """The one class of ours that an annotation names: `X`, `X | None`, `Iterator[X]`, `AbstractContextManager[X]`."""
-    if annotation is None:
-        return None
-    found = [
-        whole
-        for node in ast.walk(annotation)
-        if isinstance(node, ast.Name) and (whole := code().resolved(names.get(node.id, "")))
-    ]
-    classes = [whole for whole in dict.fromkeys(found) if isinstance(code().defined[whole], ast.ClassDef)]
-    return classes[0] if len(classes) == 1 else None
-
-
-def _imported(node: ast.AST) -> dict[str, str]:
-    """Names that imports below a node bring → what of the lab they stand for."""
-    found: dict[str, str] = {}
-    inner = ast.walk(node) if isinstance(node, ast.FunctionDef) else _top(node)
-    for each in inner:
-        if isinstance(each, ast.ImportFrom) and each.module and each.module.split(".")[0] == "lab":
-            found |= {alias.asname or alias.name: f"{each.module}.{alias.name}" for alias in each.names}
+def _imported(node: ast.AST) -> Names:
+    """What imports below a node bring of the lab."""
+    found: dict[str, Any] = {}
+    for each in ast.walk(node):
+        if isinstance(each, ast.ImportFrom) and each.module and each.module.startswith("lab"):
+            source = import_module(each.module)
+            for alias in each.names:
+                inner = f"{each.module}.{alias.name}"
+                there = hasattr(source, alias.name)
+                found[alias.asname or alias.name] = getattr(source, alias.name) if there else import_module(inner)
     return found
-
-
-def _top(node: ast.AST) -> Iterator[ast.AST]:
-    """A module's own statements, those under `if TYPE_CHECKING:` too, and none of its functions'."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if isinstance(child, ast.If):
-            yield from ast.walk(child)
-
-
-def _module_name(path: Path) -> str:
-    parts = path.relative_to(LAB.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

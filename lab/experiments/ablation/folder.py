@@ -23,6 +23,7 @@ from lab.experiments.bench.request import fixtures_of
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
 from lab.records.ablation import AblationRecord
+from lab.records.forms import has
 from lab.records.store import ABLATION
 from lab.records.sweep_files import load_sweep
 from lab.targets.base import Target
@@ -56,11 +57,7 @@ class AblationStore:
 
 
 def is_ablation(name: str) -> bool:
-    folder = Path(name) if "/" in name else runs_folder() / name
-    try:
-        return (folder / ABLATION).is_file()
-    except OSError:
-        return False
+    return has(Path(name) if "/" in name else runs_folder() / name, ABLATION)
 
 
 def ablation_names() -> list[str]:
@@ -101,16 +98,20 @@ def write_overlays(manifests: Path, wanted: Sequence[Cumulative]) -> None:
         if not (MANIFESTS / "overlays" / folder.name).exists():
             shutil.rmtree(folder)
     for each in wanted:
-        folder = manifests / "overlays" / each.name
-        if "+" in each.name or folder.exists():
-            continue
-        content = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "metadata": {"annotations": {"lab/title": " + ".join(each.knobs)}},
-            "resources": [f"../{each.root}"],
-            "components": [f"../../components/{knob}" for knob in each.knobs],
-        }
-        with writing(folder):
-            folder.mkdir(parents=True)
-            (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        if "+" not in each.name and not (manifests / "overlays" / each.name).exists():
+            write_overlay(manifests, each.name, " + ".join(each.knobs), each.root, each.knobs)
+
+
+def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequence[str]) -> None:
+    """One that adds these knobs to `root`."""
+    content = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "metadata": {"annotations": {"lab/title": title}},
+        "resources": [f"../{root}"],
+        "components": [f"../../components/{knob}" for knob in knobs],
+    }
+    folder = manifests / "overlays" / name
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False))

@@ -68,9 +68,8 @@ def knobs_of(names: Iterable[str], manifests: Path) -> list[Owned]:
             for knob in overlay.own_knobs:
                 key = (overlays[0].name, knob)
                 known = found.get(key) or Owned(load_knob(knob, manifests), overlays[0].name)
-                owners = dict.fromkeys([owner.name for owner in known.owners] + [overlay.name])
-                kept = {owner.name: owner for owner in (*known.owners, overlay)}
-                found[key] = Owned(known.knob, known.root, tuple(kept[owner] for owner in owners))
+                owners = {owner.name: owner for owner in (*known.owners, overlay)}
+                found[key] = Owned(known.knob, known.root, tuple(owners.values()))
     if not found:
         raise UsageError("ablate", f"no knobs: {', '.join(asked)}", "name a variant that has some: `just list`")
     return list(found.values())

@@ -6,7 +6,7 @@ Every trial is a block of its own at a point `rate-<r>`, in run.json before it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,10 +27,10 @@ from lab.model.bottleneck import BUSY
 from lab.model.endpoint import Tls
 from lab.model.facts import lasting
 from lab.model.plan import Arm, Plan, Slot
-from lab.model.run import KneeSearch, RunRecord
+from lab.model.run import KneeSearch
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS
-from lab.model.variants.variants import Variant, load_variant
+from lab.model.variants.variants import load_variant
 from lab.records import store
 from lab.records.store import RunStore
 from lab.stats.knee_search import LEAST_RPS, sought
@@ -89,11 +89,12 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     slots = (Slot(1, 1, arms[0], point),)
     planned = Plan(arms, (point,), 1, SEED, slots)
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
-    record = _record(target, command, planned, variants, chosen, search)
-    forecast = Forecast(
-        _duration_s(search, point, target) * len(arms), (), f"if the knee is near {ASSUMED_RPS:,} req/s"
-    )
-    return bench.Prepared(record, planned, variants, {point.name: chosen}, forecast)
+    recorded = {name: variant_record(variant, MANIFESTS) for name, variant in variants.items()}
+    used, label = {point.name: chosen}, "-".join(variants)
+    record = new_record(label, SWEEP, target, command, planned, recorded, used, facts_of(target))
+    lasts_s = _duration_s(search, point, target) * len(arms)
+    forecast = Forecast(lasts_s, (), f"if the knee is near {ASSUMED_RPS:,} req/s")
+    return bench.Prepared(record.model_copy(update={"knee": search}), planned, variants, used, forecast)
 
 
 def _load(request: Request, target: Target) -> tuple[Point, ChosenGenerator]:
@@ -160,18 +161,3 @@ def _duration_s(search: KneeSearch, point: Point, target: Target) -> float:
     _, trials = sought(search_of(search), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
     each_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
     return len(trials) * each_s + 5 * target.bring_up_s
-
-
-def _record(
-    target: Target,
-    command: Sequence[str],
-    planned: Plan,
-    variants: Mapping[str, Variant],
-    chosen: ChosenGenerator,
-    search: KneeSearch,
-) -> RunRecord:
-    recorded = {name: variant_record(variant, MANIFESTS) for name, variant in variants.items()}
-    used = {point.name: chosen for point in planned.points}
-    found_facts = facts_of(target)
-    record = new_record("-".join(variants), SWEEP, target, command, planned, recorded, used, found_facts)
-    return record.model_copy(update={"knee": search})

@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lab.analysis.knee.report import step_of
-from lab.analysis.knee.trials import Tried, tried
+from lab.analysis.knee.report import step_of, trials_of
 from lab.experiments.bench.loads import generator_record
 from lab.experiments.knee import point_name
 from lab.measure.loop import Loop, Observer, nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.model.plan import Arm, Slot
-from lab.model.samples import cell
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.stats.knee_search import Try
@@ -35,7 +33,6 @@ class AdaptiveSearch:
     _loop: Loop = field(init=False)
     _chosen: dict[str, ChosenGenerator] = field(default_factory=dict[str, ChosenGenerator])
     """By point."""
-    _tried: dict[str, list[Tried]] = field(default_factory=dict[str, list[Tried]])
 
     def run(self) -> None:
         """Trials that are stored are replayed, not measured."""
@@ -52,34 +49,20 @@ class AdaptiveSearch:
         due = self._due(arm)
         return None if due is None or due[1] else due[0]
 
-    def _replay(self, arm: Arm) -> list[Tried]:
-        """The arm's trials, in the plan's order up to the first that is not stored."""
-        found = self._tried.setdefault(arm.name, [])
-        for slot in self._slots(arm)[len(found) :]:
-            sample = self._loop.done.get(cell(slot))
-            if sample is None:
-                break
-            passed = any(each.outcome == "pass" for each in found)
-            found.append(tried(slot, sample, self.store.histogram(sample), self.store.record, passed))
-        return found
-
-    def _slots(self, arm: Arm) -> list[Slot]:
-        return [slot for slot in self.store.record.plan().slots if slot.arm.name == arm.name]
-
     def _due(self, arm: Arm) -> tuple[Slot, bool] | None:
         """The trial to measure next, in the plan from now on, and whether it wants a system of its own. None: the search has ended.
 
         Trials that were planned and not measured to their end come first: what is known has to be known in their order.
         """
-        found = self._replay(arm)
-        step = step_of(self.store.record, found)
-        slots = self._slots(arm)
+        record = self.store.record
+        found = trials_of(record, arm.name, self._loop.done, self.store.histogram)
+        slots = [slot for slot in record.plan().slots if slot.arm.name == arm.name]
+        step = step_of(record, found)
         fresh = isinstance(step, Try) and step.fresh
         if len(slots) > len(found):
             return slots[len(found)], fresh
         if not isinstance(step, Try):
             return None
-        record = self.store.record
         first = record.points[0]
         point = first.model_copy(update={"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)})
         block = len(record.slots) + 1

@@ -39,9 +39,7 @@ from lab.records.tables import (
     STDERR_MARK,
     FrameError,
     join_raw,
-    pack_log,
     pack_raw,
-    pack_small,
     raw_pieces,
     read_raw,
 )
@@ -51,6 +49,7 @@ from lab.tests.support.committed import as_k6
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import bench
 from lab.tests.support.made_rows import FORMATS, Format, streamed_rows, write_rows
+from lab.tests.support.small import pack_log, pack_small
 
 TESTDATA = Path(__file__).parent / "testdata" / "generators"
 K6_CASES = [path.stem for path in sorted((TESTDATA / "k6").glob("logged*.err"))]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from lab.generators.pieces import of_bytes
 from lab.records.request_log import as_differences, restored
-from lab.records.tables import SMALL_LOG, FrameError, pack_log, pack_small, raw_pieces, read_raw
+from lab.records.tables import SMALL_LOG, FrameError, raw_pieces, read_raw
+from lab.tests.support.small import pack_log, pack_small
 
 LOG = """{"lab":1,"made":3}
 #lab stderr

@@ -22,7 +22,7 @@ from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import store
 from lab.records.store import RunStore
-from lab.records.tables import HISTOGRAM_SCHEMA, RAW, FrameError, events_frame, histogram_frame, read_histogram
+from lab.records.tables import HISTOGRAM_SCHEMA, RAW, FrameError, events_frame, histogram_frame, read_histograms
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import bench
@@ -179,7 +179,7 @@ def test_a_histogram_of_other_rows_is_refused(tmp_path: Path, rows: dict[str, li
     path = tmp_path / "hist.parquet"
     frame.cast({name: kind for name, kind in HISTOGRAM_SCHEMA.items() if name in frame.columns}).write_parquet(path)
     with pytest.raises(FrameError):
-        read_histogram(path, "latency", "exact")
+        read_histograms(path, "exact")
 
 
 @given(st.lists(st.floats(1e-6, 119), min_size=1, max_size=50), st.lists(st.floats(1e-6, 119), max_size=50))
@@ -190,7 +190,7 @@ def test_histograms_survive_storing(latency: list[float], service: list[float]) 
         path = Path(folder) / "hist.parquet"
         histogram_frame(stored).write_parquet(path)
         for series, wanted in stored.items():
-            found = read_histogram(path, series, "exact")
+            found = read_histograms(path, "exact").get(series)
             assert (found is None and not wanted.total) or (found and (found.counts == wanted.counts).all())
 
 
@@ -199,7 +199,7 @@ def test_a_histogram_of_an_earlier_lab_is_read(tmp_path: Path) -> None:
     wanted = Histogram.of_values([1e-3, 2.5, 119.0])
     ends = (pl.lit(0.0).alias("low_s"), pl.lit(0.0).alias("high_s"))
     histogram_frame({"latency": wanted}).with_columns(*ends).write_parquet(tmp_path / "hist.parquet")
-    found = read_histogram(tmp_path / "hist.parquet", "latency", "exact")
+    found = read_histograms(tmp_path / "hist.parquet", "exact").get("latency")
     assert found and (found.counts == wanted.counts).all()
 
 

@@ -41,7 +41,7 @@ from lab.model.endpoint import Role
 from lab.model.load import Load, OutputError, Result
 from lab.records.packed import Packed
 from lab.records.store import run_names
-from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, pack_raw, read_histogram, read_joined, read_raw
+from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, pack_raw, read_histograms, read_joined, read_raw
 from lab.report.json import calibration as calibration_json
 from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
@@ -504,7 +504,7 @@ def test_a_measurement_is_kept_with_what_it_was_read_from(runs: Path) -> None:
     assert again.record.measurements == (measured,) and again.record.complete
     beside = runs / "c-1" / "measurements" / measured.id
     assert read_raw(beside / "raw.zst") == ("said\n", "")
-    stored = read_histogram(beside / "hist.parquet", "truth", "exact")
+    stored = read_histograms(beside / "hist.parquet", "exact").get("truth")
     assert stored is not None and (stored.counts == histogram.counts).all()
     assert not list(runs.glob("**/.*"))
 
