@@ -34,7 +34,7 @@ class Disturbance(BaseModel):
     @property
     def lasts_s(self) -> float:
         """How long after `at_s` it may still matter, about: the load must last longer."""
-        raise NotImplementedError
+        return self.acts_s + 1
 
     @property
     def acts_s(self) -> float:
