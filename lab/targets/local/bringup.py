@@ -33,7 +33,7 @@ def links(objects: Objects) -> list[tuple[str, str]]:
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]
-    if services.balancer(objects) is None:
+    if not services.balancers(objects):
         client += [(network.CLIENT, pod.name) for pod in proxies]
     else:
         client += [(network.CLIENT, services.NODE), *((services.NODE, pod.name) for pod in proxies)]

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from lab.base.errors import LabError, MeasuringError
@@ -28,7 +27,7 @@ from lab.model.events import EventLog
 from lab.targets.local import bringup, budgets, services
 from lab.targets.local.deployments import Deployment
 from lab.targets.local.kubelet import Kubelet, PodJob, RunningPod
-from lab.targets.local.network import Network
+from lab.targets.local.network import Network, complaining
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.replicas import Member, Step, step
@@ -52,8 +51,7 @@ class Life:
     """
 
     pod: Pod
-    deployment: str
-    generation: int
+    generation: int = 0
     running: RunningPod | None = None
     begun: bool = False
     ready: bool = False
@@ -62,6 +60,11 @@ class Life:
     terminating: bool = False
     ending: bool = False
     created_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def deployment(self) -> str:
+        """Its name, of which the pod's is made."""
+        return self.pod.name.rpartition("-")[0]
 
     @property
     def endpoint(self) -> bool:
@@ -82,18 +85,16 @@ class Control:
     ) -> None:
         self._objects, self._net, self._kubelet, self._routing = objects, net, kubelet, routing
         self._log, self._job = log, job
-        self._deployments = {deployment.name: deployment for deployment in objects.deployments}
         self._replicas = {deployment.name: deployment.replicas for deployment in objects.deployments}
         self._made = Counter(self._replicas)
         self._generations = Counter[str]()
         self._lives: list[Life] = []
         self._led: tuple[Pod, ...] = ()
         self._told: tuple[Pod, ...] = ()
-        self._counted: dict[str, int] = {}
         self._threads: list[threading.Thread] = []
         self._lock, self._wiring = threading.RLock(), threading.Lock()
         self._closing = threading.Event()
-        self._faults: list[MeasuringError] = []
+        self._faults: list[LabError] = []
         self.ever: list[Pod] = list(objects.pods)
         """Every pod that there was or is."""
         self.ended: Callable[[Pod], None] = lambda pod: None
@@ -102,19 +103,12 @@ class Control:
     def adopt(self) -> None:
         """Take what has come up over. MeasuringError."""
         with self._lock:
-            for deployment in self._objects.deployments:
-                names = {pod.name for pod in deployment.pods()}
-                for running in self._kubelet.pods:
-                    if running.pod.name in names:
-                        life = Life(running.pod, deployment.name, 0, running, begun=True, ready=running.ready)
-                        self._lives.append(life)
+            there = {running.pod.name: running for running in self._kubelet.pods}
+            for running in (there[pod.name] for pod in self._objects.pods):
+                self._lives.append(Life(running.pod, running=running, begun=True, ready=running.ready))
             self._told = self._ready()
-            self._counted = self._counts()
-            if services.balancer(self._objects) is not None:
-                try:
-                    services.answer_without_endpoints(self._net, self._objects)
-                except subprocess.CalledProcessError as error:
-                    raise _failed(error) from None
+            with complaining():
+                services.answer_without_endpoints(self._net, self._objects)
             self._kubelet.heard = self.look
             self.look()
 
@@ -129,7 +123,7 @@ class Control:
     def check(self) -> None:
         """MeasuringError when something that should have happened did not."""
         for fault in self._faults:
-            raise fault
+            raise MeasuringError(fault.place, fault.fault, fault.remedy)
 
     def pods(self, role: Role) -> list[Pod]:
         """Those that run, terminating ones last."""
@@ -228,7 +222,7 @@ class Control:
     def _create(self, deployment: Deployment) -> None:
         pod = deployment.pod(self._made[deployment.name])
         self._made[deployment.name] += 1
-        self._lives.append(Life(pod, deployment.name, self._generations[deployment.name]))
+        self._lives.append(Life(pod, self._generations[deployment.name]))
         self.ever.append(pod)
         self._say("Created", pod)
 
@@ -250,14 +244,9 @@ class Control:
                 self._thread(self._start, life)
 
     def _start(self, life: Life) -> None:
-        try:
+        with self._noting():
             self._wire(life.pod)
             running = self._kubelet.begin(self._job(life.pod), time.monotonic() + START_S)
-        except LabError as error:
-            self._fail(MeasuringError(error.place, error.fault, error.remedy))
-        except (subprocess.CalledProcessError, OSError) as error:
-            self._fail(_failed(error))
-        else:
             with self._lock:
                 life.running = running
                 if running is not None:
@@ -275,7 +264,7 @@ class Control:
             wanted = bringup.links(replace(self._objects, pods=tuple(present)))
             there = {place.name for place in self._net.places} | {*self._net.borrowed, pod.name}
             self._net.add(pod.name, [link for link in wanted if pod.name in link and {*link} <= there])
-            if pod.role == "proxy" and services.balancer(self._objects) is not None:
+            if pod.role == "proxy" and services.balancers(self._objects):
                 services.join(self._net, pod)
 
     def _end(self, life: Life) -> None:
@@ -289,26 +278,20 @@ class Control:
             self.look()
         bringup.remove([life.pod])
         if not life.pod.host_network:  # the node's own network stays
-            try:
-                with self._wiring:
-                    self._net.drop(life.pod.name)
-            except (subprocess.CalledProcessError, OSError) as error:
-                self._fail(_failed(error))
+            with self._noting(), self._wiring:
+                self._net.drop(life.pod.name)
 
     def _follow(self) -> None:
         """The NAT, the proxies' configuration and the log get to know the endpoints."""
         if (led := self._endpoints()) != self._led:
-            try:
+            with self._noting():
                 services.follow(self._net, self._objects, led)
-            except (subprocess.CalledProcessError, OSError) as error:
-                self._fail(_failed(error))
             self._led = led
-        counts = self._counts()
-        for name, count in counts.items():
-            if count != self._counted[name]:
-                self._log.add("kubelet", "Endpoints", name, str(count))
-        self._counted = counts
         if (ready := self._ready()) != self._told:
+            for service in self._objects.services.values():
+                before, now = (sum(map(service.selects, pods)) for pods in (self._told, ready))
+                if before != now:
+                    self._log.add("kubelet", "Endpoints", service.name, str(now))
             self._told = ready
             addresses = self._net.addresses
             self._routing.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
@@ -329,24 +312,13 @@ class Control:
     def _ready(self) -> tuple[Pod, ...]:
         return tuple(life.pod for life in self._lives if life.endpoint)
 
-    def _counts(self) -> dict[str, int]:
-        ready = self._ready()
-        return {
-            service.name: sum(map(service.selects, ready))
-            for service in self._objects.services.values()
-            if service.selector
-        }
-
     def _refusal(self, life: Life) -> str | None:
         budget = budgets.over(self._objects.budgets, life.pod.labels)
         if budget is None:
             return None
         healthy = sum(other.endpoint and budget.selects(other.pod.labels) for other in self._lives)
-        expected = sum(
-            self._replicas[name]
-            for name, deployment in self._deployments.items()
-            if budget.selects(deployment.template.labels)
-        )
+        guarded = (item.name for item in self._objects.deployments if budget.selects(item.template.labels))
+        expected = sum(self._replicas[name] for name in guarded)
         return budget.refusal(life.ready, healthy, expected)
 
     def _crash(self, running: RunningPod) -> None:
@@ -370,18 +342,17 @@ class Control:
     def _say(self, kind: str, pod: Pod, detail: str = "") -> None:
         self._log.add("kubelet", kind, pod.name, detail, pod.role)
 
-    def _fail(self, fault: MeasuringError) -> None:
-        if not self._closing.is_set():
-            self._faults.append(fault)
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """What fails is kept for `check`, unless everything ends."""
+        try:
+            with complaining():
+                yield
+        except LabError as fault:
+            if not self._closing.is_set():
+                self._faults.append(fault)
 
     def _thread(self, act: Callable[[Life], None], life: Life) -> None:
         thread = threading.Thread(target=act, args=(life,), name=f"pod-{life.pod.name}", daemon=True)
         self._threads = [*(thread for thread in self._threads if thread.is_alive()), thread]
         thread.start()
-
-
-def _failed(error: subprocess.CalledProcessError | OSError) -> MeasuringError:
-    said = str(error)
-    if isinstance(error, subprocess.CalledProcessError):
-        said = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"
-    return MeasuringError("local target", said, "`just doctor` checks what it needs")

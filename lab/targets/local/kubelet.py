@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
+from lab.model.events import EventLog
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, reap_orphans
 from lab.targets.local.network import Place, write_sysctls
 from lab.targets.local.pods import Container, Pod
-from lab.targets.local.runner import Log, Runner
+from lab.targets.local.runner import CONTAINER, Runner
 
 ROTATE_EVERY_S, ROTATE_BYTES = 10.0, 64 * 1024 * 1024
 
@@ -49,10 +50,10 @@ class RunningPod:
 
 
 class Kubelet:
-    """Pods that are up. `processes` come from outside, made for each container when its turn comes."""
+    """Pods that are up. Their processes come from outside, made for each container when its turn comes."""
 
-    def __init__(self, log: Log | None = None) -> None:
-        self.log = log or Log()
+    def __init__(self, log: EventLog, each_probe: bool = False) -> None:
+        self._log, self._each_probe = log, each_probe
         self.pods: list[RunningPod] = []
         self.groups = Groups()
         """The limits of all containers; removed by whoever stops the kubelet, after that."""
@@ -143,7 +144,8 @@ class Kubelet:
             self._initialise(pod, job.make(container), deadline)
         if self._stopped.is_set():
             return None
-        runners = [Runner(pod, job.make(container), self.log, lambda: self.heard()) for container in pod.containers]
+        made = map(job.make, pod.containers)
+        runners = [Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in made]
         running = RunningPod(pod, place, runners)
         with self._listing:
             self.pods = [*self.pods, running]
@@ -165,7 +167,7 @@ class Kubelet:
             process.kill()
             fault = "this init container did not end in time"
             raise MeasuringError(process.container.place, fault, process.tail(3) or "it printed nothing") from None
-        self.log.add(pod.name, process.container.name, "Completed", f"exited {status}")
+        self._log.add(CONTAINER, "Completed", pod.name, f"exited {status}", pod.role)
         if status != 0:
             raise MeasuringError(
                 process.container.place,

@@ -13,11 +13,12 @@ import contextlib
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from lab.base.errors import MeasuringError
 from lab.targets.local.namespaces import set_namespace
 
 T = TypeVar("T")
@@ -189,6 +190,19 @@ def call_in(place: Place, action: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+@contextlib.contextmanager
+def complaining() -> Iterator[None]:
+    """A program that failed and what the kernel refused, as a MeasuringError."""
+    remedy = "`just doctor` checks what it needs"
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        fault = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"
+        raise MeasuringError("local target", fault, remedy) from None
+    except OSError as error:
+        raise MeasuringError("local target", str(error), remedy) from None
 
 
 def batch(options: Sequence[str], lines: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from typing import IO, Any
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import write_texts
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
-from lab.model.events import EventLog
+from lab.model.events import Event, EventLog
 from lab.model.load import Load
 from lab.model.pages import PAGES
 from lab.model.sweeps import Point
@@ -34,7 +34,7 @@ from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.recorder import LocalRecorder
 from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Event
+from lab.targets.local.runner import CONTAINER
 
 PROBED_PAGE = "1kB.bin"
 
@@ -55,7 +55,7 @@ class LocalSystem:
         control: Control | None,
         log: EventLog,
     ) -> None:
-        """`control`: of a system whose pods may come and go; `log`: what it and `routing` tell."""
+        """`control`: of a system whose pods may come and go; `log`: what all of them tell."""
         self._objects, self._net, self._kubelet, self._cpus = wanted, net, kubelet, pinned
         self._routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
@@ -67,8 +67,8 @@ class LocalSystem:
 
     @property
     def events(self) -> Sequence[Event]:
-        """The kubelet's log so far."""
-        return tuple(self._kubelet.log.events)
+        """What its containers did so far."""
+        return [event for event in self._log.events if event.source == CONTAINER]
 
     @property
     def kubelet(self) -> Kubelet:
@@ -211,7 +211,7 @@ class LocalSystem:
             control.check()
             self._routing.check()
 
-        return LocalRecorder(self._kubelet.log, self._log, lambda: {pod.name: pod.role for pod in control.ever}, check)
+        return LocalRecorder(self._log, check)
 
     def clock(self) -> ClockOffset:
         """One machine, one clock: what is left is that of a reading."""

@@ -6,13 +6,12 @@ import os
 import platform
 import resource
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
@@ -36,7 +35,6 @@ from lab.targets.local.images import haproxy_router, ingress_nginx
 from lab.targets.local.kubelet import Kubelet, PodJob
 from lab.targets.local.pods import Pod
 from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Log
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 30.0
@@ -122,12 +120,13 @@ class LocalTarget:
         wanted = services.in_front(objects.read(variant.manifests), changing)
         bringup.vet(wanted, self.cpus())
         deadline = time.monotonic() + DEADLINE_S
-        kubelet, log = Kubelet(Log(probes=changing)), EventLog()
+        log = EventLog()
+        kubelet = Kubelet(log, each_probe=changing)
         with ExitStack() as undo:
-            try:
+            with network.complaining():
                 disks = disk.Disk()
                 undo.callback(disks.remove)
-                names = [pod.name for pod in wanted.pods] + [services.NODE] * (services.balancer(wanted) is not None)
+                names = [pod.name for pod in wanted.pods] + [services.NODE] * bool(services.balancers(wanted))
                 net = network.build(names, bringup.links(wanted))
                 undo.callback(net.remove)
                 services.install(net, wanted)
@@ -152,9 +151,4 @@ class LocalTarget:
                 system.wait(deadline)
                 if control is not None:
                     control.adopt()
-            except subprocess.CalledProcessError as error:
-                fault = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"
-                raise MeasuringError("local target", fault, "`just doctor` checks what it needs") from None
-            except OSError as error:
-                raise MeasuringError("local target", str(error), "`just doctor` checks what it needs") from None
             yield system

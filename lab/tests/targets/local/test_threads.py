@@ -21,7 +21,7 @@ from lab.targets.local.images import Loading
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.reloads import Follower
 from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Log, Runner
+from lab.targets.local.runner import Runner
 
 
 class Held:
@@ -153,7 +153,7 @@ def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None
     (pod,) = objects.read(load_variant("baseline").manifests).role("proxy")
     process = cast("Any", Held(tmp_path))
     process.release = process.kill = lambda: None
-    runner = Runner(pod, process, Log())
+    runner = Runner(pod, process, EventLog())
     runner.stop(None)
     runner.start()
     assert not process.started
