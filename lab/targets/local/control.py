@@ -24,13 +24,13 @@ from dataclasses import dataclass, field, replace
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.events import EventLog
-from lab.targets.local import bringup, budgets, services
+from lab.targets.local import bringup, services
 from lab.targets.local.deployments import Deployment
 from lab.targets.local.kubelet import Kubelet, PodJob, RunningPod
 from lab.targets.local.network import Network, complaining
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
-from lab.targets.local.replicas import Member, Step, step
+from lab.targets.local.replicas import Member, Step, over, step
 from lab.targets.local.routing import Routing
 
 KUBELET_S = 0.05
@@ -313,7 +313,7 @@ class Control:
         return tuple(life.pod for life in self._lives if life.endpoint)
 
     def _refusal(self, life: Life) -> str | None:
-        budget = budgets.over(self._objects.budgets, life.pod.labels)
+        budget = over(self._objects.budgets, life.pod.labels)
         if budget is None:
             return None
         healthy = sum(other.endpoint and budget.selects(other.pod.labels) for other in self._lives)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from lab.targets.common.haproxy import SOCKET
 from lab.targets.local.objects import Member
-from lab.targets.local.openshift import HostRoute
 from lab.targets.local.rendering import rendered
+from lab.targets.local.routes import HostRoute
 
 HOME = "/var/lib/haproxy"
 CONF, RUN = f"{HOME}/conf", f"{HOME}/run"

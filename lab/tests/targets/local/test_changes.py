@@ -12,8 +12,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.targets.local import objects, recorder, runner, services
-from lab.targets.local.budgets import Budget, over
-from lab.targets.local.replicas import Member, Step, Strategy, step
+from lab.targets.local.replicas import Budget, Member, Step, Strategy, over, step
 
 SHIPPED = Strategy(unavailable=1)
 """The manifests': maxUnavailable 1, and Kubernetes' own maxSurge of 25 %."""
