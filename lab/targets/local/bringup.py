@@ -6,7 +6,7 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,15 +70,15 @@ def job(
     pinned: Mapping[Role, frozenset[int]],
     disks: disk.Disk,
     groups: Groups,
+    made: Callable[[Pod, Container, Process], None],
     changing: bool = False,
 ) -> PodJob:
     """What the kubelet needs to start a pod. Makes its volumes; its containers are made when their turn comes.
 
-    `changing`: its containers have a cgroup for CPU, limited or not, so that they can be squeezed, and end as slowly as
+    `made` is told of each container of a proxy before it starts. `changing`: its containers have a cgroup for CPU, limited or not, so that they can be squeezed, and end as slowly as
     their images do.
     """
-    addresses = net.addresses
-    place = net[pod.name]
+    addresses, place = net.addresses, net[pod.name]
     folder = PODS / pod.name
     volumes = {
         name: disks.folder(pod.name, name)
@@ -111,9 +111,11 @@ def job(
             ),
             waits=realisation.waits if changing else (0.0, 0.0),
         )
-        if realisation.pre_stop is not None:
-            container = replace(container, pre_stop=realisation.pre_stop)
-        return Process(container, setting, folder / "containers" / container.name)
+        asked = container if realisation.pre_stop is None else replace(container, pre_stop=realisation.pre_stop)
+        process = Process(asked, setting, folder / "containers" / container.name)
+        if pod.role == "proxy" and container not in pod.init:
+            made(pod, container, process)
+        return process
 
     return PodJob(pod, place, make)
 

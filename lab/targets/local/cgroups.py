@@ -25,9 +25,10 @@ from pathlib import Path
 import psutil
 
 from lab.base.errors import MeasuringError
+from lab.base.files import readable
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS, Controller
-from lab.targets.common.sampler import host_proc
+from lab.targets.common.sampler import host_proc, parse_stat
 
 REMOVE_WITHIN_S = 2.0
 _LABEL = re.compile(r"lab-(\d+)-(\d+)-(\d+)-")
@@ -58,7 +59,7 @@ class Group:
         found: dict[str, int] = {}
         for controller, (version, folder) in self.folders.items():
             if folder.is_dir():
-                found |= cgroup.counted(version, controller, lambda name, at=folder: _text(at / name))
+                found |= cgroup.counted(version, controller, lambda name, at=folder: readable(at / name))
         return found
 
     def squeeze(self, cpu: str | None) -> None:
@@ -194,7 +195,7 @@ def delegate() -> None:
     folder, me = Path(own.folder), psutil.Process()
     family = {process.pid for process in [me, *me.parents(), *me.children(recursive=True)]}
     try:
-        if not _delegated(folder) or not set(CONTROLLERS) <= set(_text(folder / "cgroup.controllers").split()):
+        if not _delegated(folder) or not set(CONTROLLERS) <= set(readable(folder / "cgroup.controllers").split()):
             return
         members = {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
         if not members <= family:
@@ -267,7 +268,7 @@ def _parent(own: cgroup.Place, controllers: Sequence[Controller]) -> Path:
     if own.version == 1:
         return folder
     for parent in (folder, *folder.parents):
-        if set(controllers) <= set(_text(parent / "cgroup.subtree_control").split()):
+        if set(controllers) <= set(readable(parent / "cgroup.subtree_control").split()):
             return parent
         if str(parent) == own.mount:
             break
@@ -316,16 +317,9 @@ def _labelled(mount: Path) -> Iterator[Path]:
 def process_state(proc: str, pid: int) -> tuple[str, int] | None:
     """(state, start in clock ticks since boot) of a process, None when there is none."""
     try:
-        fields = Path(proc, str(pid), "stat").read_text().rpartition(")")[2].split()
+        _, fields = parse_stat(Path(proc, str(pid), "stat").read_bytes())
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ESRCH):
             raise
         return None
-    return fields[0], int(fields[19])
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
+    return fields[0].decode(), int(fields[19])

@@ -269,6 +269,7 @@ class Control:
 
     def _end(self, life: Life) -> None:
         assert life.running is not None
+        self._routing.leave(life.pod)
         self._closing.wait(KUBELET_S)
         self._kubelet.end(life.running)
         self.ended(life.pod)

@@ -109,10 +109,6 @@ class Kubelet:
         pods = sorted((pod for pod in self.pods if pod.pod.role == role), key=lambda pod: pod.terminating)
         return [runner for pod in pods for runner in pod.runners]
 
-    def staying(self, role: str) -> list[Runner]:
-        """Those of pods that do not terminate."""
-        return [runner for pod in self.pods if pod.pod.role == role and not pod.terminating for runner in pod.runners]
-
     def stop(self) -> None:
         """End everything at once: nothing here is worth a grace period, and the next bring-up is waiting.
 

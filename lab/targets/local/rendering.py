@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,6 +16,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
     line_statement_prefix="%%",
 )
+_TEMPLATES.filters["quote"] = lambda value: shlex.quote(str(value))
 
 
 def rendered(name: str, **values: object) -> str:

@@ -32,6 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.files import readable
 from lab.targets.common.sampler import network_counters
 from lab.targets.local.network import CLIENT, Network, Place, batch, call_in, write_sysctls
 from lab.targets.local.objects import Objects, Service
@@ -161,10 +162,7 @@ def counters(net: Network, objects: Objects) -> Mapping[str, int]:
 
 def conntrack_max() -> str:
     """Size of the machine's connection tracking table; `unknown` before anything used it."""
-    try:
-        return CONNTRACK_MAX.read_text().strip()
-    except OSError:
-        return "unknown"
+    return readable(CONNTRACK_MAX).strip() or "unknown"
 
 
 def rules(net: Network, objects: Objects) -> str:

@@ -130,19 +130,18 @@ class LocalTarget:
                 net = network.build(names, bringup.links(wanted))
                 undo.callback(net.remove)
                 services.install(net, wanted)
-                routing = Routing(
-                    wanted, net.addresses, self.cpus(), lambda: kubelet.staying("proxy"), log, changing=changing
-                )
+                routing = Routing(wanted, net.addresses, self.cpus(), log, changing=changing)
 
                 def job(pod: Pod) -> PodJob:
-                    return bringup.job(pod, routing.objects, net, self.cpus(), disks, kubelet.groups, changing)
+                    return bringup.job(
+                        pod, routing.objects, net, self.cpus(), disks, kubelet.groups, routing.follow, changing
+                    )
 
                 control = Control(wanted, net, kubelet, routing, log, job) if changing else None
                 undo.callback(lambda: bringup.remove(control.ever if control else wanted.pods))
                 undo.callback(kubelet.groups.remove)
                 undo.callback(control.stop if control else kubelet.stop)
                 undo.callback(routing.stop)
-                routing.start()
                 system = LocalSystem(wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
                 kubelet.start([job(pod) for pod in wanted.pods], deadline)

@@ -93,30 +93,16 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(tmp_path: Path, monkeyp
     monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
     monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
     process = Held(tmp_path)
-    runners: list[Any] = [SimpleNamespace(process=process, container=process.container, pod=pod)]
     process.setting.place = cast("Any", None)
-    process.container.name = pod.containers[0].name
-    routing = Routing(wanted, {}, {}, lambda: list(runners), EventLog(), changing=True)
-    routing.start()
+    routing = Routing(wanted, {}, {}, EventLog(), changing=True)
+    routing.follow(pod, pod.containers[0], cast("Any", process))
     try:
         until(lambda: faulty(routing))
-        runners.clear()
+        routing.leave(pod)
         until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("reloads-")])
         assert faulty(routing)
     finally:
         routing.stop()
-
-
-def test_a_routing_that_ended_by_itself_is_told() -> None:
-    def runners() -> Any:
-        raise RuntimeError("no such luck")
-
-    routing = Routing(objects.read(load_variant("baseline").manifests), {}, {}, runners, EventLog(), changing=True)
-    routing.start()
-    until(lambda: faulty(routing))
-    with pytest.raises(MeasuringError, match="no such luck"):
-        routing.check()
-    routing.stop()
 
 
 def faulty(routing: Routing) -> bool:
