@@ -136,12 +136,9 @@ def remove(pods: Iterable[Pod]) -> None:
     """Take the pods' folders away, once nothing runs in them."""
     for pod in pods:
         for volume in pod.volumes.values():
-            if volume.size and (PODS / pod.name / "volumes" / volume.name).is_mount():
-                subprocess.run(
-                    ["umount", "--lazy", str(PODS / pod.name / "volumes" / volume.name)],
-                    check=False,
-                    capture_output=True,
-                )
+            place = PODS / pod.name / "volumes" / volume.name
+            if volume.size and place.is_mount():
+                subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
         shutil.rmtree(PODS / pod.name, ignore_errors=True)
 
 
@@ -201,9 +198,9 @@ def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str
 
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
     folder.mkdir(parents=True)
-    if volume.configmap is not None or volume.secret is not None:
-        secret = objects.secrets[volume.secret] if volume.secret is not None else None
-        texts = objects.configmaps[volume.configmap or ""] if secret is None else secret.files()
+    if volume.source is not None:
+        kind, source = volume.source
+        texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
         for key, name in _keys(f"volume {volume.name}", volume, objects).items():
             (folder / name).write_text(texts[key])
     elif volume.size:
@@ -223,13 +220,11 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
 
 def _keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
     """Key → file of a ConfigMap's or Secret's volume, empty for any other. UsageError for what is not there."""
-    if volume.configmap is None and volume.secret is None:
+    if volume.source is None:
         return {}
-    all_of_them: Mapping[str, Collection[str]] = objects.configmaps
-    kind, name = "ConfigMap", volume.configmap or ""
-    if volume.secret is not None:
-        all_of_them = {key: item.keys for key, item in objects.secrets.items()}
-        kind, name = "Secret", volume.secret
+    kind, name = volume.source
+    secrets = {key: item.keys for key, item in objects.secrets.items()}
+    all_of_them: Mapping[str, Collection[str]] = objects.configmaps if kind == "ConfigMap" else secrets
     if name not in all_of_them:
         raise UsageError(place, f"there is no {kind} {name!r}", did_you_mean(name, all_of_them))
     known = all_of_them[name]

@@ -17,6 +17,7 @@ import re
 import shlex
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -141,11 +142,11 @@ class Groups:
 
     def counters(self) -> dict[str, int]:
         """`<role>/<count>`, summed over the role's containers that have a limit; OOM kills are told in words instead."""
-        found: dict[str, int] = {}
+        found = Counter[str]()
         for group in self._groups:
-            for name, value in group.counts().items():
-                if name != "oom_kills":
-                    found[f"{group.role}/{name}"] = found.get(f"{group.role}/{name}", 0) + value
+            found.update(
+                {f"{group.role}/{name}": count for name, count in group.counts().items() if name != "oom_kills"}
+            )
         return found
 
     def deaths(self) -> list[tuple[str, str]]:
@@ -171,9 +172,10 @@ def sweep() -> list[Path]:
     proc, _ = host_proc()
     device, removed = Path(proc).stat().st_dev, list[Path]()
     for mount in {found.mount for found in _places().values()}:
-        for folder in sorted(_labelled(Path(mount)), reverse=True):
-            owner = _LABEL.match(folder.name)
-            assert owner is not None
+        below = sorted((Path(root, name) for root, names, _ in os.walk(mount) for name in names), reverse=True)
+        for folder, owner in ((folder, _LABEL.match(folder.name)) for folder in below):
+            if owner is None:
+                continue
             of, pid, start = (int(number) for number in owner.groups())
             state = process_state(proc, pid)
             if of == device and (state is None or state[1] != start or state[0] in "ZX"):
@@ -307,11 +309,6 @@ def _delegated(folder: Path) -> bool:
         with contextlib.suppress(OSError):
             return os.getxattr(folder, name) == b"1"
     return False
-
-
-def _labelled(mount: Path) -> Iterator[Path]:
-    for root, names, _ in os.walk(mount):
-        yield from (Path(root, name) for name in names if _LABEL.match(name))
 
 
 def process_state(proc: str, pid: int) -> tuple[str, int] | None:

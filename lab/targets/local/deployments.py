@@ -139,15 +139,12 @@ def _sysctl(fields: Fields) -> tuple[str, str]:
 
 def _volume(fields: Fields) -> Volume:
     name = fields.need("name", "")
-    if fields.has("configMap") or fields.has("secret"):
-        kind, key = ("configMap", "name") if fields.has("configMap") else ("secret", "secretName")
-        with fields.inner(kind) as source:
-            source.waive("defaultMode")
-            items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
-            named = source.need(key, "")
-            if kind == "secret":
-                return Volume(name, items=items, secret=named)
-            return Volume(name, items=items, configmap=named)
+    if fields.has("configMap"):
+        with fields.inner("configMap") as source:
+            return Volume(name, ("ConfigMap", source.need("name", "")), _items(source))
+    if fields.has("secret"):
+        with fields.inner("secret") as source:
+            return Volume(name, ("Secret", source.need("secretName", "")), _items(source))
     with fields.inner("emptyDir") as empty:
         medium = empty.take("medium", "")
         if medium not in ("", "Memory"):
@@ -156,12 +153,16 @@ def _volume(fields: Fields) -> Volume:
         if size and not medium:
             fault = "the local target limits volumes in memory only"
             raise UsageError(empty.at("sizeLimit"), fault, "leave it out, or ask for medium: Memory")
-        if size:
-            try:
-                quantity(size)
-            except ValueError as error:
-                raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
+        try:
+            quantity(size or "0")
+        except ValueError as error:
+            raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
         return Volume(name, size=size, memory=medium == "Memory")
+
+
+def _items(source: Fields) -> Mapping[str, str]:
+    source.waive("defaultMode")
+    return {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
 
 
 def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:
