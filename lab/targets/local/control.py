@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import HowToEnd, Role
@@ -43,34 +43,6 @@ START_S = 30.0
 """For a pod's init containers."""
 
 
-@dataclass(slots=True, eq=False)
-class Life:
-    """One pod from its making to its end. `begun`: it has a place on the node; `ready_s`: since when, monotonic.
-
-    `timed_s`: the `ready_s` whose minReadySeconds a timer runs for, one however often it is looked at.
-    """
-
-    pod: Pod
-    generation: int = 0
-    running: RunningPod | None = None
-    begun: bool = False
-    ready: bool = False
-    ready_s: float = 0.0
-    timed_s: float = 0.0
-    terminating: bool = False
-    ending: bool = False
-    created_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def deployment(self) -> str:
-        """Its name, of which the pod's is made."""
-        return self.pod.name.rpartition("-")[0]
-
-    @property
-    def endpoint(self) -> bool:
-        return self.ready and not self.terminating
-
-
 class Control:
     """Of one system. `adopt` once everything is up; `stop` before the kubelet is. `job` prepares a new pod in its place."""
 
@@ -88,7 +60,7 @@ class Control:
         self._replicas = {deployment.name: deployment.replicas for deployment in objects.deployments}
         self._made = Counter(self._replicas)
         self._generations = Counter[str]()
-        self._lives: list[Life] = []
+        self._lives: list[RunningPod] = []
         self._led: tuple[Pod, ...] = ()
         self._told: tuple[Pod, ...] = ()
         self._threads: list[threading.Thread] = []
@@ -103,9 +75,10 @@ class Control:
     def adopt(self) -> None:
         """Take what has come up over. MeasuringError."""
         with self._lock:
-            there = {running.pod.name: running for running in self._kubelet.pods}
-            for running in (there[pod.name] for pod in self._objects.pods):
-                self._lives.append(Life(running.pod, running=running, begun=True, ready=running.ready))
+            names = [pod.name for pod in self._objects.pods]
+            self._lives = sorted(self._kubelet.pods, key=lambda life: names.index(life.pod.name))
+            for life in self._lives:
+                life.begun, life.told_ready = True, life.ready
             self._told = self._ready()
             with complaining():
                 services.answer_without_endpoints(self._net, self._objects)
@@ -128,16 +101,15 @@ class Control:
     def pods(self, role: Role) -> list[Pod]:
         """Those that run, terminating ones last."""
         with self._lock:
-            found = [life for life in self._lives if life.pod.role == role and life.running is not None]
+            found = [life for life in self._lives if life.pod.role == role and life.runners]
             return [life.pod for life in sorted(found, key=lambda life: life.terminating)]
 
     def look(self) -> None:
         """Something about a pod is another."""
         with self._lock:
             for life in self._lives:
-                ready = life.running is not None and life.running.ready
-                if ready != life.ready:
-                    life.ready, life.ready_s = ready, time.monotonic()
+                if (ready := life.ready) != life.told_ready:
+                    life.told_ready, life.ready_s = ready, time.monotonic()
                     if not life.terminating:
                         self._say("Ready" if ready else "NotReady", life.pod)
             self._settle()
@@ -147,8 +119,7 @@ class Control:
         with self._lock:
             life = self._first(role)
             if how == "crash":
-                assert life.running is not None
-                self._crash(life.running)
+                self._crash(life)
                 return True
             if how == "evict" and (fault := self._refusal(life)) is not None:
                 self._say("EvictionRefused", life.pod, fault)
@@ -172,7 +143,7 @@ class Control:
     def freeze(self, role: Role, frozen: bool) -> None:
         with self._lock:
             lives = [self._first(role)] if frozen else [life for life in self._lives if life.pod.role == role]
-            for runner in [runner for life in lives if life.running for runner in life.running.runners]:
+            for runner in [runner for life in lives for runner in life.runners]:
                 for pid in runner.process.processes():
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
@@ -181,8 +152,8 @@ class Control:
         with self._lock:
             self._first(role)
             for life in self._lives:
-                if life.pod.role == role and life.running is not None and not life.terminating:
-                    life.running.runners[0].process.setting.group.squeeze(cpu)
+                if life.pod.role == role and life.runners and not life.terminating:
+                    life.runners[0].process.setting.group.squeeze(cpu)
 
     # -- all below: the lock is held, save in threads of their own -----------------------------------------
 
@@ -197,7 +168,7 @@ class Control:
                     self._delete(life, "not wanted any more")
         self._follow()
         for life in self._lives:
-            if life.terminating and life.running is not None and not life.ending:
+            if life.terminating and life.runners and not life.ending:
                 life.ending = True
                 self._thread(self._end, life)
         self._schedule()
@@ -207,29 +178,27 @@ class Control:
         now, generation = time.monotonic(), self._generations[deployment.name]
         members: list[Member] = []
         for life in mine:
-            wait_s = life.ready_s + deployment.min_ready_s - now if life.ready else 0.0
+            wait_s = life.ready_s + deployment.min_ready_s - now if life.told_ready else 0.0
             if wait_s > 0 and not life.terminating and life.timed_s != life.ready_s:
                 life.timed_s = life.ready_s
                 timer = threading.Timer(wait_s + LATE_S, self.look)
                 timer.daemon = True
                 timer.start()
             if not life.terminating:
-                current, available = life.generation == generation, life.ready and wait_s <= 0
-                members.append(Member(life.pod.name, current, life.ready, available, life.created_s))
+                current, available = life.generation == generation, life.told_ready and wait_s <= 0
+                members.append(Member(life.pod.name, current, life.told_ready, available, life.created_s))
         old_ending = sum(life.terminating and life.generation != generation for life in mine)
         return step(self._replicas[deployment.name], deployment.strategy, members, old_ending)
 
     def _create(self, deployment: Deployment) -> None:
         pod = deployment.pod(self._made[deployment.name])
         self._made[deployment.name] += 1
-        self._lives.append(Life(pod, self._generations[deployment.name]))
+        self._lives.append(RunningPod(pod, generation=self._generations[deployment.name]))
         self.ever.append(pod)
         self._say("Created", pod)
 
-    def _delete(self, life: Life, why: str) -> None:
+    def _delete(self, life: RunningPod, why: str) -> None:
         life.terminating = True
-        if life.running is not None:
-            life.running.terminating = True
         self._say("Deleted", life.pod, f"{why}; grace period {life.pod.grace_s} s")
         if not life.begun:  # nothing of it is anywhere
             self._lives.remove(life)
@@ -243,15 +212,11 @@ class Control:
                 life.begun = True
                 self._thread(self._start, life)
 
-    def _start(self, life: Life) -> None:
+    def _start(self, life: RunningPod) -> None:
         with self._noting():
             self._wire(life.pod)
-            running = self._kubelet.begin(self._job(life.pod), time.monotonic() + START_S)
-            with self._lock:
-                life.running = running
-                if running is not None:
-                    running.terminating = life.terminating
-                self.look()
+            self._kubelet.begin(life, self._job(life.pod), time.monotonic() + START_S)
+            self.look()
 
     def _wire(self, pod: Pod) -> None:
         """Its place, and the ways to it. Raises CalledProcessError, OSError."""
@@ -267,11 +232,10 @@ class Control:
             if pod.role == "proxy" and services.balancers(self._objects):
                 services.join(self._net, pod)
 
-    def _end(self, life: Life) -> None:
-        assert life.running is not None
+    def _end(self, life: RunningPod) -> None:
         self._routing.leave(life.pod)
         self._closing.wait(KUBELET_S)
-        self._kubelet.end(life.running)
+        self._kubelet.end(life)
         self.ended(life.pod)
         with self._lock:
             self._lives.remove(life)
@@ -304,23 +268,23 @@ class Control:
         """
         found: list[Pod] = []
         for service in services.balancers(self._objects):
-            mine = [life for life in self._lives if service.selects(life.pod) and life.running is not None]
+            mine = [life for life in self._lives if service.selects(life.pod) and life.runners]
             if not any(life.pod.host_ports for life in mine):
-                mine = [life for life in mine if life.endpoint] or [life for life in mine if life.ready]
+                mine = [life for life in mine if life.endpoint] or [life for life in mine if life.told_ready]
             found += [life.pod for life in mine]
         return tuple(found)
 
     def _ready(self) -> tuple[Pod, ...]:
         return tuple(life.pod for life in self._lives if life.endpoint)
 
-    def _refusal(self, life: Life) -> str | None:
+    def _refusal(self, life: RunningPod) -> str | None:
         budget = over(self._objects.budgets, life.pod.labels)
         if budget is None:
             return None
         healthy = sum(other.endpoint and budget.selects(other.pod.labels) for other in self._lives)
         guarded = (item.name for item in self._objects.deployments if budget.selects(item.template.labels))
         expected = sum(self._replicas[name] for name in guarded)
-        return budget.refusal(life.ready, healthy, expected)
+        return budget.refusal(life.told_ready, healthy, expected)
 
     def _crash(self, running: RunningPod) -> None:
         pid = running.runners[0].process.pid
@@ -328,9 +292,9 @@ class Control:
             raise MeasuringError(running.pod.name, "its first container does not run", "nothing is there to crash")
         os.kill(pid, signal.SIGKILL)
 
-    def _first(self, role: Role) -> Life:
+    def _first(self, role: Role) -> RunningPod:
         for life in self._lives:
-            if life.pod.role == role and life.running is not None and not life.terminating:
+            if life.pod.role == role and life.runners and not life.terminating:
                 return life
         raise MeasuringError(f"role {role}", "no pod of it runs", "choose a variant that has one, or a later time")
 
@@ -353,7 +317,7 @@ class Control:
             if not self._closing.is_set():
                 self._faults.append(fault)
 
-    def _thread(self, act: Callable[[Life], None], life: Life) -> None:
+    def _thread(self, act: Callable[[RunningPod], None], life: RunningPod) -> None:
         thread = threading.Thread(target=act, args=(life,), name=f"pod-{life.pod.name}", daemon=True)
         self._threads = [*(thread for thread in self._threads if thread.is_alive()), thread]
         thread.start()

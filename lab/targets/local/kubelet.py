@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
@@ -36,17 +36,41 @@ class PodJob:
     make: Callable[[Container], Process]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RunningPod:
+    """One pod from its making to its end. `runners`: its containers, none before they are started.
+
+    What `control` knows of it: `generation` of its Deployment's template; `begun`: it has a place on the node; `told_ready`: what
+    was made known of its readiness, since `ready_s` (monotonic); `timed_s`: the `ready_s` whose minReadySeconds a timer runs for, one
+    however often it is looked at; `ending`: its kubelet has been told.
+    """
+
     pod: Pod
-    place: Place
-    runners: list[Runner]
+    runners: Sequence[Runner] = ()
     terminating: bool = False
+    generation: int = 0
+    begun: bool = False
+    told_ready: bool = False
+    ready_s: float = 0.0
+    timed_s: float = 0.0
+    ending: bool = False
+    created_s: float = field(default_factory=time.monotonic)
 
     @property
     def ready(self) -> bool:
         """Every container runs, and its readiness probe, if it has one, says so."""
-        return all(runner.ready and runner.process.pid is not None for runner in self.runners)
+        running = (runner.ready and runner.process.pid is not None for runner in self.runners)
+        return bool(self.runners) and all(running)
+
+    @property
+    def endpoint(self) -> bool:
+        """Whether Services lead to it."""
+        return self.told_ready and not self.terminating
+
+    @property
+    def deployment(self) -> str:
+        """Its name, of which the pod's is made."""
+        return self.pod.name.rpartition("-")[0]
 
 
 class Kubelet:
@@ -68,7 +92,7 @@ class Kubelet:
         threading.Thread(target=self._rotate, name="logs", daemon=True).start()
         with ThreadPoolExecutor(len(jobs) or 1) as pool:
             try:
-                for result in [pool.submit(self.begin, job, deadline) for job in jobs]:
+                for result in [pool.submit(self.begin, RunningPod(job.pod), job, deadline) for job in jobs]:
                     result.result()
             except BaseException:
                 self.stop()  # else the pool would wait for the other pods' init containers
@@ -121,8 +145,8 @@ class Kubelet:
             runner.stop(None)
         reap_orphans()
 
-    def begin(self, job: PodJob, deadline: float) -> RunningPod | None:
-        """Start one pod; returns when its containers are started, ready or not. None when the kubelet is stopped."""
+    def begin(self, running: RunningPod, job: PodJob, deadline: float) -> None:
+        """Start one pod; returns when its containers are started, ready or not. Starts none when the kubelet is stopped."""
         pod, place = job.pod, job.place
         try:
             write_sysctls(place, dict(pod.sysctls))
@@ -139,15 +163,13 @@ class Kubelet:
         for container in pod.init:
             self._initialise(pod, job.make(container), deadline)
         if self._stopped.is_set():
-            return None
+            return
         made = map(job.make, pod.containers)
-        runners = [Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in made]
-        running = RunningPod(pod, place, runners)
+        running.runners = [Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in made]
         with self._listing:
             self.pods = [*self.pods, running]
         for runner in running.runners:
             runner.start()
-        return running
 
     def _initialise(self, pod: Pod, process: Process, deadline: float) -> None:
         if self._stopped.is_set():

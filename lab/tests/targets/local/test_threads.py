@@ -18,6 +18,7 @@ from lab.targets.local import bringup, control, images, objects
 from lab.targets.local.control import Control
 from lab.targets.local.haproxy_control import RouterControl
 from lab.targets.local.images import Loading
+from lab.targets.local.kubelet import RunningPod
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.reloads import Follower
 from lab.targets.local.routing import Routing
@@ -68,6 +69,16 @@ class Broken:
 
     def config_bytes(self) -> int:
         return 0
+
+
+class Answering(RunningPod):
+    """A pod without containers that is ready when it is said so."""
+
+    answers = False
+
+    @property
+    def ready(self) -> bool:
+        return self.answers
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -158,7 +169,7 @@ def test_a_pod_has_one_timer_for_its_min_ready_seconds(monkeypatch: pytest.Monke
         return SimpleNamespace(start=lambda: None)
 
     monkeypatch.setattr(control.threading, "Timer", timer)
-    pods = [SimpleNamespace(pod=pod, ready=False, runners=[], terminating=False) for pod in wanted.pods]
+    pods = [Answering(pod) for pod in wanted.pods]
     kubelet: Any = SimpleNamespace(pods=pods, heard=None)
     net: Any = SimpleNamespace(addresses=dict.fromkeys((pod.name for pod in wanted.pods), "192.0.2.1"))
     routing: Any = SimpleNamespace(changed=lambda *_: None)
@@ -166,11 +177,11 @@ def test_a_pod_has_one_timer_for_its_min_ready_seconds(monkeypatch: pytest.Monke
     made.adopt()
     assert timers == []
     for pod in pods:
-        pod.ready = True
+        pod.answers = True
     for _ in range(5):
         made.look()
     assert len(timers) == len(pods) and all(2.9 < after_s <= 3.01 for after_s in timers)
     for ready in (False, True):  # ready anew: a timer anew
-        pods[0].ready = ready
+        pods[0].answers = ready
         made.look()
     assert len(timers) == len(pods) + 1
