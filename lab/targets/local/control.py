@@ -174,7 +174,7 @@ class Control:
         self._schedule()
 
     def _step(self, deployment: Deployment) -> Step:
-        mine = [life for life in self._lives if life.deployment == deployment.name]
+        mine = [life for life in self._lives if life.pod.deployment == deployment.name]
         now, generation = time.monotonic(), self._generations[deployment.name]
         members: list[Member] = []
         for life in mine:

@@ -67,11 +67,6 @@ class RunningPod:
         """Whether Services lead to it."""
         return self.told_ready and not self.terminating
 
-    @property
-    def deployment(self) -> str:
-        """Its name, of which the pod's is made."""
-        return self.pod.name.rpartition("-")[0]
-
 
 class Kubelet:
     """Pods that are up. Their processes come from outside, made for each container when its turn comes."""

@@ -99,6 +99,11 @@ class Pod:
     host_network: bool = False
 
     @property
+    def deployment(self) -> str:
+        """Its name, of which the pod's is made."""
+        return self.name.rpartition("-")[0]
+
+    @property
     def host_ports(self) -> Mapping[int, int]:
         """Container port → port of the node, which it has alone; of hostNetwork all are."""
         if self.host_network:

@@ -89,11 +89,10 @@ def on_the_node(net: Network, objects: Objects, pod: Pod) -> bool:
 def address(objects: Objects, net: Network, role: str, port: str = "http", by: str | None = None) -> tuple[str, int]:
     """Where clients reach a role: (IP, port) of the Service's port of that name, or its first if it has none so called.
 
-    `by`: the Service that is meant, where proxies have several. UsageError when no Service selects the role's pods.
+    `by`: the Deployment whose pods are meant, where proxies have several. UsageError when no Service selects the role's pods.
     """
-    ways = balancers(objects) if role == "proxy" else []
-    balanced = next((item for item in ways if by in (None, item.name)), None)
-    pod = next(pod for pod in objects.role(role) if balanced is None or balanced.selects(pod))
+    pod = next(pod for pod in objects.role(role) if by in (None, pod.deployment))
+    balanced = _balanced(objects, pod) if role == "proxy" and balancers(objects) else None
     selecting = (item for item in objects.services.values() if item.selects(pod))
     service = balanced or next(selecting, None)
     if service is None:

@@ -16,6 +16,7 @@ from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.sweeps import Point
+from lab.model.variants import hosts as variant_hosts
 from lab.model.variants.variants import Variant
 from lab.targets.local import (
     bringup,
@@ -113,7 +114,9 @@ class LocalTarget:
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
         refusals.vet(wanted, points)
-        return {point.name: hosts.expected(wanted, point) for point in points}
+        routed, routers = variant_hosts.routed(variant.manifests), variant_hosts.routers(variant.manifests)
+        proxied = bool(wanted.role("proxy"))
+        return {point.name: variant_hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False) -> Iterator[LocalSystem]:
@@ -142,7 +145,7 @@ class LocalTarget:
                 undo.callback(kubelet.groups.remove)
                 undo.callback(control.stop if control else kubelet.stop)
                 undo.callback(routing.stop)
-                system = LocalSystem(wanted, net, kubelet, self.cpus(), routing, control, log)
+                system = LocalSystem(variant.manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
                 kubelet.start([job(pod) for pod in wanted.pods], deadline)
                 kubelet.wait(deadline)
