@@ -161,6 +161,14 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
             (folder / name).write_text(text)
 
 
+def readable(path: Path | str) -> str:
+    """The text of a file; empty where there is none, or it is not ours to read, as of a process that has ended."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def runs_folder() -> Path:
     """`data/runs` of this checkout, or where LAB_RUNS says."""
     return Path(os.environ.get("LAB_RUNS") or Path(__file__).parents[2] / "data" / "runs").absolute()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,15 +54,15 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def faults(error: ValidationError, *models: type[BaseModel]) -> list[str]:
-    """One text per fault; the nearest key is looked for among those of `models`."""
-    known = {name for model in models for name in model.model_fields}
+def faults(error: ValidationError, *models: type[BaseModel], tags: Collection[str] = ()) -> list[str]:
+    """One text per fault; the nearest key is looked for among those of `models`. `tags` of a union are no part of a key's path."""
+    known = {field.alias or name for model in models for name, field in model.model_fields.items()}
     found = []
     for item in error.errors():
         where = ".".join(
             str(part)
             for part in item["loc"]
-            if not str(part).startswith(("constrained", "list[", "literal", "float", "int"))
+            if not str(part).startswith(("constrained", "list[", "literal", "float", "int")) and part not in tags
         )
         if item["type"] == "extra_forbidden":
             key = str(item["loc"][-1])
@@ -70,5 +70,7 @@ def faults(error: ValidationError, *models: type[BaseModel]) -> list[str]:
         elif item["type"] == "value_error":
             found.append(item["msg"].removeprefix("Value error, "))
         else:
-            found.append(f"{where}: {item['msg'][0].lower()}{item['msg'][1:]}, got {item['input']!r}")
+            found.append(
+                f"{where}: {item['msg'][0].lower()}{item['msg'][1:]}, got {item['input']!r}".removeprefix(": ")
+            )
     return list(dict.fromkeys(found))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.base.durations import seconds
-from lab.base.errors import NotMeasurableError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.disturbance import Manifests
 
 SETTLE = 1.25
@@ -42,6 +42,17 @@ def asked_interval_s(manifests: Manifests) -> float | None:
         if variable["name"] == "RELOAD_INTERVAL":
             return seconds(str(variable.get("value", "")))
     return None
+
+
+def refuse_impatient(manifests: Manifests, key: str, given_s: float, fault: str, remedy: str = "") -> None:
+    """UsageError where a change may wait longer for the proxy's reload than a disturbance's `key` gives it.
+
+    `fault` says both, with `{interval_s}`; `remedy` follows the sweep that would do.
+    """
+    interval_s = reload_interval_s(manifests)
+    if given_s < SETTLE * interval_s:
+        sweep = f"a sweep whose {key} is {SETTLE * interval_s:g} or more{remedy}"
+        raise UsageError(f"disturbance.{key}", fault.format(interval_s=f"{interval_s:g} s"), sweep)
 
 
 def reload_interval_s(manifests: Manifests) -> float:

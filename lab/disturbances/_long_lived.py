@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from subprocess import Popen
 
-from lab.base.errors import MeasuringError
+from pydantic import Field
+
+from lab.base.errors import MeasuringError, UsageError
+from lab.disturbances._asked import replicas
 from lab.disturbances._k6_beside import HERE, Beside, k6, wait_for
-from lab.model.disturbance import DisturbanceContext
+from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 from lab.model.events import Event
 from lab.model.pages import PAGES
 
@@ -29,6 +32,33 @@ LIFE_S = PAGES[PAGE] / (20 * 1024)
 OPENING_S = 60.0
 LONGEST = "24h"
 _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
+
+
+class Holding(Disturbance):
+    """What kinds have in common that hold long-lived connections meanwhile: the keys, and that they go on beside the load."""
+
+    websockets: int = Field(default=0, ge=0, le=1000, description="WebSockets held open meanwhile, through the proxy")
+    downloads: int = Field(
+        default=0, ge=0, le=1000, description="slow downloads held open meanwhile, through the proxy"
+    )
+
+    @property
+    def fixtures(self) -> tuple[str, ...]:
+        return (FIXTURE,) if self.websockets or self.downloads else ()
+
+    @property
+    def prepared(self) -> tuple[object, ...]:
+        return *super().prepared, self.websockets, self.downloads
+
+    def vet(self, manifests: Manifests) -> None:
+        if self.websockets and (count := replicas(manifests, "backend")) > 1:
+            fault = f"the server of WebSockets is in one of {count} backend pods, and the proxy asks them all"
+            remedy = "a sweep without them, or a variant with one backend pod"
+            raise UsageError("disturbance.websockets", fault, remedy)
+
+    def prepare(self, context: DisturbanceContext) -> None:
+        """All are open before the load begins, in control runs too: what cuts them, and what they cost beside a change, is the change's."""
+        context.beside.enter_context(held(context, self.websockets, self.downloads))
 
 
 @contextmanager

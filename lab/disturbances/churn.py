@@ -14,10 +14,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import MeasuringError
 from lab.disturbances import _changing
-from lab.disturbances._asked import SETTLE, reload_interval_s
-from lab.disturbances._holding import Holding
+from lab.disturbances._asked import SETTLE, refuse_impatient, reload_interval_s
+from lab.disturbances._long_lived import Holding
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Endpoint
 
@@ -67,13 +67,10 @@ class Churn(Holding):
     def vet(self, manifests: Manifests) -> None:
         super().vet(manifests)
         _changing.template(manifests)
-        interval_s = reload_interval_s(manifests)
-        if self.settles_s < SETTLE * interval_s:
-            raise UsageError(
-                "disturbance.settles_s",
-                f"a change may wait {interval_s:g} s for its reload, and the load ends {self.settles_s:g} s after the last",
-                f"a sweep whose settles_s is {SETTLE * interval_s:g} or more, as reload-long has",
-            )
+        fault = (
+            f"a change may wait {{interval_s}} for its reload, and the load ends {self.settles_s:g} s after the last"
+        )
+        refuse_impatient(manifests, "settles_s", self.settles_s, fault, ", as reload-long has")
 
     def prepare(self, context: DisturbanceContext) -> None:
         manifests, address = context.manifests, context.system.pod_address("backend")

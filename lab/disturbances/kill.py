@@ -11,7 +11,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from lab.disturbances._asked import deployment, replicas
-from lab.disturbances._holding import Holding
+from lab.disturbances._long_lived import Holding
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import HowToEnd
 
@@ -36,10 +36,6 @@ class Kill(Holding):
                 "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
             )
         return self
-
-    @property
-    def lasts_s(self) -> float:
-        return self.recovers_s + 1
 
     @property
     def acts_s(self) -> float:

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from lab.disturbances._holding import Holding
-from lab.disturbances._long_lived import held
+from lab.disturbances._long_lived import Holding, held
 from lab.model.disturbance import DisturbanceContext
 
 OPENS_S = 5.0

@@ -7,14 +7,13 @@ answers until then (ingress-nginx 404, OKD's router 503) is right then, and a st
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
-from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances._asked import SETTLE, reload_interval_s
+from lab.base.errors import MeasuringError, NotMeasurableError
+from lab.disturbances._asked import refuse_impatient
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 HOST = "new.apps.lab.test"
@@ -46,13 +45,8 @@ class NewRoute(Disturbance):
 
     def vet(self, manifests: Manifests) -> None:
         new_route(manifests)
-        interval_s = reload_interval_s(manifests)
-        if self.within_s < SETTLE * interval_s:
-            raise UsageError(
-                "disturbance.within_s",
-                f"a new route may wait {interval_s:g} s for its reload, and is given {self.within_s:g} s",
-                f"a sweep whose within_s is {SETTLE * interval_s:g} or more, and its duration_s with it",
-            )
+        fault = f"a new route may wait {{interval_s}} for its reload, and is given {self.within_s:g} s"
+        refuse_impatient(manifests, "within_s", self.within_s, fault, ", and its duration_s with it")
 
     def prepare(self, context: DisturbanceContext) -> None:
         """The host must be unknown: else the first answer would mean nothing."""
@@ -75,23 +69,18 @@ class NewRoute(Disturbance):
 
 def new_route(manifests: Manifests) -> dict[str, Any]:
     """The variant's first Route, else its first Ingress, with another name and host. NotMeasurableError where it has none."""
-    for kind in ("Route", "Ingress"):
-        for obj in manifests:
-            if obj["kind"] == kind:
-                return _renamed(obj)
     place = "disturbance.kind: new-route"
-    raise NotMeasurableError("no routes", place, "the variant has neither a Route nor an Ingress", "leave it out")
-
-
-def _renamed(obj: Mapping[str, Any]) -> dict[str, Any]:
-    new = copy.deepcopy(dict(obj))
+    found = [obj for kind in ("Route", "Ingress") for obj in manifests if obj["kind"] == kind]
+    if not found:
+        raise NotMeasurableError("no routes", place, "the variant has neither a Route nor an Ingress", "leave it out")
+    new = copy.deepcopy(dict(found[0]))
     new["metadata"]["name"] = NAME
-    if obj["kind"] == "Ingress":
+    if new["kind"] == "Ingress":
         new["spec"]["rules"] = [{**new["spec"]["rules"][0], "host": HOST}]
         return new
     if new["spec"].get("tls", {}).get("termination") == "passthrough":
         fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
-        raise NotMeasurableError("passthrough", "disturbance.kind: new-route", fault, "measure it on okd or okd-edge")
+        raise NotMeasurableError("passthrough", place, fault, "measure it on okd or okd-edge")
     new["spec"]["host"] = HOST
     return new
 

@@ -16,10 +16,6 @@ class Outage(Disturbance):
     for_s: float = Field(default=2.0, ge=0.1, le=600, description="how long the proxy's processes are stopped")
 
     @property
-    def lasts_s(self) -> float:
-        return self.for_s + 1
-
-    @property
     def acts_s(self) -> float:
         return self.for_s
 

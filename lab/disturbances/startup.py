@@ -25,10 +25,6 @@ class Startup(Disturbance):
     within_s: float = Field(ge=1, le=3600, description="how long it may take; it has its CPU again once it is ready")
 
     @property
-    def lasts_s(self) -> float:
-        return self.within_s + 1
-
-    @property
     def acts_s(self) -> float:
         return self.within_s  # its End is when it is ready, where it is so earlier
 

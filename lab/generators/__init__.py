@@ -26,26 +26,27 @@ from lab.model.load import ErrorKind, Load, OutputError, Result
 
 
 class Generator(Protocol):
-    """One load generator. Modules in this folder carry an instance named `GENERATOR`."""
+    """One load generator. Modules in this folder carry an instance of one, named `GENERATOR`, which says what is not as here."""
 
     name: str
     """As in sweeps and tables: k6, wrk2, wrk, oha, hey."""
     binary: str
     """What is looked for on PATH, and once in its argv."""
-    aliases: tuple[str, ...]
+    version_flag: str
+    """What it is started with to tell its version."""
+    aliases: tuple[str, ...] = ()
     """Other names it may be installed under, tried when `binary` is missing or another program (wrk2 as `wrk`)."""
     models: frozenset[Literal["open", "closed"]]
     latency_from: Literal["due", "sent"]
     remedy: str
     """How to get it when it is missing."""
-    logs_requests: bool
+    logs_requests: bool = False
     """Whether it can tell every request (`Load.logged`)."""
-    stand_ins: tuple[str, ...]
+    stand_ins: tuple[str, ...] = ()
     """Generators that may take its open-loop loads when it is not installed, the best first (design.md §5)."""
 
-    def version_argv(self) -> list[str]: ...
     def version(self, output: str) -> str | None:
-        """The version in the output (stdout and stderr) of `version_argv`, or None if that is another program."""
+        """The version in the output (stdout and stderr) of `version_flag`, or None if that is another program."""
         ...
 
     def refusal(self, load: Load) -> str | None:
@@ -54,11 +55,11 @@ class Generator(Protocol):
 
     def calibration_s(self, load: Load) -> float:
         """Seconds at the start of the run that its latencies leave out (wrk2: 10 s + 5 ms per connection and thread)."""
-        ...
+        return 0.0
 
     def files(self, load: Load) -> Mapping[str, str]:
         """Scripts it needs, file name → text, laid into the working directory before it starts."""
-        ...
+        return {}
 
     def argv(self, load: Load) -> list[str]:
         """The command, `binary` first in it or after a shell and its script; file names relative to the working directory."""
@@ -70,7 +71,7 @@ class Generator(Protocol):
 
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
         """Every request of a `logged` load, the columns of `lab.model.requests.REQUESTS_SCHEMA`. Raises OutputError."""
-        ...
+        raise OutputError(f"{self.name} does not tell of every request: k6 does")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def _find(name: str, search_path: str) -> Installed | None:
         path = shutil.which(binary, path=search_path)
         if path is None:
             continue
-        argv = [path, *wanted.version_argv()[1:]]
+        argv = [path, wanted.version_flag]
         try:
             # stdin closed and a deadline: a program that only shares the name may wait for input.
             done = subprocess.run(
@@ -215,11 +216,6 @@ def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) ->
     if said:
         parts.append(f"stderr begins {said!r}")
     return OutputError(f"expected {expected}: {'; '.join(parts)}")
-
-
-def unlogged(name: str) -> OutputError:
-    """For `requests` of the generators that cannot tell them."""
-    return OutputError(f"{name} does not tell of every request: k6 does")
 
 
 def error_kind(text: str) -> ErrorKind:

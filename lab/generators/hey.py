@@ -23,14 +23,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import polars as pl
 
-from lab.generators import common_refusal, error_kind, one_host_refusal, unlogged, unreadable
+from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -48,19 +44,13 @@ BLOCK = re.compile(
 KEPT = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Hey:
-    name: str = "hey"
-    binary: str = "hey"
-    aliases: tuple[str, ...] = ()
-    models: frozenset[Literal["open", "closed"]] = frozenset({"closed"})
-    latency_from: Literal["due", "sent"] = "sent"
-    remedy: str = "apt-get install hey, or start the lab with scripts/shell"
-    logs_requests: bool = False
-    stand_ins: tuple[str, ...] = ()
-
-    def version_argv(self) -> list[str]:
-        return [self.binary, "-h"]
+class Hey(Generator):
+    name = "hey"
+    binary = "hey"
+    models = frozenset({"closed"})
+    version_flag = "-h"
+    latency_from = "sent"
+    remedy = "apt-get install hey, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:
         """`unknown`: hey has no way to tell it, so a flag of its usage must do."""
@@ -78,12 +68,6 @@ class Hey:
         if load.resumption:
             return "hey never resumes a TLS session: wrk does"
         return one_host_refusal(self.name, load)
-
-    def calibration_s(self, load: Load) -> float:
-        return 0.0
-
-    def files(self, load: Load) -> Mapping[str, str]:
-        return {}
 
     def argv(self, load: Load) -> list[str]:
         length = ["-z", f"{load.duration_s:g}s"] if load.requests is None else ["-n", str(load.requests)]
@@ -138,9 +122,6 @@ class Hey:
             size_includes_headers=False,
             notes=tuple(notes),
         )
-
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        raise unlogged(self.name)
 
 
 GENERATOR = Hey()

@@ -34,16 +34,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Literal
 
 import polars as pl
 
-from lab.generators import common_refusal, destinations, scheduled_s, unreadable
+from lab.generators import Generator, common_refusal, destinations, scheduled_s, unreadable
 from lab.generators._k6_log import requests_of
-from lab.generators._merged import merged
 from lab.generators.pieces import of_bytes
+from lab.model.bottleneck import unanswered
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -168,16 +170,15 @@ PERCENTS = (
 STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
-@dataclass(frozen=True, slots=True)
-class K6:
-    name: str = "k6"
-    binary: str = "k6"
-    aliases: tuple[str, ...] = ()
-    models: frozenset[Literal["open", "closed"]] = frozenset({"open", "closed"})
-    latency_from: Literal["due", "sent"] = "sent"
-    logs_requests: bool = True
-    remedy: str = "start the lab with scripts/shell, which builds it"
-    stand_ins: tuple[str, ...] = ()
+@dataclass(frozen=True)
+class K6(Generator):
+    name = "k6"
+    binary = "k6"
+    models = frozenset({"open", "closed"})
+    version_flag = "version"
+    latency_from = "sent"
+    logs_requests = True
+    remedy = "start the lab with scripts/shell, which builds it"
     out: Out | None = None
     """What of its own outputs it leaves in its working directory: the summary alone, or rows too. They cost it CPU."""
 
@@ -186,9 +187,6 @@ class K6:
         """Names of the files it leaves."""
         rows = [OUTPUTS[self.out][0]] if self.out in OUTPUTS else []
         return (SUMMARY, *rows) if self.out else ()
-
-    def version_argv(self) -> list[str]:
-        return [self.binary, "version"]
 
     def version(self, output: str) -> str | None:
         """With what makes other numbers of the same program: runs without it are another generator's."""
@@ -213,9 +211,6 @@ class K6:
         if self.out and load.generators != 1:
             return f"k6's own outputs of {load.generators} generators stay in as many pods: leave --k6-out out"
         return _logged_refusal(load) if load.logged else None
-
-    def calibration_s(self, load: Load) -> float:
-        return 0.0
 
     def files(self, load: Load) -> Mapping[str, str]:
         duration, grace = f"{round(load.duration_s * 1000)}ms", f"{round(load.timeout_s * 1000) + 1000}ms"
@@ -305,7 +300,25 @@ def environment(load: Load) -> Mapping[str, str]:
 
 def made(result: Result) -> int:
     """How many requests it sent, answered or not."""
-    return result.requests + sum(count for kind, count in result.errors.items() if kind != "status")
+    return result.requests + unanswered(result)
+
+
+def merged(results: Sequence[Result]) -> Result:
+    """One load made by several processes at once, each a part of it: their results as one.
+
+    Counts and bytes are added, histograms too (percentiles come from the sum, never from an average); of durations the longest.
+    The parts ran side by side, so a rate is the sum of the requests over that.
+    """
+    return replace(
+        results[0],
+        requests=sum(result.requests for result in results),
+        duration_s=max(result.duration_s for result in results),
+        latency=reduce(Histogram.merge, (result.latency for result in results)),
+        recorded_s=max(result.recorded_s for result in results),
+        errors=dict(sum((Counter(result.errors) for result in results), Counter[ErrorKind]())),
+        dropped=sum(result.dropped for result in results),
+        size_bytes=sum(result.size_bytes or 0 for result in results),
+    )
 
 
 def rate_rps(load: Load) -> float:

@@ -23,15 +23,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from lab.generators import common_refusal, error_kind, one_host_refusal, scheduled_s, unlogged, unreadable
+from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, scheduled_s, unreadable
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -39,19 +36,14 @@ HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,sta
 START, FIRST_BYTE, DURATION, BYTES, STATUS = 0, 3, 4, 5, 6
 
 
-@dataclass(frozen=True, slots=True)
-class Oha:
-    name: str = "oha"
-    binary: str = "oha"
-    aliases: tuple[str, ...] = ()
-    models: frozenset[Literal["open", "closed"]] = frozenset({"open", "closed"})
-    latency_from: Literal["due", "sent"] = "due"
-    remedy: str = "scripts/shell --with oha (built by cargo, which takes minutes)"
-    logs_requests: bool = False
-    stand_ins: tuple[str, ...] = ("k6",)
-
-    def version_argv(self) -> list[str]:
-        return [self.binary, "--version"]
+class Oha(Generator):
+    name = "oha"
+    binary = "oha"
+    models = frozenset({"open", "closed"})
+    version_flag = "--version"
+    latency_from = "due"
+    remedy = "scripts/shell --with oha (built by cargo, which takes minutes)"
+    stand_ins = ("k6",)
 
     def version(self, output: str) -> str | None:
         found = re.search(r"^oha (\d+\.\d+\S*)", output, re.MULTILINE)
@@ -63,12 +55,6 @@ class Oha:
         if load.resumption is False:
             return "oha resumes TLS sessions where it can: hey and k6 never do"
         return one_host_refusal(self.name, load)
-
-    def calibration_s(self, load: Load) -> float:
-        return 0.0
-
-    def files(self, load: Load) -> Mapping[str, str]:
-        return {}
 
     def argv(self, load: Load) -> list[str]:
         argv = [self.binary, "--no-tui", "--output-format", "json" if by_summary(load) else "csv"]
@@ -88,9 +74,6 @@ class Oha:
         if exit_status != 0:
             raise unreadable("exit status 0", stdout, stderr, exit_status)
         return _of_summary(stdout, stderr, load) if by_summary(load) else _of_rows(stdout, stderr, load)
-
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        raise unlogged(self.name)
 
 
 def by_summary(load: Load) -> bool:

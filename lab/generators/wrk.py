@@ -31,13 +31,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from lab.generators import common_refusal, unlogged, unreadable
+from lab.generators import Generator, common_refusal, unreadable
 from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
@@ -84,19 +82,13 @@ SPREAD = 0.8
 """The shortest run of several processes, of the longest: below it they were not one load."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wrk:
-    name: str = "wrk"
-    binary: str = "wrk"
-    aliases: tuple[str, ...] = ()
-    models: frozenset[Literal["open", "closed"]] = frozenset({"closed"})
-    latency_from: Literal["due", "sent"] = "sent"
-    remedy: str = "apt-get install wrk, or start the lab with scripts/shell"
-    logs_requests: bool = False
-    stand_ins: tuple[str, ...] = ()
-
-    def version_argv(self) -> list[str]:
-        return [self.binary, "-v"]
+class Wrk(Generator):
+    name = "wrk"
+    binary = "wrk"
+    models = frozenset({"closed"})
+    version_flag = "-v"
+    latency_from = "sent"
+    remedy = "apt-get install wrk, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:
         found = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
@@ -117,9 +109,6 @@ class Wrk:
             what = "proxies" if load.shards else "hosts"
             return f"{load.connections} connections are not a multiple of {separate(load)} {what}, one wrk for each"
         return resumption_refusal(self.name, load) or thread_refusal(load)
-
-    def calibration_s(self, load: Load) -> float:
-        return 0.0
 
     def files(self, load: Load) -> Mapping[str, str]:
         if separate(load) == 1:
@@ -162,9 +151,6 @@ class Wrk:
                 *((f"{count} wrk processes, one for each {'proxy' if load.shards else 'host'}",) if count > 1 else ()),
             ),
         )
-
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        raise unlogged(self.name)
 
 
 @dataclass(frozen=True, slots=True)

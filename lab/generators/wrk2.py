@@ -29,12 +29,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
-import polars as pl
-
-from lab.generators import common_refusal, unlogged, unreadable
+from lab.generators import Generator, common_refusal, unreadable
 from lab.generators._wrk_hosts import taking_turns
 from lab.generators.wrk import (
     common_arguments,
@@ -86,19 +82,15 @@ STAGGER_S = 0.005
 """By so much later each of a thread's connections begins, and calibration ends (wrk.c: thread_main)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wrk2:
-    name: str = "wrk2"
-    binary: str = "wrk2"
-    aliases: tuple[str, ...] = ("wrk",)  # its own Makefile builds it under this name
-    models: frozenset[Literal["open", "closed"]] = frozenset({"open"})
-    latency_from: Literal["due", "sent"] = "due"
-    remedy: str = "start the lab from its flake (nix, Linux x86-64), or put a wrk2 on PATH"
-    logs_requests: bool = False
-    stand_ins: tuple[str, ...] = ("oha", "k6")
-
-    def version_argv(self) -> list[str]:
-        return [self.binary, "-v"]
+class Wrk2(Generator):
+    name = "wrk2"
+    binary = "wrk2"
+    aliases = ("wrk",)  # its own Makefile builds it under this name
+    models = frozenset({"open"})
+    version_flag = "-v"
+    latency_from = "due"
+    remedy = "start the lab from its flake (nix, Linux x86-64), or put a wrk2 on PATH"
+    stand_ins = ("oha", "k6")
 
     def version(self, output: str) -> str | None:
         found = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
@@ -178,9 +170,6 @@ class Wrk2:
             least_due=least_due(load),
             uncalibrated=calibrated < load.threads,
         )
-
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        raise unlogged(self.name)
 
 
 def least_due(load: Load) -> int:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, ValidationInfo
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, ValidationInfo
 
 from lab.base.errors import did_you_mean
-from lab.base.validation import faults
+from lab.base.validation import Record, faults
 from lab.model.events import Event, EventLog
 from lab.model.system import Disturbable
 
@@ -24,17 +24,15 @@ Manifests = Sequence[Mapping[str, Any]]
 _KINDS = "kinds of disturbances"
 
 
-class Disturbance(BaseModel):
+class Disturbance(Record, strict=True):
     """What every kind has. A module of `lab/disturbances` carries one subclass, named `KIND`, with a field `kind`: the file's name with dashes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     at_s: float = Field(default=5.0, ge=1, le=3600, description="when it begins, after the load began")
 
     @property
     def lasts_s(self) -> float:
         """How long after `at_s` it may still matter, about: the load must last longer."""
-        raise NotImplementedError
+        return self.acts_s + 1
 
     @property
     def acts_s(self) -> float:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from lab.base.files import readable
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("polars", "numpy", "scipy")
 
@@ -33,11 +35,12 @@ def machine() -> dict[str, str]:
         "kernel": platform.release(),
         "os": _os_release(),
         "hypervisor": "yes" if "hypervisor" in (_field("/proc/cpuinfo", "flags") or "").split() else "no",
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "not visible",
-        "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "not visible",
+        "governor": readable("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or "not visible",
+        "clocksource": readable("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
+        or "not visible",
         # bbr paces every response of more than one segment by a timer: in a virtual machine 60 µs of CPU each [measured]
-        "tcp_congestion_control": _read("/proc/sys/net/ipv4/tcp_congestion_control") or "not visible",
-        "boot_id": _read("/proc/sys/kernel/random/boot_id") or "not visible",
+        "tcp_congestion_control": readable("/proc/sys/net/ipv4/tcp_congestion_control").strip() or "not visible",
+        "boot_id": readable("/proc/sys/kernel/random/boot_id").strip() or "not visible",
         "cgroup": "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1",
         "python": platform.python_version(),
     }
@@ -62,22 +65,15 @@ def git_commit() -> str | None:
 
 
 def _field(path: str, name: str) -> str | None:
-    for line in (_read(path) or "").splitlines():
+    for line in readable(path).splitlines():
         key, _, value = line.partition(":")
         if key.strip() == name:
             return value.strip()
     return None
 
 
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return None
-
-
 def _os_release() -> str:
-    for line in (_read("/etc/os-release") or "").splitlines():
+    for line in readable("/etc/os-release").splitlines():
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
             return value.strip('"')

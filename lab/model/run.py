@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from lab.base.validation import Record
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.sweeps import Point
 
@@ -14,10 +15,8 @@ K6_OUT = "out"
 """Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
 
 
-class VariantRecord(BaseModel):
+class VariantRecord(Record):
     """What a run keeps of each variant beside its manifests."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     title: str
@@ -33,10 +32,8 @@ class VariantRecord(BaseModel):
     )
 
 
-class NotMeasured(BaseModel):
+class NotMeasured(Record):
     """A variant that was asked for and that this machine or target cannot show: a row of the table, not a number."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     variant: str
     what: str = Field(description="in a word or two: cores, open files, host-wide")
@@ -52,10 +49,8 @@ class NotMeasured(BaseModel):
         return f"{self}\n  {self.remedy}" if self.remedy else str(self)
 
 
-class RoundTrip(BaseModel):
+class RoundTrip(Record):
     """`roundtrip.json`: the bare network's TCP round trip between client and backend, once per run; or why there is none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tool: str | None = None
     version: str | None = None
@@ -67,10 +62,8 @@ class RoundTrip(BaseModel):
     reason: str = Field(default="", description="why it was not measured; empty = it was")
 
 
-class PlannedFor(BaseModel):
+class PlannedFor(Record):
     """Why a run has the number of blocks that it has: which effect it was to find, fixed before its first sample."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     effect: float = Field(description="as a fraction: 0.05 = 5 %")
     metric: str = Field(description="that wants the most blocks")
@@ -80,10 +73,8 @@ class PlannedFor(BaseModel):
     from_run: str = Field(description="whose A/A pairs said how noisy it is here")
 
 
-class KneeSearch(BaseModel):
+class KneeSearch(Record):
     """What a search for the knee asks of a rate, and how it looks for it; fixed before its first trial."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     p99_s: float = Field(description="p99 is at most this")
     min_achieved: float = Field(description="achieved / offered is at least this; no errors, no dropped requests")
@@ -93,10 +84,8 @@ class KneeSearch(BaseModel):
     precision: float = Field(description="the lowest rate that fails is at most 1 + this times the knee")
 
 
-class AtKnee(BaseModel):
+class AtKnee(Record):
     """The knee at which a run's loads were placed: their `rate_rps` is `of_knee` times this rate."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rate_rps: float
     run: str | None = Field(description="the search that found it; null = the rate was named")
@@ -108,10 +97,8 @@ class AtKnee(BaseModel):
         return f"{'at least ' if self.at_least else ''}{self.rate_rps:,g} req/s, {whose}"
 
 
-class RunRecord(BaseModel):
+class RunRecord(Record):
     """`run.json`: everything about a run that is known before the first sample, and how it was resumed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int = SCHEMA
     id: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from lab.base.validation import Record
 from lab.model.bottleneck import Limit
 from lab.model.plan import ArmRole, Slot
 from lab.model.sweeps import Point
@@ -66,10 +67,8 @@ class Reason(StrEnum):
         return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES, Reason.EVENT_LOG, Reason.CLOCKS}
 
 
-class Sample(BaseModel):
+class Sample(Record):
     """One measurement of one variant at one point; the columns of `sample.json`. Seconds and bytes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int = SCHEMA
     id: str

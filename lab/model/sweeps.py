@@ -14,9 +14,10 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from lab.base.errors import did_you_mean
+from lab.base.validation import Record
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
 from lab.model.pages import PAGES
@@ -53,10 +54,8 @@ OF_KNEE = "the rate, as a fraction of the knee that `just knee` found; which one
 SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 
 
-class Point(BaseModel):
+class Point(Record, strict=True):
     """One load: what the generator is asked for, for how long, and which page."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str = Field(description="unique in the sweep; part of sample ids")
     generator: str = Field(description="the generator asked for; a stand-in is recorded in the sample")
@@ -100,10 +99,8 @@ def control_of(points: Iterable[Point], point: Point) -> Point | None:
     return next((other for other in points if other.control and other.load == point.load), None)
 
 
-class PointSpec(BaseModel):
+class PointSpec(Record, strict=True):
     """One `[[points]]` table as written in the file: expands to one or more `Point`s."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$",
@@ -206,10 +203,8 @@ class PointSpec(BaseModel):
         return points
 
 
-class Sweep(BaseModel):
+class Sweep(Record, strict=True):
     """A sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     title: str
     question: str

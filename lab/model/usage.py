@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+
+from lab.base.validation import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,8 @@ class Observation:
     busiest_thread: float | None = None
 
 
-class Usage(BaseModel):
+class Usage(Record):
     """CPU seconds and peak memory (bytes) of one role over the sample."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cpu_s: float
     rss_bytes: int

@@ -22,7 +22,7 @@ from typing import Literal
 
 from lab import generators
 from lab.base.errors import UsageError
-from lab.base.files import runs_folder
+from lab.base.files import readable, runs_folder
 from lab.targets.cluster import docker
 from lab.targets.local import cgroups, services
 from lab.targets.local import target as local
@@ -210,11 +210,8 @@ def _userns_remedy() -> str:
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
     ):
-        try:
-            if Path("/proc/sys", setting).read_text().strip() == forbids:
-                return f"sudo sysctl -w {command}; or {ROOT}"
-        except OSError:
-            continue  # this kernel has no such setting
+        if readable(Path("/proc/sys", setting)).strip() == forbids:
+            return f"sudo sysctl -w {command}; or {ROOT}"
     in_container = "in a container: start it with --privileged"
     return f"{in_container}, or use --target kind" if os.geteuid() == 0 else f"{in_container}; otherwise {ROOT}"
 

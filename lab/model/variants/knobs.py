@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.base.validation import Record
 from lab.model import sweeps
 from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
@@ -33,7 +34,7 @@ KEYS = {"resources", "configMapGenerator", "patches", "replacements", "transform
 """What a component's kustomization.yaml may hold beside apiVersion, kind and metadata."""
 
 
-class Check(BaseModel):
+class Check(Record, coerce_numbers_to_str=True):
     """One read-back: what must be found in the running system before a sample counts.
 
     kind        what is compared with `value`
@@ -59,8 +60,6 @@ class Check(BaseModel):
     termination where TLS ends, from the certificate that a client sees and from what reaches the backend
     disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
     KEYS: ClassVar[dict[str, tuple[set[str], set[str]]]] = {
         "nginx": ({"name"}, {"context", "among"}),
@@ -113,10 +112,8 @@ class Check(BaseModel):
         return (self.kind, self.role, self.name, self.context, self.port, self.process)
 
 
-class Knob(BaseModel):
+class Knob(Record):
     """One component's annotations (`metadata.annotations`, each key under `lab/`)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(description="the component's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it sets, and what was set before")

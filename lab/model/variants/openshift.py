@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from lab.base import durations
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError
+from lab.base.validation import Record, faults
 
 FILE = "openshift.yaml"
 DEFAULT = "default"
@@ -35,8 +36,8 @@ RELOADS_S = (1, 120)
 FOOTNOTE = "for OpenShift, as its operator's API has it; not run on OpenShift by this project"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
+class _Part(Record, alias_generator=to_camel, strict=True):
+    """Of a patch: its keys are spelled as Kubernetes does."""
 
 
 class TuningOptions(_Part):
@@ -146,22 +147,18 @@ class Deployment(_Part):
 
 Patch = Annotated[IngressController | Deployment, Field(discriminator="kind")]
 _PATCH: TypeAdapter[IngressController | Deployment] = TypeAdapter(Patch)
-_KEYS = {
-    field.alias
-    for part in (
-        IngressController,
-        IngressControllerSpec,
-        RouteSelector,
-        TuningOptions,
-        EndpointPublishingStrategy,
-        RouterContainer,
-        Resources,
-        Limits,
-        Timeout,
-    )
-    for field in part.model_fields.values()
-    if field.alias
-}
+_PARTS = (
+    IngressController,
+    IngressControllerSpec,
+    RouteSelector,
+    TuningOptions,
+    EndpointPublishingStrategy,
+    RouterContainer,
+    Resources,
+    Limits,
+    Timeout,
+)
+"""Among whose keys the nearest known one is looked for."""
 
 
 def read(folder: Path, where: str) -> tuple[dict[str, Any], ...]:
@@ -224,18 +221,9 @@ def _checked(document: object, place: str) -> dict[str, Any]:
         patch = _PATCH.validate_python(document)
     except ValidationError as error:
         remedy = "lab/model/variants/openshift.py has the fields and their bounds: a new one comes there with its own"
-        raise UsageError(place, "; ".join(map(_told, error.errors())), remedy) from None
+        told = faults(error, *_PARTS, tags=("IngressController", "Deployment"))
+        raise UsageError(place, "; ".join(told), remedy) from None
     return patch.model_dump(mode="json", by_alias=True, exclude_unset=True)
-
-
-def _told(item: Any) -> str:
-    """One of pydantic's errors, under the key's own path."""
-    if item["type"] == "value_error":  # names its key
-        return str(item["msg"]).removeprefix("Value error, ")
-    path = ".".join(str(part) for part in item["loc"] if part not in ("IngressController", "Deployment"))
-    if item["type"] == "extra_forbidden":
-        return f"{path}: unknown key: {did_you_mean(str(item['loc'][-1]), _KEYS)}"
-    return f"{path}: {item['msg'][0].lower()}{item['msg'][1:]}, got {item['input']!r}".removeprefix(": ")
 
 
 def _merge(one: Mapping[str, Any], other: Mapping[str, Any], place: str) -> dict[str, Any]:

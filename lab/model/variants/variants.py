@@ -16,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.base.validation import Record
 from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
@@ -34,10 +35,8 @@ KNOWN_AS = "lab/known-as"
 """Annotation of a base's Deployment: `deployment/container`, the names under which users have it."""
 
 
-class Overlay(BaseModel):
+class Overlay(Record):
     """One overlay's annotations and lists, or what `overlay+knob` would say in a file; not rendered."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(description="the overlay's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it is, against its baseline")
@@ -57,7 +56,7 @@ class Overlay(BaseModel):
     own_knobs: tuple[str, ...] = Field(default=(), json_schema_extra=annotated.NOT_AN_ANNOTATION)
 
 
-class Variant(BaseModel):
+class Variant(Record):
     """One overlay, rendered.
 
     `baseline` is the parent overlay's name, None for a root. `knobs` are those of the whole chain, root
@@ -65,8 +64,6 @@ class Variant(BaseModel):
     `kustomize build` printed. `readback` is the union of all knobs' checks, later ones replacing
     earlier ones that read the same thing.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     title: str

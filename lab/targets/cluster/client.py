@@ -116,7 +116,7 @@ class ClientPod:
 
     def _find(self, generator: Generator) -> Installed | None:
         for binary in (generator.binary, *generator.aliases):
-            asked = shlex.join(generator.version_argv()[1:])
+            asked = generator.version_flag
             script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
             path, _, said = self.shell.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
             if path and (version := generator.version(said)) is not None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 
+from lab.base.files import readable
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -337,7 +338,8 @@ def _one_per_network(pids: Sequence[int]) -> list[int]:
 
 def network_counters(pid: int | str) -> Mapping[str, int]:
     """TCP and connection-tracking counters of the network namespace that a process (or `thread-self`) lives in."""
-    return parse_network(*(_lines(f"/proc/{pid}/net/{name}") for name in ("netstat", "snmp", "stat/nf_conntrack")))
+    tables = (readable(f"/proc/{pid}/net/{name}") for name in ("netstat", "snmp", "stat/nf_conntrack"))
+    return parse_network(*map(str.splitlines, tables))
 
 
 def parse_network(netstat: Sequence[str], snmp: Sequence[str], conntrack: Sequence[str]) -> Mapping[str, int]:
@@ -353,11 +355,3 @@ def parse_network(netstat: Sequence[str], snmp: Sequence[str], conntrack: Sequen
     for name in {"drop", "early_drop"} & set(columns):
         found[f"conntrack_{name}"] = sum(int(row.split()[columns.index(name)], 16) for row in rows)
     return found
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        with open(path) as handle:
-            return handle.read().splitlines()
-    except OSError:
-        return []

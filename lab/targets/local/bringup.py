@@ -6,7 +6,7 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def links(objects: Objects) -> list[tuple[str, str]]:
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]
-    if services.balancer(objects) is None:
+    if not services.balancers(objects):
         client += [(network.CLIENT, pod.name) for pod in proxies]
     else:
         client += [(network.CLIENT, services.NODE), *((services.NODE, pod.name) for pod in proxies)]
@@ -70,15 +70,15 @@ def job(
     pinned: Mapping[Role, frozenset[int]],
     disks: disk.Disk,
     groups: Groups,
+    made: Callable[[Pod, Container, Process], None],
     changing: bool = False,
 ) -> PodJob:
     """What the kubelet needs to start a pod. Makes its volumes; its containers are made when their turn comes.
 
-    `changing`: its containers have a cgroup for CPU, limited or not, so that they can be squeezed, and end as slowly as
+    `made` is told of each container of a proxy before it starts. `changing`: its containers have a cgroup for CPU, limited or not, so that they can be squeezed, and end as slowly as
     their images do.
     """
-    addresses = net.addresses
-    place = net[pod.name]
+    addresses, place = net.addresses, net[pod.name]
     folder = PODS / pod.name
     volumes = {
         name: disks.folder(pod.name, name)
@@ -111,9 +111,11 @@ def job(
             ),
             waits=realisation.waits if changing else (0.0, 0.0),
         )
-        if realisation.pre_stop is not None:
-            container = replace(container, pre_stop=realisation.pre_stop)
-        return Process(container, setting, folder / "containers" / container.name)
+        asked = container if realisation.pre_stop is None else replace(container, pre_stop=realisation.pre_stop)
+        process = Process(asked, setting, folder / "containers" / container.name)
+        if pod.role == "proxy" and container not in pod.init:
+            made(pod, container, process)
+        return process
 
     return PodJob(pod, place, make)
 
@@ -134,12 +136,9 @@ def remove(pods: Iterable[Pod]) -> None:
     """Take the pods' folders away, once nothing runs in them."""
     for pod in pods:
         for volume in pod.volumes.values():
-            if volume.size and (PODS / pod.name / "volumes" / volume.name).is_mount():
-                subprocess.run(
-                    ["umount", "--lazy", str(PODS / pod.name / "volumes" / volume.name)],
-                    check=False,
-                    capture_output=True,
-                )
+            place = PODS / pod.name / "volumes" / volume.name
+            if volume.size and place.is_mount():
+                subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
         shutil.rmtree(PODS / pod.name, ignore_errors=True)
 
 
@@ -199,9 +198,9 @@ def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str
 
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
     folder.mkdir(parents=True)
-    if volume.configmap is not None or volume.secret is not None:
-        secret = objects.secrets[volume.secret] if volume.secret is not None else None
-        texts = objects.configmaps[volume.configmap or ""] if secret is None else secret.files()
+    if volume.source is not None:
+        kind, source = volume.source
+        texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
         for key, name in _keys(f"volume {volume.name}", volume, objects).items():
             (folder / name).write_text(texts[key])
     elif volume.size:
@@ -221,13 +220,11 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
 
 def _keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
     """Key → file of a ConfigMap's or Secret's volume, empty for any other. UsageError for what is not there."""
-    if volume.configmap is None and volume.secret is None:
+    if volume.source is None:
         return {}
-    all_of_them: Mapping[str, Collection[str]] = objects.configmaps
-    kind, name = "ConfigMap", volume.configmap or ""
-    if volume.secret is not None:
-        all_of_them = {key: item.keys for key, item in objects.secrets.items()}
-        kind, name = "Secret", volume.secret
+    kind, name = volume.source
+    secrets = {key: item.keys for key, item in objects.secrets.items()}
+    all_of_them: Mapping[str, Collection[str]] = objects.configmaps if kind == "ConfigMap" else secrets
     if name not in all_of_them:
         raise UsageError(place, f"there is no {kind} {name!r}", did_you_mean(name, all_of_them))
     known = all_of_them[name]

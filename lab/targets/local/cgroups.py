@@ -17,6 +17,7 @@ import re
 import shlex
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -25,9 +26,10 @@ from pathlib import Path
 import psutil
 
 from lab.base.errors import MeasuringError
+from lab.base.files import readable
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS, Controller
-from lab.targets.common.sampler import host_proc
+from lab.targets.common.sampler import host_proc, parse_stat
 
 REMOVE_WITHIN_S = 2.0
 _LABEL = re.compile(r"lab-(\d+)-(\d+)-(\d+)-")
@@ -58,7 +60,7 @@ class Group:
         found: dict[str, int] = {}
         for controller, (version, folder) in self.folders.items():
             if folder.is_dir():
-                found |= cgroup.counted(version, controller, lambda name, at=folder: _text(at / name))
+                found |= cgroup.counted(version, controller, lambda name, at=folder: readable(at / name))
         return found
 
     def squeeze(self, cpu: str | None) -> None:
@@ -140,11 +142,11 @@ class Groups:
 
     def counters(self) -> dict[str, int]:
         """`<role>/<count>`, summed over the role's containers that have a limit; OOM kills are told in words instead."""
-        found: dict[str, int] = {}
+        found = Counter[str]()
         for group in self._groups:
-            for name, value in group.counts().items():
-                if name != "oom_kills":
-                    found[f"{group.role}/{name}"] = found.get(f"{group.role}/{name}", 0) + value
+            found.update(
+                {f"{group.role}/{name}": count for name, count in group.counts().items() if name != "oom_kills"}
+            )
         return found
 
     def deaths(self) -> list[tuple[str, str]]:
@@ -170,9 +172,10 @@ def sweep() -> list[Path]:
     proc, _ = host_proc()
     device, removed = Path(proc).stat().st_dev, list[Path]()
     for mount in {found.mount for found in _places().values()}:
-        for folder in sorted(_labelled(Path(mount)), reverse=True):
-            owner = _LABEL.match(folder.name)
-            assert owner is not None
+        below = sorted((Path(root, name) for root, names, _ in os.walk(mount) for name in names), reverse=True)
+        for folder, owner in ((folder, _LABEL.match(folder.name)) for folder in below):
+            if owner is None:
+                continue
             of, pid, start = (int(number) for number in owner.groups())
             state = process_state(proc, pid)
             if of == device and (state is None or state[1] != start or state[0] in "ZX"):
@@ -194,7 +197,7 @@ def delegate() -> None:
     folder, me = Path(own.folder), psutil.Process()
     family = {process.pid for process in [me, *me.parents(), *me.children(recursive=True)]}
     try:
-        if not _delegated(folder) or not set(CONTROLLERS) <= set(_text(folder / "cgroup.controllers").split()):
+        if not _delegated(folder) or not set(CONTROLLERS) <= set(readable(folder / "cgroup.controllers").split()):
             return
         members = {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
         if not members <= family:
@@ -267,7 +270,7 @@ def _parent(own: cgroup.Place, controllers: Sequence[Controller]) -> Path:
     if own.version == 1:
         return folder
     for parent in (folder, *folder.parents):
-        if set(controllers) <= set(_text(parent / "cgroup.subtree_control").split()):
+        if set(controllers) <= set(readable(parent / "cgroup.subtree_control").split()):
             return parent
         if str(parent) == own.mount:
             break
@@ -308,24 +311,12 @@ def _delegated(folder: Path) -> bool:
     return False
 
 
-def _labelled(mount: Path) -> Iterator[Path]:
-    for root, names, _ in os.walk(mount):
-        yield from (Path(root, name) for name in names if _LABEL.match(name))
-
-
 def process_state(proc: str, pid: int) -> tuple[str, int] | None:
     """(state, start in clock ticks since boot) of a process, None when there is none."""
     try:
-        fields = Path(proc, str(pid), "stat").read_text().rpartition(")")[2].split()
+        _, fields = parse_stat(Path(proc, str(pid), "stat").read_bytes())
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ESRCH):
             raise
         return None
-    return fields[0], int(fields[19])
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
+    return fields[0].decode(), int(fields[19])

@@ -272,10 +272,6 @@ def _checked(where: str, key: Key, value: str) -> str:
 
 def lines(values: Mapping[str, str], where: Where) -> list[str]:
     """The directives of one block that the table alone describes."""
-    found = []
-    for key in TABLE:
-        value = values[key.name]
-        if key.where == where and value:
-            switch = {"true": "on", "false": "off"}[value] if key.kind == "bool" else value
-            found.append(key.directive.format(switch) + ";")
-    return found
+    words = {"true": "on", "false": "off"}
+    there = ((key, values[key.name]) for key in TABLE if key.where == where and values[key.name])
+    return [key.directive.format(words[value] if key.kind == "bool" else value) + ";" for key, value in there]

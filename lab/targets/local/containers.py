@@ -31,32 +31,12 @@ from lab.targets.local.cgroups import Group
 from lab.targets.local.namespaces import real_root
 from lab.targets.local.network import Place
 from lab.targets.local.pods import Container
+from lab.targets.local.rendering import rendered
 
 PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/run")
 """Folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
 
 ONLINE = "/sys/devices/system/cpu/online"
-
-_NODE_SYSCTLS = """
-mount --bind /proc/sys /proc/sys
-mount -o remount,bind,ro /proc/sys
-mount --bind /proc/sys/net /proc/sys/net
-mount -o remount,bind,rw /proc/sys/net
-"""
-"""Of /proc/sys only net is the pod's own; the rest is the machine's, and root of the machine could write it."""
-
-
-_OWN_DEVICES = """
-mount -t sysfs own {folder}
-for part in class/net devices/virtual/net; do
-  mount --bind {folder}/$part /sys/$part
-  mount -o remount,bind,{mode} /sys/$part
-done
-umount --lazy {folder}
-"""
-"""Of /sys the network interfaces are the pod's own (a sysfs shows the network namespace that it was mounted in); else a
-privileged container would write the machine's. Only root of the machine could, and only it may mount one."""
-
 
 LEAST_S = 2.0
 """From the stop signal to SIGKILL at least, whatever the grace period (a kubelet's minimumGracePeriodInSeconds)."""
@@ -115,30 +95,21 @@ class Process:
 
     def start(self) -> None:
         setting, container = self.setting, self.container
-        binds = "\n".join(
-            f"mount --rbind {shlex.quote(str(source))} {shlex.quote(target)}"
-            + (f"\nmount -o remount,bind,ro {shlex.quote(target)}" if read_only else "")
-            for source, target, read_only in self._binds
-        )
-        identity = (
-            []
-            if container.privileged
-            else [
-                "setpriv",
-                "--no-new-privs",
-                "--",
-                "unshare",
-                "--user",
-                f"--map-user={container.uid}",
-                f"--map-group={container.gid}",
-                "--",
-            ]
-        )
+        user = ["--user", f"--map-user={container.uid}", f"--map-group={container.gid}"]
+        identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", *user, "--"]
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": setting.hostname, **setting.env}
         variables = [f"{name}={value}" for name, value in environment.items()]
         command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, "env", "-i", *variables, *setting.command]
-        # Into its limits first: what the shell becomes, and all that this starts, is inside from its first instruction.
-        script = f"{setting.group.join()}hostname {shlex.quote(setting.hostname)}{_NODE_SYSCTLS}{self._devices()}{binds}\ncd /\nexec {shlex.join(command)}"
+        script = rendered(
+            "container.sh.j2",
+            join=setting.group.join(),
+            hostname=setting.hostname,
+            real_root=real_root(),
+            privileged=container.privileged,
+            sysfs=self.folder / "sysfs",
+            binds=self._binds,
+            command=shlex.join(command),
+        )
         apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
         self._main = None  # of an earlier start
         # Appending, so that a log can be cut while it is being written.
@@ -273,12 +244,6 @@ class Process:
             if file.exists() and file.stat().st_size > larger_than:
                 os.truncate(file, 0)
 
-    def _devices(self) -> str:
-        if not real_root():
-            return ""
-        mode = "rw" if self.container.privileged else "ro"
-        return _OWN_DEVICES.format(folder=shlex.quote(str(self.folder / "sysfs")), mode=mode)
-
     def _private(self) -> list[tuple[Path, str, bool]]:
         found = []
         for path in PRIVATE:
@@ -373,19 +338,10 @@ def end_entered(popen: subprocess.Popen[bytes]) -> None:
 def reap_orphans() -> None:
     """Collect dead processes that were handed to us as PID 1: those that lead no session and are not of ours."""
     own = os.getsid(0)
-    for pid in psutil.pids():
-        try:
-            parent, state = _stat(pid)
-            if state == "Z" and parent == os.getpid() and os.getsid(pid) not in (pid, own):
-                os.waitpid(pid, os.WNOHANG)
-        except (OSError, ValueError, IndexError):
-            continue
-
-
-def _stat(pid: int) -> tuple[int, str]:
-    """(parent, state)"""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[1]), fields[0]
+    for child in psutil.Process().children():
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            if child.status() == psutil.STATUS_ZOMBIE and os.getsid(child.pid) not in (child.pid, own):
+                os.waitpid(child.pid, os.WNOHANG)
 
 
 def _only_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | None:

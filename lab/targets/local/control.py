@@ -14,24 +14,23 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.events import EventLog
-from lab.targets.local import bringup, budgets, services
+from lab.targets.local import bringup, services
 from lab.targets.local.deployments import Deployment
 from lab.targets.local.kubelet import Kubelet, PodJob, RunningPod
-from lab.targets.local.network import Network
+from lab.targets.local.network import Network, complaining
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
-from lab.targets.local.replicas import Member, Step, step
+from lab.targets.local.replicas import Member, Step, over, step
 from lab.targets.local.routing import Routing
 
 KUBELET_S = 0.05
@@ -42,30 +41,6 @@ LATE_S = 0.001
 
 START_S = 30.0
 """For a pod's init containers."""
-
-
-@dataclass(slots=True, eq=False)
-class Life:
-    """One pod from its making to its end. `begun`: it has a place on the node; `ready_s`: since when, monotonic.
-
-    `timed_s`: the `ready_s` whose minReadySeconds a timer runs for, one however often it is looked at.
-    """
-
-    pod: Pod
-    deployment: str
-    generation: int
-    running: RunningPod | None = None
-    begun: bool = False
-    ready: bool = False
-    ready_s: float = 0.0
-    timed_s: float = 0.0
-    terminating: bool = False
-    ending: bool = False
-    created_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def endpoint(self) -> bool:
-        return self.ready and not self.terminating
 
 
 class Control:
@@ -82,18 +57,16 @@ class Control:
     ) -> None:
         self._objects, self._net, self._kubelet, self._routing = objects, net, kubelet, routing
         self._log, self._job = log, job
-        self._deployments = {deployment.name: deployment for deployment in objects.deployments}
         self._replicas = {deployment.name: deployment.replicas for deployment in objects.deployments}
         self._made = Counter(self._replicas)
         self._generations = Counter[str]()
-        self._lives: list[Life] = []
+        self._lives: list[RunningPod] = []
         self._led: tuple[Pod, ...] = ()
         self._told: tuple[Pod, ...] = ()
-        self._counted: dict[str, int] = {}
         self._threads: list[threading.Thread] = []
         self._lock, self._wiring = threading.RLock(), threading.Lock()
         self._closing = threading.Event()
-        self._faults: list[MeasuringError] = []
+        self._faults: list[LabError] = []
         self.ever: list[Pod] = list(objects.pods)
         """Every pod that there was or is."""
         self.ended: Callable[[Pod], None] = lambda pod: None
@@ -102,19 +75,13 @@ class Control:
     def adopt(self) -> None:
         """Take what has come up over. MeasuringError."""
         with self._lock:
-            for deployment in self._objects.deployments:
-                names = {pod.name for pod in deployment.pods()}
-                for running in self._kubelet.pods:
-                    if running.pod.name in names:
-                        life = Life(running.pod, deployment.name, 0, running, begun=True, ready=running.ready)
-                        self._lives.append(life)
+            names = [pod.name for pod in self._objects.pods]
+            self._lives = sorted(self._kubelet.pods, key=lambda life: names.index(life.pod.name))
+            for life in self._lives:
+                life.begun, life.told_ready = True, life.ready
             self._told = self._ready()
-            self._counted = self._counts()
-            if services.balancer(self._objects) is not None:
-                try:
-                    services.answer_without_endpoints(self._net, self._objects)
-                except subprocess.CalledProcessError as error:
-                    raise _failed(error) from None
+            with complaining():
+                services.answer_without_endpoints(self._net, self._objects)
             self._kubelet.heard = self.look
             self.look()
 
@@ -129,21 +96,20 @@ class Control:
     def check(self) -> None:
         """MeasuringError when something that should have happened did not."""
         for fault in self._faults:
-            raise fault
+            raise MeasuringError(fault.place, fault.fault, fault.remedy)
 
     def pods(self, role: Role) -> list[Pod]:
         """Those that run, terminating ones last."""
         with self._lock:
-            found = [life for life in self._lives if life.pod.role == role and life.running is not None]
+            found = [life for life in self._lives if life.pod.role == role and life.runners]
             return [life.pod for life in sorted(found, key=lambda life: life.terminating)]
 
     def look(self) -> None:
         """Something about a pod is another."""
         with self._lock:
             for life in self._lives:
-                ready = life.running is not None and life.running.ready
-                if ready != life.ready:
-                    life.ready, life.ready_s = ready, time.monotonic()
+                if (ready := life.ready) != life.told_ready:
+                    life.told_ready, life.ready_s = ready, time.monotonic()
                     if not life.terminating:
                         self._say("Ready" if ready else "NotReady", life.pod)
             self._settle()
@@ -153,8 +119,7 @@ class Control:
         with self._lock:
             life = self._first(role)
             if how == "crash":
-                assert life.running is not None
-                self._crash(life.running)
+                self._crash(life)
                 return True
             if how == "evict" and (fault := self._refusal(life)) is not None:
                 self._say("EvictionRefused", life.pod, fault)
@@ -178,7 +143,7 @@ class Control:
     def freeze(self, role: Role, frozen: bool) -> None:
         with self._lock:
             lives = [self._first(role)] if frozen else [life for life in self._lives if life.pod.role == role]
-            for runner in [runner for life in lives if life.running for runner in life.running.runners]:
+            for runner in [runner for life in lives for runner in life.runners]:
                 for pid in runner.process.processes():
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
@@ -187,8 +152,8 @@ class Control:
         with self._lock:
             self._first(role)
             for life in self._lives:
-                if life.pod.role == role and life.running is not None and not life.terminating:
-                    life.running.runners[0].process.setting.group.squeeze(cpu)
+                if life.pod.role == role and life.runners and not life.terminating:
+                    life.runners[0].process.setting.group.squeeze(cpu)
 
     # -- all below: the lock is held, save in threads of their own -----------------------------------------
 
@@ -203,39 +168,37 @@ class Control:
                     self._delete(life, "not wanted any more")
         self._follow()
         for life in self._lives:
-            if life.terminating and life.running is not None and not life.ending:
+            if life.terminating and life.runners and not life.ending:
                 life.ending = True
                 self._thread(self._end, life)
         self._schedule()
 
     def _step(self, deployment: Deployment) -> Step:
-        mine = [life for life in self._lives if life.deployment == deployment.name]
+        mine = [life for life in self._lives if life.pod.deployment == deployment.name]
         now, generation = time.monotonic(), self._generations[deployment.name]
         members: list[Member] = []
         for life in mine:
-            wait_s = life.ready_s + deployment.min_ready_s - now if life.ready else 0.0
+            wait_s = life.ready_s + deployment.min_ready_s - now if life.told_ready else 0.0
             if wait_s > 0 and not life.terminating and life.timed_s != life.ready_s:
                 life.timed_s = life.ready_s
                 timer = threading.Timer(wait_s + LATE_S, self.look)
                 timer.daemon = True
                 timer.start()
             if not life.terminating:
-                current, available = life.generation == generation, life.ready and wait_s <= 0
-                members.append(Member(life.pod.name, current, life.ready, available, life.created_s))
+                current, available = life.generation == generation, life.told_ready and wait_s <= 0
+                members.append(Member(life.pod.name, current, life.told_ready, available, life.created_s))
         old_ending = sum(life.terminating and life.generation != generation for life in mine)
         return step(self._replicas[deployment.name], deployment.strategy, members, old_ending)
 
     def _create(self, deployment: Deployment) -> None:
         pod = deployment.pod(self._made[deployment.name])
         self._made[deployment.name] += 1
-        self._lives.append(Life(pod, deployment.name, self._generations[deployment.name]))
+        self._lives.append(RunningPod(pod, generation=self._generations[deployment.name]))
         self.ever.append(pod)
         self._say("Created", pod)
 
-    def _delete(self, life: Life, why: str) -> None:
+    def _delete(self, life: RunningPod, why: str) -> None:
         life.terminating = True
-        if life.running is not None:
-            life.running.terminating = True
         self._say("Deleted", life.pod, f"{why}; grace period {life.pod.grace_s} s")
         if not life.begun:  # nothing of it is anywhere
             self._lives.remove(life)
@@ -249,20 +212,11 @@ class Control:
                 life.begun = True
                 self._thread(self._start, life)
 
-    def _start(self, life: Life) -> None:
-        try:
+    def _start(self, life: RunningPod) -> None:
+        with self._noting():
             self._wire(life.pod)
-            running = self._kubelet.begin(self._job(life.pod), time.monotonic() + START_S)
-        except LabError as error:
-            self._fail(MeasuringError(error.place, error.fault, error.remedy))
-        except (subprocess.CalledProcessError, OSError) as error:
-            self._fail(_failed(error))
-        else:
-            with self._lock:
-                life.running = running
-                if running is not None:
-                    running.terminating = life.terminating
-                self.look()
+            self._kubelet.begin(life, self._job(life.pod), time.monotonic() + START_S)
+            self.look()
 
     def _wire(self, pod: Pod) -> None:
         """Its place, and the ways to it. Raises CalledProcessError, OSError."""
@@ -275,13 +229,13 @@ class Control:
             wanted = bringup.links(replace(self._objects, pods=tuple(present)))
             there = {place.name for place in self._net.places} | {*self._net.borrowed, pod.name}
             self._net.add(pod.name, [link for link in wanted if pod.name in link and {*link} <= there])
-            if pod.role == "proxy" and services.balancer(self._objects) is not None:
+            if pod.role == "proxy" and services.balancers(self._objects):
                 services.join(self._net, pod)
 
-    def _end(self, life: Life) -> None:
-        assert life.running is not None
+    def _end(self, life: RunningPod) -> None:
+        self._routing.leave(life.pod)
         self._closing.wait(KUBELET_S)
-        self._kubelet.end(life.running)
+        self._kubelet.end(life)
         self.ended(life.pod)
         with self._lock:
             self._lives.remove(life)
@@ -289,26 +243,20 @@ class Control:
             self.look()
         bringup.remove([life.pod])
         if not life.pod.host_network:  # the node's own network stays
-            try:
-                with self._wiring:
-                    self._net.drop(life.pod.name)
-            except (subprocess.CalledProcessError, OSError) as error:
-                self._fail(_failed(error))
+            with self._noting(), self._wiring:
+                self._net.drop(life.pod.name)
 
     def _follow(self) -> None:
         """The NAT, the proxies' configuration and the log get to know the endpoints."""
         if (led := self._endpoints()) != self._led:
-            try:
+            with self._noting():
                 services.follow(self._net, self._objects, led)
-            except (subprocess.CalledProcessError, OSError) as error:
-                self._fail(_failed(error))
             self._led = led
-        counts = self._counts()
-        for name, count in counts.items():
-            if count != self._counted[name]:
-                self._log.add("kubelet", "Endpoints", name, str(count))
-        self._counted = counts
         if (ready := self._ready()) != self._told:
+            for service in self._objects.services.values():
+                before, now = (sum(map(service.selects, pods)) for pods in (self._told, ready))
+                if before != now:
+                    self._log.add("kubelet", "Endpoints", service.name, str(now))
             self._told = ready
             addresses = self._net.addresses
             self._routing.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
@@ -320,34 +268,23 @@ class Control:
         """
         found: list[Pod] = []
         for service in services.balancers(self._objects):
-            mine = [life for life in self._lives if service.selects(life.pod) and life.running is not None]
+            mine = [life for life in self._lives if service.selects(life.pod) and life.runners]
             if not any(life.pod.host_ports for life in mine):
-                mine = [life for life in mine if life.endpoint] or [life for life in mine if life.ready]
+                mine = [life for life in mine if life.endpoint] or [life for life in mine if life.told_ready]
             found += [life.pod for life in mine]
         return tuple(found)
 
     def _ready(self) -> tuple[Pod, ...]:
         return tuple(life.pod for life in self._lives if life.endpoint)
 
-    def _counts(self) -> dict[str, int]:
-        ready = self._ready()
-        return {
-            service.name: sum(map(service.selects, ready))
-            for service in self._objects.services.values()
-            if service.selector
-        }
-
-    def _refusal(self, life: Life) -> str | None:
-        budget = budgets.over(self._objects.budgets, life.pod.labels)
+    def _refusal(self, life: RunningPod) -> str | None:
+        budget = over(self._objects.budgets, life.pod.labels)
         if budget is None:
             return None
         healthy = sum(other.endpoint and budget.selects(other.pod.labels) for other in self._lives)
-        expected = sum(
-            self._replicas[name]
-            for name, deployment in self._deployments.items()
-            if budget.selects(deployment.template.labels)
-        )
-        return budget.refusal(life.ready, healthy, expected)
+        guarded = (item.name for item in self._objects.deployments if budget.selects(item.template.labels))
+        expected = sum(self._replicas[name] for name in guarded)
+        return budget.refusal(life.told_ready, healthy, expected)
 
     def _crash(self, running: RunningPod) -> None:
         pid = running.runners[0].process.pid
@@ -355,9 +292,9 @@ class Control:
             raise MeasuringError(running.pod.name, "its first container does not run", "nothing is there to crash")
         os.kill(pid, signal.SIGKILL)
 
-    def _first(self, role: Role) -> Life:
+    def _first(self, role: Role) -> RunningPod:
         for life in self._lives:
-            if life.pod.role == role and life.running is not None and not life.terminating:
+            if life.pod.role == role and life.runners and not life.terminating:
                 return life
         raise MeasuringError(f"role {role}", "no pod of it runs", "choose a variant that has one, or a later time")
 
@@ -370,18 +307,17 @@ class Control:
     def _say(self, kind: str, pod: Pod, detail: str = "") -> None:
         self._log.add("kubelet", kind, pod.name, detail, pod.role)
 
-    def _fail(self, fault: MeasuringError) -> None:
-        if not self._closing.is_set():
-            self._faults.append(fault)
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """What fails is kept for `check`, unless everything ends."""
+        try:
+            with complaining():
+                yield
+        except LabError as fault:
+            if not self._closing.is_set():
+                self._faults.append(fault)
 
-    def _thread(self, act: Callable[[Life], None], life: Life) -> None:
+    def _thread(self, act: Callable[[RunningPod], None], life: RunningPod) -> None:
         thread = threading.Thread(target=act, args=(life,), name=f"pod-{life.pod.name}", daemon=True)
         self._threads = [*(thread for thread in self._threads if thread.is_alive()), thread]
         thread.start()
-
-
-def _failed(error: subprocess.CalledProcessError | OSError) -> MeasuringError:
-    said = str(error)
-    if isinstance(error, subprocess.CalledProcessError):
-        said = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"
-    return MeasuringError("local target", said, "`just doctor` checks what it needs")

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.base.quantities import quantity
-from lab.targets.local.fields import Fields
+from lab.targets.local.fields import Fields, spec_of
 from lab.targets.local.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
 from lab.targets.local.replicas import Strategy, read_strategy
 
@@ -38,21 +38,15 @@ class Deployment:
 
 def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Deployment:
     metadata = raw["metadata"]
-    with Fields(place, raw) as fields:
-        fields.waive("apiVersion", "kind", "metadata")
-        with fields.inner("spec") as spec:
-            spec.waive("selector", "revisionHistoryLimit", "progressDeadlineSeconds")
-            replicas, min_ready_s = spec.take("replicas", 1), spec.take("minReadySeconds", 0)
-            strategy = read_strategy(spec)
-            with (
-                spec.inner("template") as template,
-                template.inner("metadata") as header,
-                template.inner("spec") as body,
-            ):
-                header.waive("annotations", "name", "creationTimestamp")
-                labels = header.take("labels", dict[str, str]())
-                namespace = str(metadata.get("namespace", "default"))
-                pod = _pod(place, namespace, labels, role_label, body)
+    with spec_of(place, raw) as spec:
+        spec.waive("selector", "revisionHistoryLimit", "progressDeadlineSeconds")
+        replicas, min_ready_s = spec.take("replicas", 1), spec.take("minReadySeconds", 0)
+        strategy = read_strategy(spec)
+        with spec.inner("template") as template, template.inner("metadata") as header, template.inner("spec") as body:
+            header.waive("annotations", "name", "creationTimestamp")
+            labels = header.take("labels", dict[str, str]())
+            namespace = str(metadata.get("namespace", "default"))
+            pod = _pod(place, namespace, labels, role_label, body)
     if replicas < 0 or replicas > 200:
         raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
     return Deployment(str(metadata["name"]), pod, replicas, strategy, min_ready_s)
@@ -145,15 +139,12 @@ def _sysctl(fields: Fields) -> tuple[str, str]:
 
 def _volume(fields: Fields) -> Volume:
     name = fields.need("name", "")
-    if fields.has("configMap") or fields.has("secret"):
-        kind, key = ("configMap", "name") if fields.has("configMap") else ("secret", "secretName")
-        with fields.inner(kind) as source:
-            source.waive("defaultMode")
-            items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
-            named = source.need(key, "")
-            if kind == "secret":
-                return Volume(name, items=items, secret=named)
-            return Volume(name, items=items, configmap=named)
+    if fields.has("configMap"):
+        with fields.inner("configMap") as source:
+            return Volume(name, ("ConfigMap", source.need("name", "")), _items(source))
+    if fields.has("secret"):
+        with fields.inner("secret") as source:
+            return Volume(name, ("Secret", source.need("secretName", "")), _items(source))
     with fields.inner("emptyDir") as empty:
         medium = empty.take("medium", "")
         if medium not in ("", "Memory"):
@@ -162,12 +153,16 @@ def _volume(fields: Fields) -> Volume:
         if size and not medium:
             fault = "the local target limits volumes in memory only"
             raise UsageError(empty.at("sizeLimit"), fault, "leave it out, or ask for medium: Memory")
-        if size:
-            try:
-                quantity(size)
-            except ValueError as error:
-                raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
+        try:
+            quantity(size or "0")
+        except ValueError as error:
+            raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
         return Volume(name, size=size, memory=medium == "Memory")
+
+
+def _items(source: Fields) -> Mapping[str, str]:
+    source.waive("defaultMode")
+    return {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
 
 
 def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:
@@ -228,14 +223,8 @@ def _variable(fields: Fields) -> tuple[str, str]:
         return name, fields.take("value", "")
     with fields.inner("valueFrom") as source, source.inner("fieldRef") as reference:
         reference.waive("apiVersion")
-        path = reference.need("fieldPath", "")
-        if path not in ("metadata.name", "metadata.namespace"):
-            raise UsageError(
-                reference.at("fieldPath"),
-                f"expected metadata.name or metadata.namespace, got {path!r}",
-                "give the value itself",
-            )
-        return name, _REF + path
+        known = ("metadata.name", "metadata.namespace")
+        return name, _REF + reference.choice("fieldPath", known, remedy="give the value itself")
 
 
 def _pre_stop(life: Fields) -> tuple[str, ...]:

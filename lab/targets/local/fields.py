@@ -6,7 +6,8 @@ or an error that names it. Refuses to guess: a wrong type is an error too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lab.base.errors import UsageError, did_you_mean
@@ -55,6 +56,13 @@ class Fields:
             raise UsageError(self.place, f"'{name}' is missing", f"add it: {_kind(example)}")
         return self.take(name, example)
 
+    def choice(self, name: str, options: Collection[str], default: str = "", remedy: str = "correct it") -> str:
+        """A field that is one of these texts, and must be there where no default is given."""
+        value = self.take(name, default) if default else self.need(name, "")
+        if value not in options:
+            raise UsageError(self.at(name), f"expected {' or '.join(options)}, got {value!r}", remedy)
+        return value
+
     def any(self, name: str) -> Any:
         self._asked.add(name)
         return self._left.pop(name, None)
@@ -78,6 +86,15 @@ class Fields:
         for name in names:
             self._asked.add(name)
             self._left.pop(name, None)
+
+
+@contextmanager
+def spec_of(place: str, raw: object, *waived: str) -> Iterator[Fields]:
+    """The `spec` of an object whose other fields are known, or waived."""
+    with Fields(place, raw) as fields:
+        fields.waive("apiVersion", "kind", "metadata", *waived)
+        with fields.inner("spec") as spec:
+            yield spec
 
 
 def _kind(example: object) -> str:

@@ -13,9 +13,9 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from lab.base.errors import MeasuringError
+from lab.base.files import readable
 from lab.targets.common import haproxy
 from lab.targets.local.containers import Process
 from lab.targets.local.haproxy_conf import CONF, RUN
@@ -25,6 +25,7 @@ TAKEN_S = 30.0
 """For the script to take a reload that it was asked for: it is at most a reload interval's remainder, here of milliseconds."""
 
 _NUMBER_INSIDE = re.compile(r"^NSpid:.*\s(\d+)$", re.MULTILINE)
+"""A process's id as its container counts, in /proc/PID/status."""
 _STARTED = re.compile(r"^started (\d+) at ([\d.]+),", re.MULTILINE)
 
 
@@ -45,7 +46,8 @@ class RouterControl:
         return starts[-1]
 
     def serving(self, loading: Loading) -> bool:
-        if loading.pid not in _numbers_inside(self._process):
+        there = (readable(f"/proc/{pid}/status") for pid in self._process.processes())
+        if str(loading.pid) not in (number for status in there for number in _NUMBER_INSIDE.findall(status)):
             fault = f"HAProxy {loading.pid} has ended before it served"
             raise MeasuringError(self._place, fault, self._process.tail(5) or "it printed nothing")
         socket = self._process.inside(haproxy.SOCKET)
@@ -81,8 +83,7 @@ class RouterControl:
         return self._process.container.place
 
     def _starts(self) -> list[Loading]:
-        text = self._process.stdout.read_text() if self._process.stdout.exists() else ""
-        return [Loading(float(began), int(pid)) for pid, began in _STARTED.findall(text)]
+        return [Loading(float(began), int(pid)) for pid, began in _STARTED.findall(readable(self._process.stdout))]
 
     def _ask(self) -> bool:
         """A line to the FIFO; False while the script does not have it open: it is about to, or has ended."""
@@ -95,15 +96,3 @@ class RouterControl:
             return os.write(writer, b"reload\n") > 0
         finally:
             os.close(writer)
-
-
-def _numbers_inside(process: Process) -> set[int]:
-    """The ids of a container's processes as it counts them itself."""
-    found: set[int] = set()
-    for pid in process.processes():
-        try:
-            status = Path(f"/proc/{pid}/status").read_text()
-        except OSError:  # it has just ended
-            continue
-        found |= {int(number) for number in _NUMBER_INSIDE.findall(status)}
-    return found

@@ -50,7 +50,7 @@ def look_up(place: str, key: str, value: str) -> Found:
 
 
 def shipped(key: str) -> str:
-    return _defaults()[key]
+    return next(known.default for known in TABLE if known.name == key)
 
 
 def differs(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
@@ -94,8 +94,3 @@ def _context(cpus: int, open_files: int) -> Context:
     addresses = {each.name: "192.0.2.1" for each in wanted.pods}
     somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
     return Context(pod.containers[0], pod, wanted, addresses, cpus, somaxconn, open_files)
-
-
-@lru_cache(maxsize=1)
-def _defaults() -> dict[str, str]:
-    return {key.name: key.default for key in TABLE}

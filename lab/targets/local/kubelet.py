@@ -13,15 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
+from lab.model.events import EventLog
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, reap_orphans
 from lab.targets.local.network import Place, write_sysctls
 from lab.targets.local.pods import Container, Pod
-from lab.targets.local.runner import Log, Runner
+from lab.targets.local.runner import CONTAINER, Runner
 
 ROTATE_EVERY_S, ROTATE_BYTES = 10.0, 64 * 1024 * 1024
 
@@ -35,24 +36,43 @@ class PodJob:
     make: Callable[[Container], Process]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RunningPod:
+    """One pod from its making to its end. `runners`: its containers, none before they are started.
+
+    What `control` knows of it: `generation` of its Deployment's template; `begun`: it has a place on the node; `told_ready`: what
+    was made known of its readiness, since `ready_s` (monotonic); `timed_s`: the `ready_s` whose minReadySeconds a timer runs for, one
+    however often it is looked at; `ending`: its kubelet has been told.
+    """
+
     pod: Pod
-    place: Place
-    runners: list[Runner]
+    runners: Sequence[Runner] = ()
     terminating: bool = False
+    generation: int = 0
+    begun: bool = False
+    told_ready: bool = False
+    ready_s: float = 0.0
+    timed_s: float = 0.0
+    ending: bool = False
+    created_s: float = field(default_factory=time.monotonic)
 
     @property
     def ready(self) -> bool:
         """Every container runs, and its readiness probe, if it has one, says so."""
-        return all(runner.ready and runner.process.pid is not None for runner in self.runners)
+        running = (runner.ready and runner.process.pid is not None for runner in self.runners)
+        return bool(self.runners) and all(running)
+
+    @property
+    def endpoint(self) -> bool:
+        """Whether Services lead to it."""
+        return self.told_ready and not self.terminating
 
 
 class Kubelet:
-    """Pods that are up. `processes` come from outside, made for each container when its turn comes."""
+    """Pods that are up. Their processes come from outside, made for each container when its turn comes."""
 
-    def __init__(self, log: Log | None = None) -> None:
-        self.log = log or Log()
+    def __init__(self, log: EventLog, each_probe: bool = False) -> None:
+        self._log, self._each_probe = log, each_probe
         self.pods: list[RunningPod] = []
         self.groups = Groups()
         """The limits of all containers; removed by whoever stops the kubelet, after that."""
@@ -67,7 +87,7 @@ class Kubelet:
         threading.Thread(target=self._rotate, name="logs", daemon=True).start()
         with ThreadPoolExecutor(len(jobs) or 1) as pool:
             try:
-                for result in [pool.submit(self.begin, job, deadline) for job in jobs]:
+                for result in [pool.submit(self.begin, RunningPod(job.pod), job, deadline) for job in jobs]:
                     result.result()
             except BaseException:
                 self.stop()  # else the pool would wait for the other pods' init containers
@@ -108,10 +128,6 @@ class Kubelet:
         pods = sorted((pod for pod in self.pods if pod.pod.role == role), key=lambda pod: pod.terminating)
         return [runner for pod in pods for runner in pod.runners]
 
-    def staying(self, role: str) -> list[Runner]:
-        """Those of pods that do not terminate."""
-        return [runner for pod in self.pods if pod.pod.role == role and not pod.terminating for runner in pod.runners]
-
     def stop(self) -> None:
         """End everything at once: nothing here is worth a grace period, and the next bring-up is waiting.
 
@@ -124,8 +140,8 @@ class Kubelet:
             runner.stop(None)
         reap_orphans()
 
-    def begin(self, job: PodJob, deadline: float) -> RunningPod | None:
-        """Start one pod; returns when its containers are started, ready or not. None when the kubelet is stopped."""
+    def begin(self, running: RunningPod, job: PodJob, deadline: float) -> None:
+        """Start one pod; returns when its containers are started, ready or not. Starts none when the kubelet is stopped."""
         pod, place = job.pod, job.place
         try:
             write_sysctls(place, dict(pod.sysctls))
@@ -142,14 +158,13 @@ class Kubelet:
         for container in pod.init:
             self._initialise(pod, job.make(container), deadline)
         if self._stopped.is_set():
-            return None
-        runners = [Runner(pod, job.make(container), self.log, lambda: self.heard()) for container in pod.containers]
-        running = RunningPod(pod, place, runners)
+            return
+        made = map(job.make, pod.containers)
+        running.runners = [Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in made]
         with self._listing:
             self.pods = [*self.pods, running]
         for runner in running.runners:
             runner.start()
-        return running
 
     def _initialise(self, pod: Pod, process: Process, deadline: float) -> None:
         if self._stopped.is_set():
@@ -165,7 +180,7 @@ class Kubelet:
             process.kill()
             fault = "this init container did not end in time"
             raise MeasuringError(process.container.place, fault, process.tail(3) or "it printed nothing") from None
-        self.log.add(pod.name, process.container.name, "Completed", f"exited {status}")
+        self._log.add(CONTAINER, "Completed", pod.name, f"exited {status}", pod.role)
         if status != 0:
             raise MeasuringError(
                 process.container.place,

@@ -13,11 +13,13 @@ import contextlib
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from lab.base.errors import MeasuringError
 from lab.targets.local.namespaces import set_namespace
 
 T = TypeVar("T")
@@ -79,13 +81,12 @@ class Network:
         """One more place, joined by `links` to places that are there. Raises CalledProcessError, OSError."""
         place = _place(name, len(self.places))
         self.places = (*self.places, place)
-        self._make([place], links)
+        self.make([place], links)
         return place
 
-    def borrow(self, name: str, of: str) -> Place:
+    def borrow(self, name: str, of: str) -> None:
         """A pod that is in the place of another, now gone."""
         self.borrowed = {**self.borrowed, name: self[of].name}
-        return self[name]
 
     def drop(self, name: str) -> None:
         """A place that nothing lives in any more. Raises CalledProcessError."""
@@ -99,14 +100,11 @@ class Network:
             [*(f"link del pod{index}" for index, _ in there), *(f"netns del {place.name}" for _, place in there)],
         )
 
-    def make(self, links: Sequence[tuple[str, str]]) -> None:
-        """All places, joined by `links`. Raises CalledProcessError, OSError."""
-        self._make(self.places, links)
-
     def _number(self, name: str) -> int:
         return [place.name for place in self.places].index(self.borrowed.get(name, name))
 
-    def _make(self, new: Sequence[Place], links: Sequence[tuple[str, str]]) -> None:
+    def make(self, new: Sequence[Place], links: Sequence[tuple[str, str]]) -> None:
+        """These of the places, joined to the node and by `links`. Raises CalledProcessError, OSError."""
         root = [f"netns add {place.name}" for place in new]
         within: dict[str, list[str]] = {
             place.name: [
@@ -143,7 +141,7 @@ def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
     """Namespaces of these names (the client's added), joined to the node and by `links`. Raises CalledProcessError."""
     net = Network(tuple(_place(name, index) for index, name in enumerate([CLIENT, *names])))
     try:
-        net.make(links)
+        net.make(net.places, links)
     except BaseException:
         with contextlib.suppress(subprocess.CalledProcessError):
             net.remove()
@@ -172,23 +170,31 @@ def connect(place: Place, address: tuple[str, int], timeout_s: float) -> socket.
 
 def call_in(place: Place, action: Callable[[], T]) -> T:
     """Call `action` in a thread that lives in the place; a socket made there stays there."""
-    results: list[T] = []
-    errors: list[Exception] = []
+    came = Future[T]()
 
     def run() -> None:
         try:
             set_namespace(place.path)
-            results.append(action())
+            came.set_result(action())
         except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
-            errors.append(error)
+            came.set_exception(error)
 
     # A daemon: an interrupt ends the caller's wait, and the lab must not wait on for a connect that hangs.
-    thread = threading.Thread(target=run, name=f"in-{place.name}", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    threading.Thread(target=run, name=f"in-{place.name}", daemon=True).start()
+    return came.result()
+
+
+@contextlib.contextmanager
+def complaining() -> Iterator[None]:
+    """A program that failed and what the kernel refused, as a MeasuringError."""
+    remedy = "`just doctor` checks what it needs"
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        fault = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"
+        raise MeasuringError("local target", fault, remedy) from None
+    except OSError as error:
+        raise MeasuringError("local target", str(error), remedy) from None
 
 
 def batch(options: Sequence[str], lines: Sequence[str]) -> None:

@@ -19,11 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
+from lab.base.files import readable
 from lab.targets.local import cpus
 from lab.targets.local.containers import Process, end_entered
 from lab.targets.local.images import Loading, write_changed
 
-_MASTER, _WORKER = b"nginx: master process", b"nginx: worker process"
+_MASTER, _WORKER = "nginx: master process", "nginx: worker process"
 TRY_S = 60.0
 
 
@@ -43,8 +44,7 @@ class NginxControl:
         pid = self._process.pid
         if pid is None:
             return None
-        became = _text(Path(f"/proc/{pid}/comm")).strip() == b"nginx"
-        if not became:
+        if readable(f"/proc/{pid}/comm").strip() != "nginx":
             self._main = pid
             return None
         self._before, self._workers = frozenset(), 1
@@ -131,17 +131,9 @@ def _ended(trial: subprocess.Popen[bytes], over: threading.Event) -> bool:
     return False
 
 
-def _title(pid: int) -> bytes:
-    return _text(Path(f"/proc/{pid}/cmdline")).split(b"\0", 1)[0].strip()
+def _title(pid: int) -> str:
+    return readable(f"/proc/{pid}/cmdline").split("\0", 1)[0].strip()
 
 
 def _children(pid: int) -> list[int]:
-    return [int(child) for child in _text(Path(f"/proc/{pid}/task/{pid}/children")).split()]
-
-
-def _text(path: Path) -> bytes:
-    """Empty for a process that has ended."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+    return [int(child) for child in readable(f"/proc/{pid}/task/{pid}/children").split()]

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.targets.local.budgets import Budget, read_budget
 from lab.targets.local.deployments import Deployment, read_deployment
-from lab.targets.local.fields import Fields
-from lab.targets.local.ingresses import Route as Route
-from lab.targets.local.ingresses import read_ingress
-from lab.targets.local.openshift import HostRoute, read_route
+from lab.targets.local.fields import Fields, spec_of
 from lab.targets.local.pods import Pod
+from lab.targets.local.replicas import Budget, read_budget
+from lab.targets.local.routes import HostRoute, read_ingress, read_route
+from lab.targets.local.routes import Route as Route
 from lab.targets.local.secrets import Secret, read_secret
 from lab.targets.local.slices import Slice, read_slice
 
@@ -123,70 +122,20 @@ class Objects:
 
 def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     """UsageError with the object and field for anything that the local target does not honour."""
-    deployments: list[Deployment] = []
-    budgets: list[Budget] = []
-    services: dict[str, Service] = {}
-    routes: list[Route] = []
-    classes: dict[str, str] = {}
-    wanted: list[tuple[str, str]] = []
-    configmaps: dict[str, Mapping[str, str]] = {}
-    secrets: dict[str, Secret] = {}
-    node_settings: dict[str, tuple[str, str]] = {}
-    host_routes: list[HostRoute] = []
-    slices: dict[str, Slice] = {}
+    found = Objects((), {}, (), {}, {})
     for raw in manifests:
-        kind, name = str(raw.get("kind")), str(raw.get("metadata", {}).get("name"))
-        place = f"{kind}/{name}"
-        if kind == "Deployment":
-            deployments.append(read_deployment(place, raw, ROLE_LABEL))
-        elif kind == "PodDisruptionBudget":
-            budgets.append(read_budget(place, raw))
-        elif kind == "Service":
-            services[name] = _service(place, raw)
-        elif kind == "Ingress":
-            routes += read_ingress(place, raw)
-            wanted.append((place, str(raw.get("spec", {}).get("ingressClassName"))))
-        elif kind == "IngressClass":
-            classes[name] = str(raw.get("spec", {}).get("controller"))
-        elif kind == "ConfigMap":
-            configmaps[name] = _data(place, raw)
-            if _of_node(raw):
-                node_settings |= {key: (f"{place}: data.{key}", value) for key, value in configmaps[name].items()}
-        elif kind == "DaemonSet" and _of_node(raw):
-            continue
-        elif kind == "Secret":
-            secrets[name] = read_secret(place, raw)
-        elif kind == "Route":
-            host_routes.append(read_route(place, raw))
-        elif kind == "EndpointSlice":
-            slices[name] = read_slice(place, raw)
-        elif kind not in _CLUSTER_ONLY:
-            raise UsageError(
-                place, f"the local target does not know objects of kind {kind}", "remove it, or use --target kind"
-            )
-    for place, name in wanted:
-        _class(place, name, classes)
-    objects = Objects(
-        tuple(pod for deployment in deployments for pod in deployment.pods()),
-        services,
-        tuple(routes),
-        configmaps,
-        classes,
-        tuple(host_routes),
-        secrets,
-        node_settings,
-        slices,
-        deployments=tuple(deployments),
-        budgets=tuple(budgets),
-    )
-    for route in [*routes, *host_routes]:
-        if route.service not in services or services[route.service].selector:
-            objects.target_port(route.service, route.port)
-    if not objects.role("backend"):
+        found = _with(found, raw)
+    for raw in manifests:
+        if raw["kind"] == "Ingress":
+            _class(raw, found.classes)
+    for route in [*found.routes, *found.host_routes]:
+        if route.service not in found.services or found.services[route.service].selector:
+            found.target_port(route.service, route.port)
+    if not found.role("backend"):
         raise UsageError(
             "manifests", f"no Deployment's pods are labelled {ROLE_LABEL}: backend", "include base/backend"
         )
-    return objects
+    return found
 
 
 def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
@@ -194,35 +143,69 @@ def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
 
     A Route may lead to a Service that is not there (yet), as in a cluster.
     """
-    kind, name = str(raw.get("kind")), str(raw.get("metadata", {}).get("name"))
-    place, without = f"{kind}/{name}", _without(objects, kind, name)
-    if kind == "Service":
-        return replace(without, services={**without.services, name: _service(place, raw)})
-    if kind == "EndpointSlice":
-        return replace(without, slices={**without.slices, name: read_slice(place, raw)})
-    if kind == "Route":
-        return replace(without, host_routes=(*without.host_routes, read_route(place, raw)))
-    if kind == "Ingress":
-        _class(place, str(raw.get("spec", {}).get("ingressClassName")), objects.classes)
-        return replace(without, routes=(*without.routes, *read_ingress(place, raw)))
-    remedy = "Routes, Ingresses, Services and EndpointSlices can"
-    raise UsageError(place, f"a {kind} cannot be changed while the system is up", remedy)
+    kind, name = _label(raw)
+    match kind:
+        case "Service" | "EndpointSlice":
+            return _with(objects, raw)
+        case "Route":
+            others = tuple(item for item in objects.host_routes if item.name != name)
+            return _with(replace(objects, host_routes=others), raw)
+        case "Ingress":
+            _class(raw, objects.classes)
+            return _with(replace(objects, routes=tuple(item for item in objects.routes if item.ingress != name)), raw)
+        case _:
+            remedy = "Routes, Ingresses, Services and EndpointSlices can"
+            raise UsageError(f"{kind}/{name}", f"a {kind} cannot be changed while the system is up", remedy)
 
 
-def _without(objects: Objects, kind: str, name: str) -> Objects:
-    if kind == "Service":
-        return replace(objects, services={key: item for key, item in objects.services.items() if key != name})
-    if kind == "EndpointSlice":
-        return replace(objects, slices={key: item for key, item in objects.slices.items() if key != name})
-    if kind == "Route":
-        return replace(objects, host_routes=tuple(item for item in objects.host_routes if item.name != name))
-    return replace(objects, routes=tuple(item for item in objects.routes if item.ingress != name))
+def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
+    """And one more. UsageError for what is not honoured in it."""
+    kind, name = _label(raw)
+    place = f"{kind}/{name}"
+    match kind:
+        case "Deployment":
+            made = read_deployment(place, raw, ROLE_LABEL)
+            return replace(objects, deployments=(*objects.deployments, made), pods=(*objects.pods, *made.pods()))
+        case "PodDisruptionBudget":
+            return replace(objects, budgets=(*objects.budgets, read_budget(place, raw)))
+        case "Service":
+            return replace(objects, services={**objects.services, name: _service(place, raw)})
+        case "EndpointSlice":
+            return replace(objects, slices={**objects.slices, name: read_slice(place, raw)})
+        case "Ingress":
+            return replace(objects, routes=(*objects.routes, *read_ingress(place, raw)))
+        case "Route":
+            return replace(objects, host_routes=(*objects.host_routes, read_route(place, raw)))
+        case "IngressClass":
+            controller = str(raw.get("spec", {}).get("controller"))
+            return replace(objects, classes={**objects.classes, name: controller})
+        case "ConfigMap":
+            data = _data(place, raw)
+            settings = {key: (f"{place}: data.{key}", value) for key, value in data.items()} if _of_node(raw) else {}
+            return replace(
+                objects,
+                configmaps={**objects.configmaps, name: data},
+                node_settings={**objects.node_settings, **settings},
+            )
+        case "Secret":
+            return replace(objects, secrets={**objects.secrets, name: read_secret(place, raw)})
+        case _ if kind in _CLUSTER_ONLY or (kind == "DaemonSet" and _of_node(raw)):
+            return objects
+        case _:
+            fault = f"the local target does not know objects of kind {kind}"
+            raise UsageError(place, fault, "remove it, or use --target kind")
 
 
-def _class(place: str, name: str, classes: Mapping[str, str]) -> None:
+def _label(raw: Mapping[str, Any]) -> tuple[str, str]:
+    """(kind, name)"""
+    return str(raw.get("kind")), str(raw.get("metadata", {}).get("name"))
+
+
+def _class(ingress: Mapping[str, Any], classes: Mapping[str, str]) -> None:
+    name = str(ingress.get("spec", {}).get("ingressClassName"))
     if name not in classes:
         fault = f"no IngressClass is called {name!r}"
-        raise UsageError(f"{place}: spec.ingressClassName", fault, did_you_mean(name, classes))
+        raise UsageError(f"{'/'.join(_label(ingress))}: spec.ingressClassName", fault, did_you_mean(name, classes))
 
 
 def _of_node(raw: Mapping[str, Any]) -> bool:
@@ -230,22 +213,20 @@ def _of_node(raw: Mapping[str, Any]) -> bool:
 
 
 def _service(place: str, raw: Mapping[str, Any]) -> Service:
-    with Fields(place, raw) as fields:
-        fields.waive("apiVersion", "kind", "metadata")
-        with fields.inner("spec") as spec:
-            spec.waive("internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")  # no cluster network here
-            kind, policy = spec.take("type", "ClusterIP"), spec.take("externalTrafficPolicy", "Cluster")
-            selector = spec.take("selector", dict[str, str]())
-            ports: dict[int | str, int | str] = {}
-            names: dict[int, str] = {}
-            for item in spec.each("ports"):
-                item.waive("appProtocol", "protocol", "nodePort")
-                number = item.need("port", 0)
-                target = item.any("targetPort") or number
-                ports[number] = target
-                if label := item.take("name", ""):
-                    ports[label] = target
-                    names[number] = label
+    with spec_of(place, raw) as spec:
+        spec.waive("internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")  # no cluster network here
+        kind, policy = spec.take("type", "ClusterIP"), spec.take("externalTrafficPolicy", "Cluster")
+        selector = spec.take("selector", dict[str, str]())
+        ports: dict[int | str, int | str] = {}
+        names: dict[int, str] = {}
+        for item in spec.each("ports"):
+            item.waive("appProtocol", "protocol", "nodePort")
+            number = item.need("port", 0)
+            target = item.any("targetPort") or number
+            ports[number] = target
+            if label := item.take("name", ""):
+                ports[label] = target
+                names[number] = label
     name = str(raw["metadata"]["name"])
     return Service(name, selector, ports, kind == "LoadBalancer", policy == "Cluster", names)
 

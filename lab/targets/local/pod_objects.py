@@ -20,7 +20,7 @@ def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
             "containers": [_container(runner, pod.pod) for runner in pod.runners],
         },
         "status": {
-            "podIP": pod.place.address,
+            "podIP": pod.runners[0].process.setting.place.address,
             "conditions": [{"type": "Ready", "status": "True" if pod.ready else "False"}],
             "containerStatuses": [
                 {"name": runner.container.name, "ready": runner.ready, "restartCount": runner.restarts}

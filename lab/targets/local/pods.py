@@ -38,22 +38,21 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An emptyDir, or the files of a ConfigMap or a Secret (`items`: key → file; empty = all).
+    """An emptyDir, or the files of a ConfigMap or a Secret (`source`: kind and name; `items`: key → file; empty = all).
 
     Of an emptyDir: `size` is its limit; `memory` says that it is asked for in memory and not on the node's disk.
     """
 
     name: str
-    configmap: str | None = None
+    source: tuple[Literal["ConfigMap", "Secret"], str] | None = None
     items: Mapping[str, str] = field(default_factory=dict[str, str])
     size: str = ""
-    secret: str | None = None
     memory: bool = False
 
     @property
     def on_disk(self) -> bool:
         """An emptyDir lies on the node's disk unless it asks for memory."""
-        return self.configmap is None and self.secret is None and not self.memory
+        return self.source is None and not self.memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,11 @@ class Pod:
     init: tuple[Container, ...]
     containers: tuple[Container, ...]
     host_network: bool = False
+
+    @property
+    def deployment(self) -> str:
+        """Its name, of which the pod's is made."""
+        return self.name.rpartition("-")[0]
 
     @property
     def host_ports(self) -> Mapping[int, int]:

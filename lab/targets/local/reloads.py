@@ -22,21 +22,29 @@ ENDED_S = 0.5
 
 
 class Follower:
-    """In a thread of its own from `start` to `end`. `wanted`: what the container is to load now, path → text."""
+    """In a thread of its own from `start` to `end`. `wanted`: what the container is to load now, path → text.
+
+    `once`: it rests when the first configuration serves.
+    """
 
     def __init__(
-        self, pod: str, process: Process, control: Control, wanted: Callable[[], Mapping[str, str]], log: EventLog
+        self,
+        pod: str,
+        process: Process,
+        control: Control,
+        wanted: Callable[[], Mapping[str, str]],
+        log: EventLog,
+        once: bool = False,
     ) -> None:
-        self.process = process
-        self._pod, self._control, self._wanted, self._log = pod, control, wanted, log
+        self.pod, self.process = pod, process
+        self._control, self._wanted, self._log, self._once = control, wanted, log, once
         self._changed, self._over = threading.Event(), threading.Event()
         self._main: int | None = None
         self._last = float("-inf")
         self._thread = threading.Thread(target=self._run, name=f"reloads-{pod}", daemon=True)
         self.load_s: float | None = None
         """From the last start or reload until it served; None while it does not, or where its begin was not seen."""
-        self.served = False
-        """It has been serving at least once."""
+        self._served = False
         self.fault: LabError | None = None
 
     def start(self) -> None:
@@ -47,13 +55,21 @@ class Follower:
 
     def end(self) -> None:
         self._over.set()
+
+    def join(self) -> None:
+        """Until its thread has ended."""
         self._thread.join()
+
+    @property
+    def left(self) -> bool:
+        """Whether it was told to end."""
+        return self._over.is_set()
 
     def config_bytes(self) -> int:
         return self._control.config_bytes()
 
     def _run(self) -> None:
-        while not self._over.wait(REST_S):
+        while not (self._once and self._served) and not self._over.wait(REST_S):
             try:
                 self._look()
             except OSError as error:
@@ -83,7 +99,7 @@ class Follower:
             if self.process.pid != self._main or self._over.wait(LOOK_S):
                 return
         self._last = time.monotonic() - (0.0 if loading.began_s is None else time.time() - loading.began_s)
-        self.served = self._serve(loading)
+        self._served = self._serve(loading)
 
     def _turn(self) -> None:
         waits_s = self._last + self._control.interval_s - time.monotonic()
@@ -114,4 +130,4 @@ class Follower:
 
     def _event(self, at_s: float | None, kind: str, loading: Loading) -> None:
         at_s = time.time() if at_s is None else at_s
-        self._log.extend([Event(at_s, "proxy", "proxy", self._pod, kind, f"pid {loading.pid}")])
+        self._log.extend([Event(at_s, "proxy", "proxy", self.pod, kind, f"pid {loading.pid}")])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from lab.model.events import EventLog
 from lab.targets.local import probes
 from lab.targets.local.containers import Process, reap_orphans
 from lab.targets.local.pods import Container, Pod, Probe
@@ -16,37 +15,25 @@ BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
 """A kubelet's: the first restart at once, then 10 s, 20 s, … up to five minutes; forgotten after ten good minutes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One line of the kubelet's log; the monotonic clock is the generators' too."""
-
-    monotonic_s: float
-    wall: str
-    pod: str
-    container: str
-    kind: str
-    detail: str
-
-
-class Log:
-    """Events in the order in which they happened. `probes`: every attempt of a probe is one (`Probe`)."""
-
-    def __init__(self, probes: bool = False) -> None:
-        self.events: list[Event] = []
-        self.probes = probes
-
-    def add(self, pod: str, container: str, kind: str, detail: str = "") -> None:
-        self.events.append(Event(time.monotonic(), datetime.now(UTC).isoformat(), pod, container, kind, detail))
+CONTAINER = "container"
+"""Source of its events, which `recorder` puts into the words of all targets."""
 
 
 class Runner:
     """Keeps one container running: starts it, probes it, restarts it with back-off until told to stop.
 
-    `heard` is called, in whatever thread, after `ready` became another.
+    `heard` is called, in whatever thread, after `ready` became another. `each_probe`: every attempt of a probe is an event.
     """
 
-    def __init__(self, pod: Pod, process: Process, log: Log, heard: Callable[[], None] = lambda: None) -> None:
-        self.pod, self.process, self.log = pod, process, log
+    def __init__(
+        self,
+        pod: Pod,
+        process: Process,
+        log: EventLog,
+        heard: Callable[[], None] = lambda: None,
+        each_probe: bool = False,
+    ) -> None:
+        self.pod, self.process, self._log, self._each_probe = pod, process, log, each_probe
         self.restarts = 0
         self.exited = ""
         self._ready, self._heard = False, heard
@@ -150,7 +137,7 @@ class Runner:
 
     def _add(self, kind: str, probe: Probe, changed: probes.Changed) -> None:
         def tried(fault: str | None, seconds: float) -> None:
-            if self.log.probes:
+            if self._each_probe:
                 self._event("Probe", f"{kind} {seconds:.4f} {fault or 'ok'}")
             if fault is not None:
                 self._event("Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {fault}")
@@ -182,4 +169,4 @@ class Runner:
         self._probers = [item for item in self._probers if item[0] == but]
 
     def _event(self, kind: str, detail: str = "") -> None:
-        self.log.add(self.pod.name, self.container.name, kind, detail)
+        self._log.add(CONTAINER, kind, self.pod.name, detail, self.pod.role)

@@ -32,6 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.files import readable
 from lab.targets.common.sampler import network_counters
 from lab.targets.local.network import CLIENT, Network, Place, batch, call_in, write_sysctls
 from lab.targets.local.objects import Objects, Service
@@ -65,17 +66,12 @@ def in_front(objects: Objects, changing: bool) -> Objects:
     return replace(objects, services={**objects.services, **found})
 
 
-def balancer(objects: Objects) -> Service | None:
-    """The LoadBalancer Service that is in front of the proxy's pods; None where the way is straight."""
-    pods = objects.role("proxy")
-    return None if not pods or pods[0].host_network else _balanced(objects, pods[0])
-
-
 def balancers(objects: Objects) -> list[Service]:
-    """All of them: several where proxies share the routes, each with its own in front. `balancer` is the first."""
-    if balancer(objects) is None:
+    """The LoadBalancer Services in front of the proxies: several where these share the routes; none where the way is straight."""
+    pods = objects.role("proxy")
+    if not pods or pods[0].host_network or _balanced(objects, pods[0]) is None:
         return []
-    found = [_balanced(objects, pod) for pod in objects.role("proxy")]
+    found = (_balanced(objects, pod) for pod in pods)
     return list({service.name: service for service in found if service is not None}.values())
 
 
@@ -93,12 +89,10 @@ def on_the_node(net: Network, objects: Objects, pod: Pod) -> bool:
 def address(objects: Objects, net: Network, role: str, port: str = "http", by: str | None = None) -> tuple[str, int]:
     """Where clients reach a role: (IP, port) of the Service's port of that name, or its first if it has none so called.
 
-    `by`: the Service that is meant, where proxies have several. UsageError when no Service selects the role's pods.
+    `by`: the Deployment whose pods are meant, where proxies have several. UsageError when no Service selects the role's pods.
     """
-    balanced = balancer(objects) if role == "proxy" else None
-    if balanced is not None and by is not None:
-        balanced = objects.services[by]
-    pod = next(pod for pod in objects.role(role) if balanced is None or balanced.selects(pod))
+    pod = next(pod for pod in objects.role(role) if by in (None, pod.deployment))
+    balanced = _balanced(objects, pod) if role == "proxy" and balancers(objects) else None
     selecting = (item for item in objects.services.values() if item.selects(pod))
     service = balanced or next(selecting, None)
     if service is None:
@@ -124,15 +118,15 @@ def way(objects: Objects) -> str:
 
 def install(net: Network, objects: Objects) -> None:
     """Make the node forward and translate, and the routes lead through it. Raises CalledProcessError, OSError."""
-    service = balancer(objects)
-    if service is None:
+    wanted = balancers(objects)
+    if not wanted:
         return
     node, client = net[NODE], net[CLIENT]
     write_sysctls(node, _NODE_SYSCTLS)
     nft(rules(net, objects), node)
     write_sysctls(node, _CONNTRACK)
     to_node = net.device(CLIENT, NODE)
-    for each in balancers(objects):
+    for each in wanted:
         route = f"route add {address_of(objects, each)}/32 via {node.address} dev {to_node} onlink src {client.address}"
         batch(["-n", CLIENT], [route])
         for pod in objects.endpoints(each.name):
@@ -147,7 +141,8 @@ def join(net: Network, pod: Pod) -> None:
 
 def answer_without_endpoints(net: Network, objects: Objects) -> None:
     """Connections to a Service are refused when it has no endpoint: its address is the node's own, where nobody listens."""
-    batch(["-n", NODE], [f"address add {address_of(objects, service)}/32 dev lo" for service in balancers(objects)])
+    for service in balancers(objects):
+        batch(["-n", NODE], [f"address add {address_of(objects, service)}/32 dev lo"])
 
 
 def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
@@ -158,7 +153,7 @@ def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
 
 def counters(net: Network, objects: Objects) -> Mapping[str, int]:
     """What the node's network namespace counts, such as `node/conntrack_drop`; cumulative, empty without a node."""
-    if balancer(objects) is None:
+    if not balancers(objects):
         return {}
     found = call_in(net[NODE], lambda: network_counters("thread-self"))
     return {f"{NODE}/{name}": value for name, value in found.items()}
@@ -166,10 +161,7 @@ def counters(net: Network, objects: Objects) -> Mapping[str, int]:
 
 def conntrack_max() -> str:
     """Size of the machine's connection tracking table; `unknown` before anything used it."""
-    try:
-        return CONNTRACK_MAX.read_text().strip()
-    except OSError:
-        return "unknown"
+    return readable(CONNTRACK_MAX).strip() or "unknown"
 
 
 def rules(net: Network, objects: Objects) -> str:
@@ -229,9 +221,8 @@ def vet(objects: Objects) -> None:
             raise NotMeasurableError(
                 "host network", f"{pod.place}: hostNetwork", fault, "measure it on such a baseline (okd)"
             )
-    service = balancer(objects)
-    proxies = objects.role("proxy")
-    if service is None and len(proxies) > 1:
+    found, proxies = balancers(objects), objects.role("proxy")
+    if not found and len(proxies) > 1:
         raise UsageError(
             proxies[0].place,
             "several proxies, and no Service of type LoadBalancer in front: nothing balances over them here",
@@ -241,9 +232,9 @@ def vet(objects: Objects) -> None:
     if proxies and proxies[0].host_ports and len(proxies) > 1:
         fault = "several pods with ports of the node's own: all but one would stay Pending on the one node here"
         raise UsageError(proxies[0].place, fault, "set replicas: 1, or use --target kind with several nodes")
-    if service is None or (fault := nft_fault()) is None:
+    if not found or (fault := nft_fault()) is None:
         return
-    place = f"Service/{service.name}: spec.type LoadBalancer"
+    place = f"Service/{found[0].name}: spec.type LoadBalancer"
     if fault == MISSING:
         raise UsageError(place, "the program 'nft' is not on this machine", "apt-get install nftables")
     remedy = "a kernel with nf_tables and its NAT (modprobe nft_chain_nat nft_masq), or --target kind"

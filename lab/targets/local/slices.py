@@ -32,8 +32,7 @@ def read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
     addresses: list[str] = []
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata")
-        if (kind := fields.need("addressType", "")) != "IPv4":
-            raise UsageError(fields.at("addressType"), f"expected IPv4, got {kind!r}", "pods have no other here")
+        fields.choice("addressType", ("IPv4",), remedy="pods have no other here")
         for port in fields.each("ports"):
             port.waive("protocol", "appProtocol")
             ports[port.take("name", "")] = port.need("port", 0)

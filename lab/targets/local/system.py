@@ -17,15 +17,15 @@ from typing import IO, Any
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import write_texts
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
-from lab.model.events import EventLog
+from lab.model.events import Event, EventLog
 from lab.model.load import Load
 from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.model.system import Recorder
-from lab.model.variants import hosts as routing_hosts
+from lab.model.variants import hosts
 from lab.targets.common import fetching, haproxy
 from lab.targets.common.sampler import Sampler
-from lab.targets.local import cpus, hosts, hostwide, network, pod_objects, services, shaping
+from lab.targets.local import cpus, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
 from lab.targets.local.kubelet import Kubelet
@@ -34,7 +34,7 @@ from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.recorder import LocalRecorder
 from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Event
+from lab.targets.local.runner import CONTAINER
 
 PROBED_PAGE = "1kB.bin"
 
@@ -47,6 +47,7 @@ class LocalSystem:
 
     def __init__(
         self,
+        manifests: Sequence[Mapping[str, Any]],
         wanted: Objects,
         net: Network,
         kubelet: Kubelet,
@@ -55,20 +56,20 @@ class LocalSystem:
         control: Control | None,
         log: EventLog,
     ) -> None:
-        """`control`: of a system whose pods may come and go; `log`: what it and `routing` tell."""
+        """`manifests`: as they were read into `wanted`; `control`: of a system whose pods may come and go; `log`: what all of them tell."""
         self._objects, self._net, self._kubelet, self._cpus = wanted, net, kubelet, pinned
         self._routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
         if control is not None:
             control.ended = self.end_helpers
-        self._routed, self._routers = hosts.routed(wanted), hosts.routers(wanted)
+        self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._host = next(iter(self._routed))
 
     @property
     def events(self) -> Sequence[Event]:
-        """The kubelet's log so far."""
-        return tuple(self._kubelet.log.events)
+        """What its containers did so far."""
+        return [event for event in self._log.events if event.source == CONTAINER]
 
     @property
     def kubelet(self) -> Kubelet:
@@ -83,7 +84,7 @@ class LocalSystem:
         return self._net
 
     def endpoint(self, point: Point) -> Endpoint:
-        return self._entry(*hosts.chosen(self._objects, point))
+        return self._entry(*hosts.chosen(self._routed, self._way_in == "proxy", point))
 
     def backend_endpoint(self) -> Endpoint:
         return self._at("backend")
@@ -211,7 +212,7 @@ class LocalSystem:
             control.check()
             self._routing.check()
 
-        return LocalRecorder(self._kubelet.log, self._log, lambda: {pod.name: pod.role for pod in control.ever}, check)
+        return LocalRecorder(self._log, check)
 
     def clock(self) -> ClockOffset:
         """One machine, one clock: what is left is that of a reading."""
@@ -308,7 +309,7 @@ class LocalSystem:
             address, number = services.address(self._objects, self._net, self._way_in, port, by)
             return f"http://{address}:{number}" if tls == "none" else f"https://{host}:{number}"
 
-        shards = routing_hosts.shards_of(names, self._routers, url)
+        shards = hosts.shards_of(names, self._routers, url)
         base_url = url(self._routers.get(names[0]), names[0])
         return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 

@@ -6,17 +6,17 @@ import os
 import platform
 import resource
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.sweeps import Point
+from lab.model.variants import hosts as variant_hosts
 from lab.model.variants.variants import Variant
 from lab.targets.local import (
     bringup,
@@ -36,7 +36,6 @@ from lab.targets.local.images import haproxy_router, ingress_nginx
 from lab.targets.local.kubelet import Kubelet, PodJob
 from lab.targets.local.pods import Pod
 from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Log
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 30.0
@@ -115,36 +114,38 @@ class LocalTarget:
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
         refusals.vet(wanted, points)
-        return {point.name: hosts.expected(wanted, point) for point in points}
+        routed, routers = variant_hosts.routed(variant.manifests), variant_hosts.routers(variant.manifests)
+        proxied = bool(wanted.role("proxy"))
+        return {point.name: variant_hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False) -> Iterator[LocalSystem]:
         wanted = services.in_front(objects.read(variant.manifests), changing)
         bringup.vet(wanted, self.cpus())
         deadline = time.monotonic() + DEADLINE_S
-        kubelet, log = Kubelet(Log(probes=changing)), EventLog()
+        log = EventLog()
+        kubelet = Kubelet(log, each_probe=changing)
         with ExitStack() as undo:
-            try:
+            with network.complaining():
                 disks = disk.Disk()
                 undo.callback(disks.remove)
-                names = [pod.name for pod in wanted.pods] + [services.NODE] * (services.balancer(wanted) is not None)
+                names = [pod.name for pod in wanted.pods] + [services.NODE] * bool(services.balancers(wanted))
                 net = network.build(names, bringup.links(wanted))
                 undo.callback(net.remove)
                 services.install(net, wanted)
-                routing = Routing(
-                    wanted, net.addresses, self.cpus(), lambda: kubelet.staying("proxy"), log, changing=changing
-                )
+                routing = Routing(wanted, net.addresses, self.cpus(), log, changing=changing)
 
                 def job(pod: Pod) -> PodJob:
-                    return bringup.job(pod, routing.objects, net, self.cpus(), disks, kubelet.groups, changing)
+                    return bringup.job(
+                        pod, routing.objects, net, self.cpus(), disks, kubelet.groups, routing.follow, changing
+                    )
 
                 control = Control(wanted, net, kubelet, routing, log, job) if changing else None
                 undo.callback(lambda: bringup.remove(control.ever if control else wanted.pods))
                 undo.callback(kubelet.groups.remove)
                 undo.callback(control.stop if control else kubelet.stop)
                 undo.callback(routing.stop)
-                routing.start()
-                system = LocalSystem(wanted, net, kubelet, self.cpus(), routing, control, log)
+                system = LocalSystem(variant.manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
                 kubelet.start([job(pod) for pod in wanted.pods], deadline)
                 kubelet.wait(deadline)
@@ -152,9 +153,4 @@ class LocalTarget:
                 system.wait(deadline)
                 if control is not None:
                     control.adopt()
-            except subprocess.CalledProcessError as error:
-                fault = f"{' '.join(map(str, error.cmd))} failed: {str(error.stderr).strip()}"
-                raise MeasuringError("local target", fault, "`just doctor` checks what it needs") from None
-            except OSError as error:
-                raise MeasuringError("local target", str(error), "`just doctor` checks what it needs") from None
             yield system

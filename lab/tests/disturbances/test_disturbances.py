@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import _holding, kinds
+from lab.disturbances import _long_lived, kinds
 from lab.disturbances._changing import HOST, endpoints, route, service
 from lab.disturbances.churn import Churn
 from lab.model.disturbance import Disturbance, DisturbanceContext, OverError, parsed
@@ -469,7 +469,7 @@ def test_connections_are_held_from_before_the_load_until_after_it(
         yield
         system.note("let go")
 
-    monkeypatch.setattr(_holding, "held", held)
+    monkeypatch.setattr(_long_lived, "held", held)
     context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="kill", recovers_s=10, websockets=3, downloads=2)
     assert disturbance.fixtures == ("answers",)

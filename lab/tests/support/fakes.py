@@ -71,12 +71,10 @@ class FakeGenerator:
     models: frozenset[Literal["open", "closed"]] = frozenset({"open", "closed"})
     latency_from: Literal["due", "sent"] = "sent"
     remedy: str = ""
+    version_flag: str = "--version"
     aliases: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
     logs_requests: bool = False
-
-    def version_argv(self) -> list[str]:
-        return [self.binary, "--version"]
 
     def version(self, output: str) -> str | None:
         return "1"

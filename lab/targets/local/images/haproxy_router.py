@@ -17,11 +17,9 @@ from pathlib import Path
 from lab.base import durations
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.containers import Process, find_program
-from lab.targets.local.haproxy_conf import HOME, Backend, Endpoint, Settings, render
+from lab.targets.local.haproxy_conf import HOME, Backend, render
 from lab.targets.local.haproxy_control import RouterControl
 from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
-from lab.targets.local.objects import Objects
-from lab.targets.local.openshift import HostRoute
 
 IMAGE = "origin-haproxy-router"
 STOP_SIGNAL = signal.SIGTERM
@@ -55,28 +53,29 @@ def realise(context: Context) -> Realisation:
         raise UsageError(container.place, "expected neither command nor args", "as in manifests/base/haproxy-router")
     find_program(container.place, "haproxy")
     env = _Environment(f"{container.place}.env", container.env)
-    settings = Settings(
-        http_port=env.integer("ROUTER_SERVICE_HTTP_PORT", 80),
-        https_port=env.integer("ROUTER_SERVICE_HTTPS_PORT", 443),
-        stats_port=env.integer("STATS_PORT", 1936),
-        threads=_threads(env, context),
-        max_connections=_max_connections(env, context),
-        hard_stop_after=env.matching("ROUTER_HARD_STOP_AFTER", _HAPROXY_TIME, "a time such as 30m") or None,
-        fd_limit=FD_CEILING if context.open_files > FD_CEILING else None,
-        balance=env.matching("ROUTER_LOAD_BALANCE_ALGORITHM", _ALGORITHM, "an algorithm of HAProxy's") or "random",
-        tcp_balance=env.matching("ROUTER_TCP_BALANCE_SCHEME", _ALGORITHM, "an algorithm of HAProxy's") or "source",
-        min_tls=env.text("SSL_MIN_VERSION", "TLSv1.2"),
-        ciphers=env.text("ROUTER_CIPHERS"),
-        ciphersuites=env.text("ROUTER_CIPHERSUITES"),
-        destination_ca=env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
-    )
+    settings = {
+        "http_port": env.integer("ROUTER_SERVICE_HTTP_PORT", 80),
+        "https_port": env.integer("ROUTER_SERVICE_HTTPS_PORT", 443),
+        "stats_port": env.integer("STATS_PORT", 1936),
+        "threads": _threads(env, context),
+        "max_connections": _max_connections(env, context),
+        "hard_stop_after": env.matching("ROUTER_HARD_STOP_AFTER", _HAPROXY_TIME, "a time such as 30m") or None,
+        "fd_limit": FD_CEILING if context.open_files > FD_CEILING else None,
+        "balance": env.matching("ROUTER_LOAD_BALANCE_ALGORITHM", _ALGORITHM, "an algorithm of HAProxy's") or "random",
+        "tcp_balance": env.matching("ROUTER_TCP_BALANCE_SCHEME", _ALGORITHM, "an algorithm of HAProxy's") or "source",
+        "min_tls": env.text("SSL_MIN_VERSION", "TLSv1.2"),
+        "ciphers": env.text("ROUTER_CIPHERS"),
+        "ciphersuites": env.text("ROUTER_CIPHERSUITES"),
+        "destination_ca": env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
+    }
     delay_s = _delay_s(env)
     interval = reload_interval_s(env.at("RELOAD_INTERVAL"), env.text("RELOAD_INTERVAL", "5s"))
     certificates = env.text("DEFAULT_CERTIFICATE_DIR")
     wanted = _labels(env)
     env.finish()
     routes = [route for route in context.objects.host_routes if wanted.items() <= route.labels.items()]
-    files = render(settings, [_backend(route, context.objects, context.addresses) for route in routes])
+    members = (context.objects.members(route.service, route.port, context.addresses) for route in routes)
+    files = render(settings, list(map(Backend, routes, members)))
     return Realisation(
         command=("bash", INSIDE, certificates),
         env={**container.env, "RELOAD_INTERVAL": f"{interval}s"},
@@ -182,8 +181,3 @@ def _labels(env: _Environment) -> Mapping[str, str]:
     """ROUTE_LABELS: which Routes are its own."""
     text = env.matching("ROUTE_LABELS", re.compile(r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*"), "KEY=VALUE,…")
     return dict(item.split("=", 1) for item in text.split(",") if item)
-
-
-def _backend(route: HostRoute, objects: Objects, addresses: Mapping[str, str]) -> Backend:
-    members = objects.members(route.service, route.port, addresses)
-    return Backend(route, tuple(Endpoint(item.pod, item.address, item.port, str(route.port)) for item in members))

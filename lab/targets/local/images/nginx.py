@@ -22,7 +22,8 @@ def realise(context: Context) -> Realisation:
     if not container.command:
         raise UsageError(container.place, "'command' is missing", "name it: [nginx, -c, FILE, -g, daemon off;]")
     if context.pod.role == "proxy":
-        for name in filter(None, (volume.configmap for volume in context.pod.volumes.values())):
+        sources = filter(None, (volume.source for volume in context.pod.volumes.values()))
+        for name in (name for kind, name in sources if kind == "ConfigMap"):
             for key, text in context.objects.configmaps[name].items():
                 for directive, refuse in _REFUSED.items():
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):

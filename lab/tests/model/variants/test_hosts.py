@@ -10,8 +10,6 @@ import pytest
 from lab.base.errors import UsageError
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
-from lab.targets.local import hosts as local_hosts
-from lab.targets.local import objects
 from lab.tests.support.factories import make_point
 
 ROUTED = {"a.test": "none", "b.test": "edge", "c.test": "edge"}
@@ -43,14 +41,6 @@ def test_a_rule_without_a_host_and_another_groups_route_name_none() -> None:
     assert hosts.routed([ingress(), {"kind": "Ingress", "spec": {"rules": [{}]}}, foreign]) == {
         hosts.DEFAULT_HOST: "none"
     }
-
-
-@pytest.mark.parametrize(
-    "variant", ["baseline", "direct", "okd-routes-10", "okd-edge", "okd-passthrough", "okd-reencrypt"]
-)
-def test_the_local_target_reads_the_same_hosts(variant: str) -> None:
-    manifests = load_variant(variant).manifests
-    assert list(hosts.routed(manifests).items()) == list(local_hosts.routed(objects.read(manifests)).items())
 
 
 @pytest.mark.parametrize(

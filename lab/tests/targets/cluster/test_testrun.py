@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from lab.base.errors import UsageError
 from lab.generators import generator
-from lab.generators._merged import merged
-from lab.generators.k6 import PERCENTS, environment
+from lab.generators.k6 import PERCENTS, environment, merged
 from lab.model.load import Load, OutputError
 from lab.model.sweeps import Point, Sweep
 from lab.model.variants.labels import ROLE_LABEL

@@ -12,8 +12,7 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.targets.local import objects, recorder, runner, services
-from lab.targets.local.budgets import Budget, over
-from lab.targets.local.replicas import Member, Step, Strategy, step
+from lab.targets.local.replicas import Budget, Member, Step, Strategy, over, step
 
 SHIPPED = Strategy(unavailable=1)
 """The manifests': maxUnavailable 1, and Kubernetes' own maxSurge of 25 %."""
@@ -169,12 +168,12 @@ def test_the_nodes_ports_are_one_pods_at_a_time() -> None:
 
 def test_a_host_port_is_a_nodes_nat_and_other_services_have_one_while_pods_change() -> None:
     plain = objects.read(load_variant("baseline").manifests)
-    assert services.balancer(services.in_front(plain, changing=False)) is None
-    service = services.balancer(services.in_front(plain, changing=True))
-    assert service is not None and not service.masquerade
-    assert services.balancer(services.in_front(objects.read(edited("Deployment", host_ports)), False)) is not None
+    assert services.balancers(services.in_front(plain, changing=False)) == []
+    (service,) = services.balancers(services.in_front(plain, changing=True))
+    assert not service.masquerade
+    assert services.balancers(services.in_front(objects.read(edited("Deployment", host_ports)), False))
     straight = services.in_front(objects.read(load_variant("okd-hostnetwork").manifests), True)
-    assert services.balancer(straight) is None
+    assert services.balancers(straight) == []
 
 
 def test_several_pods_cannot_have_one_nodes_ports() -> None:
@@ -200,7 +199,6 @@ def test_several_pods_cannot_have_one_nodes_ports() -> None:
 def test_the_kubelets_log_is_told_in_the_words_of_events(
     kind: str, detail: str, wanted: tuple[str, str] | None
 ) -> None:
-    line = runner.Event(1.0, "2026-01-02T03:04:05.678901+00:00", "proxy-0", "proxy", kind, detail)
-    found = recorder.translated(line, {"proxy-0": "proxy"})
     at_s = 1767323045.678901
+    found = recorder.translated(Event(at_s, runner.CONTAINER, "proxy", "proxy-0", kind, detail))
     assert found == (None if wanted is None else Event(at_s, "kubelet", "proxy", "proxy-0", *wanted))

@@ -106,8 +106,8 @@ def test_a_filesystem_is_told_by_its_mount() -> None:
         (Volume("log"), True),
         (Volume("log", size="1Gi"), True),
         (Volume("run", memory=True), False),
-        (Volume("conf", configmap="nginx"), False),
-        (Volume("keys", secret="tls"), False),
+        (Volume("conf", ("ConfigMap", "nginx")), False),
+        (Volume("keys", ("Secret", "tls")), False),
     ],
 )
 def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory(volume: Volume, expected: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
+from lab.model.variants import hosts as variant_hosts
 from lab.model.variants.variants import load_variant
 from lab.targets.common import certificates, haproxy
 from lab.targets.local import bringup, hosts, objects
@@ -220,6 +221,13 @@ def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
         objects.read(items)
 
 
+def chosen(items: Manifests, **point: Any) -> tuple[tuple[str, ...], str]:
+    """Among the hosts of at most three routes."""
+    routes = [item for item in items if item["kind"] == "Route"]
+    routed = variant_hosts.routed([item for item in items if item not in routes[3:]])
+    return variant_hosts.chosen(routed, bool(read(items).role("proxy")), make_point(**point))
+
+
 @pytest.mark.parametrize(
     ("variant", "point", "count", "tls"),
     [
@@ -233,7 +241,7 @@ def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
     ],
 )
 def test_a_point_chooses_its_hosts(variant: str, point: dict[str, Any], count: int, tls: str) -> None:
-    names, ends = hosts.chosen(read(manifests(variant)), make_point(**point))
+    names, ends = chosen(manifests(variant), **point)
     assert (len(set(names)), ends) == (count, tls)
 
 
@@ -252,7 +260,7 @@ def test_a_point_that_the_routes_cannot_serve_is_refused(variant: str, point: di
     if variant == "mixed":
         find(items, "Route", "bench-0000")["spec"]["tls"] = {"termination": "edge"}
     with pytest.raises(UsageError, match=message):
-        hosts.chosen(read(items), make_point(**point))
+        chosen(items, **point)
 
 
 def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:

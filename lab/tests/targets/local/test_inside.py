@@ -153,11 +153,11 @@ def test_a_crashed_proxy_is_restarted_and_written_down(target: LocalTarget) -> N
     with target.up(load_variant("baseline")) as system:
         os.kill(system.processes("proxy")[0], 9)
         until(lambda: system.restarts()["proxy-0/proxy"] == 1 and answers(system))
-        kinds = [(event.kind, event.detail) for event in system.events if event.pod == "proxy-0"]
+        kinds = [(event.kind, event.detail) for event in system.events if event.object == "proxy-0"]
         assert (
             kinds[0][0] == "Started" and ("Exited", "ended by signal 9") in kinds and ("Started", "restart 1") in kinds
         )
-        times = [event.monotonic_s for event in system.events]
+        times = [event.at_s for event in system.events]
         assert times == sorted(times)
 
 

@@ -70,7 +70,7 @@ def test_host_network_is_reached_at_the_pods_address_and_port() -> None:
     wanted = balanced(host_network=True)
     net = net_of(wanted)
     assert services.address(wanted, net, "proxy", "https") == (net["proxy-0"].address, 443)
-    assert services.balancer(wanted) is None and services.way(wanted) == ""
+    assert services.balancers(wanted) == [] and services.way(wanted) == ""
 
 
 @pytest.mark.parametrize(("policy", "marks"), [("Cluster", 1), ("Local", 0)])

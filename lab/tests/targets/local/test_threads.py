@@ -18,10 +18,11 @@ from lab.targets.local import bringup, control, images, objects
 from lab.targets.local.control import Control
 from lab.targets.local.haproxy_control import RouterControl
 from lab.targets.local.images import Loading
+from lab.targets.local.kubelet import RunningPod
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.reloads import Follower
 from lab.targets.local.routing import Routing
-from lab.targets.local.runner import Log, Runner
+from lab.targets.local.runner import Runner
 
 
 class Held:
@@ -70,6 +71,16 @@ class Broken:
         return 0
 
 
+class Answering(RunningPod):
+    """A pod without containers that is ready when it is said so."""
+
+    answers = False
+
+    @property
+    def ready(self) -> bool:
+        return self.answers
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 5
     while not condition():
@@ -93,30 +104,16 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(tmp_path: Path, monkeyp
     monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
     monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
     process = Held(tmp_path)
-    runners: list[Any] = [SimpleNamespace(process=process, container=process.container, pod=pod)]
     process.setting.place = cast("Any", None)
-    process.container.name = pod.containers[0].name
-    routing = Routing(wanted, {}, {}, lambda: list(runners), EventLog(), changing=True)
-    routing.start()
+    routing = Routing(wanted, {}, {}, EventLog(), changing=True)
+    routing.follow(pod, pod.containers[0], cast("Any", process))
     try:
         until(lambda: faulty(routing))
-        runners.clear()
+        routing.leave(pod)
         until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("reloads-")])
         assert faulty(routing)
     finally:
         routing.stop()
-
-
-def test_a_routing_that_ended_by_itself_is_told() -> None:
-    def runners() -> Any:
-        raise RuntimeError("no such luck")
-
-    routing = Routing(objects.read(load_variant("baseline").manifests), {}, {}, runners, EventLog(), changing=True)
-    routing.start()
-    until(lambda: faulty(routing))
-    with pytest.raises(MeasuringError, match="no such luck"):
-        routing.check()
-    routing.stop()
 
 
 def faulty(routing: Routing) -> bool:
@@ -153,7 +150,7 @@ def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None
     (pod,) = objects.read(load_variant("baseline").manifests).role("proxy")
     process = cast("Any", Held(tmp_path))
     process.release = process.kill = lambda: None
-    runner = Runner(pod, process, Log())
+    runner = Runner(pod, process, EventLog())
     runner.stop(None)
     runner.start()
     assert not process.started
@@ -172,7 +169,7 @@ def test_a_pod_has_one_timer_for_its_min_ready_seconds(monkeypatch: pytest.Monke
         return SimpleNamespace(start=lambda: None)
 
     monkeypatch.setattr(control.threading, "Timer", timer)
-    pods = [SimpleNamespace(pod=pod, ready=False, runners=[], terminating=False) for pod in wanted.pods]
+    pods = [Answering(pod) for pod in wanted.pods]
     kubelet: Any = SimpleNamespace(pods=pods, heard=None)
     net: Any = SimpleNamespace(addresses=dict.fromkeys((pod.name for pod in wanted.pods), "192.0.2.1"))
     routing: Any = SimpleNamespace(changed=lambda *_: None)
@@ -180,11 +177,11 @@ def test_a_pod_has_one_timer_for_its_min_ready_seconds(monkeypatch: pytest.Monke
     made.adopt()
     assert timers == []
     for pod in pods:
-        pod.ready = True
+        pod.answers = True
     for _ in range(5):
         made.look()
     assert len(timers) == len(pods) and all(2.9 < after_s <= 3.01 for after_s in timers)
     for ready in (False, True):  # ready anew: a timer anew
-        pods[0].ready = ready
+        pods[0].answers = ready
         made.look()
     assert len(timers) == len(pods) + 1

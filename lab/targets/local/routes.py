@@ -1,0 +1,179 @@
+"""What leads to a Service: an Ingress's paths, with the few annotations that ingress-nginx's configuration here knows, and OpenShift's
+Route, one host and where TLS ends. Pure; refuses every field that it would not honour.
+
+Refuses x-forwarded-prefix without rewrite-target, too: the controller writes the header only beside a rewrite (buildProxyPass in
+internal/ingress/controller/template/template.go), and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from lab.base.errors import UsageError
+from lab.model.endpoint import Tls
+from lab.targets.local.fields import Fields, spec_of
+
+PREFIX = "nginx.ingress.kubernetes.io/"
+_REGEX, _REWRITE, _FORWARDED = f"{PREFIX}use-regex", f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
+
+PathType = Literal["Prefix", "Exact", "ImplementationSpecific"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path of one Ingress. `regex`: the path is a regular expression, which `rewrite` (empty = none) may refer to."""
+
+    namespace: str
+    ingress: str
+    host: str
+    path: str
+    path_type: PathType
+    service: str
+    port: int | str
+    regex: bool = False
+    rewrite: str = ""
+    forwarded_prefix: str = ""
+
+
+def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
+    """UsageError for what the controller would not admit, or this target does not honour."""
+    metadata = raw["metadata"]
+    regex, rewrite, forwarded = _annotations(place, metadata.get("annotations") or {})
+    found: list[Route] = []
+    with spec_of(place, raw, "status") as spec:
+        spec.waive("ingressClassName")  # compared by whoever knows the classes
+        for rule in spec.each("rules", "host"):
+            with rule.inner("http") as http:
+                host = rule.need("host", "")
+                for path in http.each("paths", "path"):
+                    service, port = _backend(path)
+                    kind = _path_type(path, regex)
+                    found.append(
+                        Route(
+                            metadata.get("namespace", "default"),
+                            metadata["name"],
+                            host,
+                            path.need("path", ""),
+                            kind,
+                            service,
+                            port,
+                            regex,
+                            rewrite,
+                            forwarded,
+                        )
+                    )
+    return found
+
+
+def _backend(path: Fields) -> tuple[str, int | str]:
+    with path.inner("backend") as backend, backend.inner("service") as service, service.inner("port") as port:
+        number = port.any("number") or port.any("name")
+        port.waive("name")
+        return service.need("name", ""), number
+
+
+def _path_type(path: Fields, regex: bool) -> PathType:
+    kind = path.need("pathType", "")
+    if kind not in ("Prefix", "Exact") and not (regex and kind == "ImplementationSpecific"):
+        remedy = "ImplementationSpecific means nothing on its own: it takes the annotation use-regex"
+        raise UsageError(path.at("pathType"), f"expected Prefix or Exact, got {kind!r}", remedy)
+    return kind
+
+
+def _annotations(place: str, annotations: Mapping[str, str]) -> tuple[bool, str, str]:
+    where = f"{place}: metadata.annotations"
+    for name in annotations:
+        if name.startswith(PREFIX) and name not in (_REGEX, _REWRITE, _FORWARDED):
+            fault = f"the local target does not honour {name}"
+            raise UsageError(where, fault, "set the ConfigMap's key of that name, or use --target kind")
+    rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
+    if forwarded and not rewrite:
+        fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
+        raise UsageError(where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
+    return bool(rewrite) or annotations.get(_REGEX) == "true", rewrite, forwarded
+
+
+TERMINATIONS = ("edge", "passthrough", "reencrypt")
+Insecure = Literal["None", "Allow", "Redirect"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderAction:
+    """What is done to a header of every request. `value` as HAProxy reads it (a log format); None = it is deleted."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostRoute:
+    """One Route. `insecure` says what happens to a request without TLS where `tls` is not none."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    host: str
+    path: str
+    service: str
+    port: int | str
+    tls: Tls
+    insecure: Insecure = "None"
+    headers: tuple[HeaderAction, ...] = ()
+
+
+def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
+    """UsageError for what the router does not admit, or this target does not honour."""
+    metadata = raw["metadata"]
+    for annotation in metadata.get("annotations") or {}:
+        if "router.openshift.io/" in annotation:
+            fault = f"the local target does not honour {annotation}"
+            raise UsageError(f"{place}: metadata.annotations", fault, "remove it, or use --target kind")
+    with spec_of(place, raw, "status") as spec, spec.inner("to") as to, spec.inner("port") as port:
+        if spec.any("wildcardPolicy") != "None":
+            remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
+            raise UsageError(spec.at("wildcardPolicy"), "expected None: the router does not admit it", remedy)
+        to.choice("kind", ("Service",), "Service")
+        to.waive("weight")  # there is one Service
+        target = port.any("targetPort")
+        if target is None:
+            raise UsageError(port.place, "'targetPort' is missing", "name the Service's port: http or https")
+        tls, insecure = _tls(spec)
+        return HostRoute(
+            namespace=metadata.get("namespace", "default"),
+            name=metadata["name"],
+            labels=metadata.get("labels") or {},
+            host=spec.need("host", ""),
+            path=spec.take("path", ""),
+            service=to.need("name", ""),
+            port=target,
+            tls=tls,
+            insecure=insecure,
+            headers=tuple(_headers(spec)),
+        )
+
+
+def _headers(spec: Fields) -> Iterator[HeaderAction]:
+    """Of requests; actions on responses are not honoured here."""
+    with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:
+        if actions.take("response", list[Any]()):
+            raise UsageError(actions.at("response"), "the local target does not honour it", "use --target kind")
+        for item in actions.each("request"):
+            name = item.need("name", "")
+            with item.inner("action") as action, action.inner("set") as settings:
+                kind, value = action.need("type", ""), settings.take("value", "")
+                if kind not in ("Set", "Delete") or (kind == "Set") != bool(value):
+                    fault = f"expected Set with set.value, or Delete without, got {kind!r}"
+                    raise UsageError(action.at("type"), fault, "correct it")
+                yield HeaderAction(name, value or None)
+
+
+def _tls(spec: Fields) -> tuple[Tls, Insecure]:
+    if not spec.has("tls"):
+        return "none", "None"
+    with spec.inner("tls") as tls:
+        termination = tls.choice("termination", TERMINATIONS)
+        allowed = ("None", "Redirect") if termination == "passthrough" else ("None", "Allow", "Redirect")
+        insecure = tls.choice("insecureEdgeTerminationPolicy", allowed, "None")
+        return cast("Tls", termination), cast("Insecure", insecure)
