@@ -65,8 +65,8 @@ class Slices:
         first = self.jobs[self.first]
         order = files if self.first == 0 else files[::-1]
         argv = ["bash", SCRIPT.name, "turns", f"{self.length_s * 1e6:.0f}", *order]
-        said = lasting.enter_context(open(first.scratch / "slices.out", "w+b"))
-        complained = lasting.enter_context(open(first.scratch / "slices.err", "w+b"))
+        said = lasting.enter_context(open(first.scratch / "slices.out", "w+b"))  # noqa: SIM115 - it closes it
+        complained = lasting.enter_context(open(first.scratch / "slices.err", "w+b"))  # noqa: SIM115
         started: list[subprocess.Popen[bytes]] = []
 
         def switch() -> None:

@@ -134,8 +134,8 @@ def _started(job: Job, lasting: ExitStack) -> _Running:
     # Where the system is disturbed, the last answers may be as late as they may be at all.
     late_s = load.timeout_s if load.logged else 0.0
     with writing(job.scratch, "TMPDIR"):
-        stdout = lasting.enter_context(open(job.scratch / "stdout", "w+b"))
-        stderr = lasting.enter_context(open(job.scratch / "stderr", "w+b"))
+        stdout = lasting.enter_context(open(job.scratch / "stdout", "w+b"))  # noqa: SIM115 - it closes it
+        stderr = lasting.enter_context(open(job.scratch / "stderr", "w+b"))  # noqa: SIM115
     running = _Running(None, (stdout, stderr), time.monotonic() + load.duration_s + late_s + GRACE_S)
     if load.generators > 1:
         ran = job.system.generate(load, job.generator.files(load))
