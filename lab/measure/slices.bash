@@ -8,6 +8,8 @@
 # whole process groups, which `wait` must lead: never the first process of a namespace, which a signal from inside would not reach.
 set -euo pipefail
 
+readonly step_us=20000
+
 fail() {
   printf 'slices: %s\n' "$1" >&2
   exit 1
@@ -60,14 +62,17 @@ turns() { # LENGTH_US FILE FILE
   while signal CONT "$running"; do
     say "$running"
     due=$((due + length_us))
-    pause_us $((due - us))
+    until ((us >= due)) || ! signal 0 "$running"; do # in steps, so that its end is not a slice's length off
+      pause_us $((due - us < step_us ? due - us : step_us))
+      now_us
+    done
     signal STOP "$running" || break
     running=$((1 - running))
   done
   running=$((1 - running)) # the other one, for what it has left
   if signal CONT "$running"; then
     say "$running"
-    while signal 0 "$running"; do pause_us 10000; done
+    while signal 0 "$running"; do pause_us $step_us; done
   fi
   say -
   rm -f "$2" "$2.go" "$3" "$3.go"

@@ -287,7 +287,7 @@ class Control:
             self._lives.remove(life)
             self._say("Gone", life.pod)
             self.look()
-        bringup.remove([life.pod])
+        bringup.remove([life.pod], self._net)
         if not life.pod.host_network:  # the node's own network stays
             try:
                 with self._wiring:
