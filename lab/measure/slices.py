@@ -21,7 +21,7 @@ from lab.model.samples import Reason
 from lab.targets.common.process import Ended, Job, run_generators
 
 SCRIPT = Path(__file__).with_name("slices.bash")
-LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+LENGTHS_S = (0.05, 0.1, 0.25, 0.5, 1.0)
 MAX_IN_FLIGHT = 0.02
 """Of a side's answers, those that may come in the other's slices: where more do, no rate is told."""
 MAX_UNEVEN = 0.05
@@ -42,16 +42,19 @@ class Slices:
     _fault: str = ""
 
     def choose_length(self, warmed: Sequence[Ended], longer: bool) -> None:
-        """The shortest in which few enough answers are in flight at its end, as fast as both together were; `longer`: the next one."""
+        """The shortest in which few enough answers are in flight at its end, as fast as both together were; `longer`: the next one.
+
+        Of those that give both sides as many slices; the last of them, where even that is too short.
+        """
         rate_rps = 0.0
         for job, ended in zip(self.jobs, warmed, strict=False):
             result, _ = parsed(job.generator, job.load, ended)
             rate_rps += result.achieved_rps if result is not None else 0.0
-        enough = [
-            length_s for length_s in LENGTHS_S if self.jobs[0].load.connections <= MAX_IN_FLIGHT * rate_rps * length_s
-        ]
-        at = LENGTHS_S.index(enough[0]) if enough else len(LENGTHS_S) - 1
-        self.length_s = LENGTHS_S[min(at + longer, len(LENGTHS_S) - 1)]
+        load = self.jobs[0].load
+        even = [length_s for length_s in LENGTHS_S if round(load.duration_s / length_s, 6) % 2 == 0] or [LENGTHS_S[0]]
+        enough = [length_s for length_s in even if load.connections <= MAX_IN_FLIGHT * rate_rps * length_s]
+        at = even.index(enough[0]) if enough else len(even) - 1
+        self.length_s = even[min(at + longer, len(even) - 1)]
 
     def run(self, lasting: ExitStack) -> list[Ended]:
         """Until both have ended. Who cannot be switched hangs, and is killed as any generator that does."""
@@ -96,8 +99,10 @@ class Slices:
             return None
 
     def own_s(self, at: int) -> float:
-        """For how long a side ran, of all slices."""
-        return sum(end - begin for begin, end in self._spans(at))
+        """For how long a side's generator made its load, of all slices: it begins with the first, and lasts as long as was asked."""
+        spans = self._spans(at)
+        until = spans[0][0] + self.jobs[at].load.duration_s if spans else 0.0
+        return sum(max(0.0, min(end, until) - begin) for begin, end in spans)
 
     def of(self, at: int, requests: int) -> dict[str, Any]:
         """A side's columns of `PairSide`; `requests`: how many it had answered."""
