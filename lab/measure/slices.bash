@@ -62,10 +62,7 @@ turns() { # LENGTH_US FILE FILE
   while signal CONT "$running"; do
     say "$running"
     due=$((due + length_us))
-    until ((us >= due)) || ! signal 0 "$running"; do # in steps, so that its end is not a slice's length off
-      pause_us $((due - us < step_us ? due - us : step_us))
-      now_us
-    done
+    pause_us $((due - us))
     signal STOP "$running" || break
     running=$((1 - running))
   done
