@@ -35,6 +35,19 @@ say() {
   printf '%s %s\n' "$us" "$1"
 }
 
+until_due() { # WHICH DUE_US: says so when it ends before
+  local ended=
+  now_us
+  while ((us < $2)); do
+    if [[ ! $ended ]] && ! signal 0 "$1"; then
+      say -
+      ended=1
+    fi
+    pause_us $(($2 - us < step_us ? $2 - us : step_us))
+    now_us
+  done
+}
+
 wait_for() { # FILE: sets `group`
   local tries
   for ((tries = 0; tries < 1000; tries++)); do
@@ -62,7 +75,7 @@ turns() { # LENGTH_US FILE FILE
   while signal CONT "$running"; do
     say "$running"
     due=$((due + length_us))
-    pause_us $((due - us))
+    until_due "$running" "$due"
     signal STOP "$running" || break
     running=$((1 - running))
   done

@@ -18,7 +18,7 @@ from typing import Any
 from lab.measure.sample_run import parsed
 from lab.measure.validity import Fault
 from lab.model.samples import Reason
-from lab.targets.common.process import Ended, Job, run_generators
+from lab.targets.common.process import Ended, Job, run_generators, scratch
 
 SCRIPT = Path(__file__).with_name("slices.bash")
 LENGTHS_S = (0.05, 0.1, 0.25, 0.5, 1.0)
@@ -68,12 +68,13 @@ class Slices:
         first = self.jobs[self.first]
         order = files if self.first == 0 else files[::-1]
         argv = ["bash", SCRIPT.name, "turns", f"{self.length_s * 1e6:.0f}", *order]
-        said = lasting.enter_context(open(first.scratch / "slices.out", "w+b"))  # noqa: SIM115 - it closes it
-        complained = lasting.enter_context(open(first.scratch / "slices.err", "w+b"))  # noqa: SIM115
+        folder = lasting.enter_context(scratch())  # of its own: a script must not be written while it is read
+        said = lasting.enter_context(open(folder / "out", "w+b"))  # noqa: SIM115 - it closes it
+        complained = lasting.enter_context(open(folder / "err", "w+b"))  # noqa: SIM115
         started: list[subprocess.Popen[bytes]] = []
 
         def switch() -> None:
-            started.append(first.system.popen(argv, first.scratch, said, complained, script))
+            started.append(first.system.popen(argv, folder, said, complained, script))
 
         try:
             ended = run_generators(waiting, switch)
