@@ -68,8 +68,11 @@ turns() { # LENGTH_US FILE FILE
     wait_for "$file"
     groups+=("$group")
   done
-  signal STOP 0 && signal STOP 1 || fail 'a generator ended before it began'
-  : >"$2.go" && : >"$3.go"
+  for running in 1 0; do
+    signal STOP "$running" || fail 'a generator ended before it began'
+  done
+  : >"$2.go"
+  : >"$3.go"
   now_us
   due=$us
   while signal CONT "$running"; do
