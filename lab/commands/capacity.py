@@ -1,4 +1,4 @@
-"""`capacity`: how many proxies of which size, from what requests cost in measured runs; `--check`: how well that predicts."""
+"""`capacity`: how many proxies of which size, from what requests cost in measured runs."""
 
 from __future__ import annotations
 
@@ -24,29 +24,13 @@ SHARE_LEAST = 0.01
 RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)")
 PAGE_FORM = re.compile(r"(\d+(?:\.\d+)?)(B|kB|MB)(?:\.(?:bin|txt))?")
 RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
-HAS_ONE = (
-    "  a run that has one: just bench baseline, or just bench baseline --sweep page-sizes, with CPUs of its own (local)"
-)
-QUESTION = {
-    "rate": None,
-    "tls": "none",
-    "page": "1kB.bin",
-    "keepalive": False,
-    "close": False,
-    "handshakes": None,
-    "variant": None,
-    "cores": None,
-    "utilisation": "70%",
-    "scaling": "none",
-}
-"""What is asked, as it is meant where it is left out. A check asks nothing."""
 
 
 def add(adder: Adder) -> None:
     verb = adder("capacity", _capacity, "how many proxies of which size, from what requests cost in measured runs")
     verb.add_argument("--rate", metavar="RATE", help=f"{RATE_REMEDY}, of all proxies together")
-    verb.add_argument("--tls", metavar="MODE", help=f"{', '.join(TLS)} (default: none)")
-    verb.add_argument("--page", help="what an answer holds: 8kB.bin, 20kB, 1MB (default: 1kB.bin)")
+    verb.add_argument("--tls", metavar="MODE", default="none", help=f"{', '.join(TLS)} (default: none)")
+    verb.add_argument("--page", default="1kB.bin", help="what an answer holds: 8kB.bin, 20kB, 1MB (default: 1kB.bin)")
     ways = verb.add_mutually_exclusive_group()
     ways.add_argument("--keepalive", action="store_true", help="clients keep their connections (default)")
     ways.add_argument("--close", action="store_true", help="a new connection for every request")
@@ -55,74 +39,32 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("--variant", help="whose price (default: the run's baseline, where it has one)")
     verb.add_argument("--cores", type=number("--cores", 1, 1024), help="of each proxy (default: several sizes)")
-    verb.add_argument("--utilisation", metavar="SHARE", help="of the proxies' CPUs (default: 70%%)")
+    verb.add_argument("--utilisation", metavar="SHARE", default="70%", help="of the proxies' CPUs (default: 70%%)")
     verb.add_argument(
         "--run", action="append", metavar="RUN", help="the run to go by; several, if made alike (default: the latest)"
     )
-    verb.add_argument(
-        "--scaling", metavar="LAW", help="a RUN with four worker counts, published:qinng, or none (default: none)"
-    )
-    verb.add_argument(
-        "--check", action="store_true", help="only predict each ceiling from the other loads, and compare"
-    )
     verb.add_argument("--json", action="store_true")
     verb.add_argument("--markdown", action="store_true")
-    verb.set_defaults(**QUESTION)
 
 
 def _capacity(options: argparse.Namespace, talk: Console) -> int:
-    if options.check:
-        return _check(options)
     if options.rate is None:
-        raise UsageError("--rate", "is missing", f"{RATE_REMEDY}; or --check")
-    wanted = _wanted(options)
+        raise UsageError("--rate", "is missing", RATE_REMEDY)
     from lab.analysis.capacity.answer import answer
-    from lab.report.json import capacity as capacity_json
+    from lab.report.json.capacity import printed
     from lab.report.markdown import markdown
     from lab.report.tables.capacity import page
     from lab.report.terminal import show
 
-    found = answer(options.run or [], wanted, options.cores, None if options.scaling == "none" else options.scaling)
+    found = answer(options.run or [], _wanted(options), options.cores)
     for line in found.passed_over:
         talk.print(f"passed over: {line}", highlight=False, markup=False, soft_wrap=True)
     if options.json:
-        print(capacity_json.printed(found).dumps())
+        print(printed(found).dumps())
     elif options.markdown:
         print(markdown(page(found)), end="")
     else:
         show(Console(), page(found))
-    return 0
-
-
-def _check(options: argparse.Namespace) -> int:
-    """Exit 0 whatever it shows: a model that is off is an answer. UsageError where there is nothing to read."""
-    from lab.analysis.capacity import checks as capacity_checks
-    from lab.analysis.capacity.answer import named
-    from lab.analysis.capacity.cells import proxy_cpus
-    from lab.records.store import run_names
-    from lab.report.grid import plain
-    from lab.report.json import capacity as capacity_json
-    from lab.report.markdown import markdown
-    from lab.report.tables.capacity import check_page
-    from lab.report.terminal import show
-
-    asked = [name for name, usual in QUESTION.items() if getattr(options, name) != usual]
-    if asked:
-        fault = "--check predicts every load of the run, and looks at nothing else"
-        raise UsageError(f"--{asked[0]}", fault, "leave it out, or leave --check out")
-    names: list[str] = options.run or run_names()[-1:]
-    if not names:
-        raise UsageError("--run", "is missing, and there is no run of yours", "--run data/reference/quick-keepalive")
-    chosen = named(names)
-    found = capacity_checks.checks(chosen.loads)
-    why = capacity_checks.NONE + ("" if proxy_cpus(chosen.runs[0]) else ": the proxy had no CPUs of its own")
-    if options.json:
-        runs = [run.record.id for run in chosen.runs]
-        print(capacity_json.checks_printed(runs, found, why).dumps())
-    elif options.markdown:
-        print(markdown(check_page(found, why)), end="")
-    else:
-        show(Console(), check_page(found, why) + ([] if found else [plain(HAS_ONE)]))
     return 0
 
 

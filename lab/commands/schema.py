@@ -26,7 +26,7 @@ from lab.model.variants.variants import annotation_schema
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json.ablation import AblationJson
 from lab.report.json.calibration import CalibratedJson
-from lab.report.json.capacity import EitherJson
+from lab.report.json.capacity import CapacityJson
 from lab.report.json.comparison import ComparisonJson
 from lab.report.json.gate import GateJson
 from lab.report.json.noise import AaJson
@@ -63,7 +63,7 @@ def schemas() -> dict[str, Any]:
         "result": DIALECT | ResultJson.model_json_schema(),
         "comparison": DIALECT | ComparisonJson.model_json_schema(),
         "gate": DIALECT | GateJson.model_json_schema(),
-        "capacity": DIALECT | EitherJson.model_json_schema(),
+        "capacity": DIALECT | CapacityJson.model_json_schema(),
         "aa": DIALECT | AaJson.model_json_schema(),
         "ablation": DIALECT | AblationJson.model_json_schema(),
         "used": DIALECT | UsagesJson.model_json_schema(),

@@ -1,1 +1,1 @@
-"""Arrays of numbers → estimates with intervals: histograms, effects, how many blocks to plan, scalability, the search for a knee."""
+"""Arrays of numbers → estimates with intervals: histograms, effects, how many blocks to plan, the search for a knee."""

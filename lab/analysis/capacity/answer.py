@@ -1,4 +1,4 @@
-"""Runs and what is asked → the whole answer: price, sizes, checks, assumptions, what to apply and what would narrow it.
+"""Runs and what is asked → the whole answer: price, sizes, assumptions, what to apply and what would narrow it.
 
 The run, where none is named: the latest of yours that has the very page with an interval, else a committed one (of the variant that
 is usual for such a request, on CPUs of its own, if there is one; the latest of these); then those without an interval; then those
@@ -11,27 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.analysis.capacity import (
-    advice as capacity_advice,
-)
-from lab.analysis.capacity import (
-    checks as capacity_checks,
-)
-from lab.analysis.capacity import (
-    scaling as capacity_scaling,
-)
-from lab.analysis.capacity import (
-    size as capacity,
-)
-from lab.analysis.capacity.cells import Kind, Load, kind_of, loads_of, proxy_cpus
-from lab.analysis.capacity.checks import Check
+from lab.analysis.capacity import advice as capacity_advice
+from lab.analysis.capacity import size as capacity
+from lab.analysis.capacity.cells import NO_PRICE, Kind, Load, kind_of, loads_of, proxy_cpus
 from lab.analysis.capacity.costs import Cost
 from lab.analysis.capacity.size import Size, Wanted
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder, runs_folder
 from lab.model.run import RunRecord
 from lab.records.store import RunStore, run_names
-from lab.stats.usl import Scaling
 
 HELM_VALUES = """\
 # Helm values of ingress-nginx: its ConfigMap, and resources and spec.replicas of its Deployment
@@ -55,12 +43,8 @@ class Answer:
     cost: Cost
     cores: float
     cores_interval: tuple[float, float] | None
-    scaling: Scaling | None
-    scaling_source: str
     sizes: tuple[Size, ...]
     advised: Size
-    checks: tuple[Check, ...]
-    unchecked: str
     assumptions: tuple[str, ...]
     narrow: tuple[str, ...]
     snippet: str
@@ -76,32 +60,22 @@ class Chosen:
     passed_over: tuple[str, ...] = ()
 
 
-def answer(names: Sequence[str], wanted: Wanted, cores: int | None, scaling: str | None) -> Answer:
-    """UsageError where no run has such a price, or those named cannot be taken together. `scaling`: as of `--scaling`, None = linear."""
-    law_of = capacity_scaling.sized(scaling) if scaling else None
-    law = law_of.fit() if law_of else None
+def answer(names: Sequence[str], wanted: Wanted, cores: int | None) -> Answer:
+    """UsageError where no run has such a price, or those named cannot be taken together."""
     chosen = named(names) if names else latest(wanted)
     cost = capacity.price(chosen.loads, wanted)
     needed, needed_interval = capacity.cores_needed(cost, wanted)
-    sizes = tuple(capacity.size(cost, wanted, each, law) for each in ([cores] if cores else capacity.SIZES))
+    sizes = tuple(capacity.size(cost, wanted, each) for each in ([cores] if cores else capacity.SIZES))
     advised = next((each for each in sizes if each.cores == capacity.ADVISED), sizes[0])
-    cpus = proxy_cpus(chosen.runs[0])
-    arms = {load.arm.name for load in cost.loads}
-    own = [check for check in capacity_checks.checks(chosen.loads) if _about(check, arms, chosen.loads, cost)]
-    source = law_of.source if law_of else ""
     return Answer(
         wanted=wanted,
         runs=tuple(run.record.id for run in chosen.runs),
         cost=cost,
         cores=needed,
         cores_interval=needed_interval,
-        scaling=law,
-        scaling_source=source,
         sizes=sizes,
         advised=advised,
-        checks=tuple(own),
-        unchecked="" if own else capacity_checks.NONE + ("" if cpus else ": the proxy had no CPUs of its own"),
-        assumptions=tuple(_assumptions(chosen, cost, wanted, sizes, law, source, max(law_of.sizes) if law_of else 0)),
+        assumptions=tuple(_assumptions(chosen, cost, wanted)),
         narrow=tuple(capacity_advice.narrow(cost, wanted, _source(chosen, cost))),
         snippet=snippet(chosen.runs[0], cost.loads[0].arm.variant, advised.advised, advised.cores),
         passed_over=chosen.passed_over,
@@ -119,26 +93,26 @@ def latest(wanted: Wanted) -> Chosen:
     passed_over: list[str] = []
     planned: dict[str, None] = {}
     refused: UsageError | None = None
-    best: tuple[int, Chosen] | None = None
+    best: tuple[tuple[bool, bool], Chosen] | None = None
     for run in _every(wanted, passed_over):
         try:
-            kinds = dict(_planned(run))
-            planned |= dict.fromkeys(f"{variant}: {kind}" for (variant, _), kind in kinds.items())
-            fits = any(wanted.fits(kind) and wanted.variant in (None, variant) for (variant, _), kind in kinds.items())
-            loads = loads_of([run]) if fits else []
+            kinds = list(_planned(run))
+            planned |= dict.fromkeys(f"{variant}: {kind}" for variant, kind in kinds)
+            loads = loads_of([run]) if any(wanted.fits(*each) for each in kinds) else []
         except LabError as error:
             passed_over.append(f"{run.record.id}: {error.fault}")
             continue
-        if not any(wanted.fits(load.kind) and wanted.variant in (None, load.arm.variant) for load in loads):
+        if not any(wanted.fits(load.arm.variant, load.kind) for load in loads):
             continue
         try:
-            rank = _rank(capacity.price(loads, wanted))
+            cost = capacity.price(loads, wanted)
         except UsageError as error:
             refused = refused or error
             continue
+        rank = cost.how != "measured", cost.draws is None
         if best is None or rank < best[0]:
             best = rank, Chosen((run,), tuple(loads))
-        if rank == 0:
+        if not any(rank):
             break
     if best is None:
         raise refused or capacity.missing(list(planned), wanted)
@@ -177,25 +151,13 @@ def _opened(folder: Path, passed_over: list[str]) -> Iterator[RunStore]:
             passed_over.append(f"{name}: {error.fault}")
 
 
-def _planned(run: RunStore) -> Iterator[tuple[tuple[str, str], Kind]]:
-    """((variant, point), kind of request), by the plan alone, before any sample is read."""
+def _planned(run: RunStore) -> Iterator[tuple[str, Kind]]:
+    """(variant, kind of request), by the plan alone, before any sample is read."""
     for arm in run.record.arms:
         for point in run.record.points:
-            kind = kind_of(run, arm.variant, point) if arm.role not in ("reference", "again") else None
+            kind = kind_of(run, arm.variant, point) if arm.role not in NO_PRICE else None
             if kind is not None:
-                yield (arm.variant, point.name), kind
-
-
-def _rank(cost: Cost) -> int:
-    return (0 if cost.draws is not None else 1) + (0 if cost.how == "measured" else 2)
-
-
-def _about(check: Check, arms: set[str], loads: Sequence[Load], cost: Cost) -> bool:
-    """Whether a check is of the arm (or its A/A twin) and of the kind of request that the price is of."""
-    held = next(load for load in loads if (load.arm.name, load.point.name) == (check.arm, check.point))
-    return held.kind == cost.loads[0].kind and (
-        held.arm.name in arms or (held.arm.baseline in arms and held.arm.role == "again")
-    )
+                yield arm.variant, kind
 
 
 def _source(chosen: Chosen, cost: Cost) -> RunRecord:
@@ -205,9 +167,7 @@ def _source(chosen: Chosen, cost: Cost) -> RunRecord:
     return next(record for record in records if load.arm in record.arms and load.point in record.points)
 
 
-def _assumptions(
-    chosen: Chosen, cost: Cost, wanted: Wanted, sizes: Sequence[Size], law: Scaling | None, source: str, largest: float
-) -> Iterator[str]:
+def _assumptions(chosen: Chosen, cost: Cost, wanted: Wanted) -> Iterator[str]:
     facts, first = chosen.runs[0].record.facts, cost.loads[0]
     target = facts.get("target", chosen.runs[0].record.target)
     cpu = f"{facts.get('cpu', 'unknown CPU')}, {facts.get('kernel', 'unknown kernel')}"
@@ -216,26 +176,13 @@ def _assumptions(
     generators = dict.fromkeys(f"{load.generator}, {load.point.connections:,} connections" for load in cost.loads)
     yield f"requests come as in the run: {first.kind}; {'; '.join(generators)}; what they cost behind other settings is not known"
     yield from cost.cautions
-    if law is None:
-        yield "LINEAR IN CORES: twice the cores are taken to serve twice as much, which was not measured: --scaling RUN or published:qinng"
-    else:
-        peak = f"; beyond {law.peak:.0f} cores a proxy gets slower" if law.peak is not None else ""
-        yield (
-            f"growth with cores by the scalability law of {source}: σ {law.sigma.value:.3g} [{law.sigma.low:.3g}, {law.sigma.high:.3g}],"
-            f" κ {law.kappa.value:.2g} [{law.kappa.low:.2g}, {law.kappa.high:.2g}], R² {law.r_squared:.3f}{peak}"
-        )
-        if not source.startswith(tuple(run.record.id for run in chosen.runs)):
-            yield "that law is of other measurements than the price"
-        if max(first.workers or 1, *(size.cores for size in sizes)) > largest:
-            yield f"sizes beyond {largest:g} cores lie beyond what the law was fitted to"
-        if first.workers is None:
-            yield (
-                "on how many cores the price was measured is not known: it is taken for that of one, so that rather too many"
-                " proxies are advised"
-            )
+    yield (
+        "LINEAR IN CORES: twice the cores are taken to serve twice as much, which was not measured (requests per second by"
+        " workers: just study qinng)"
+    )
     yield (
         "CPU is the limit: neither the network, memory, ports nor the backends are looked at, and nothing is said of latency"
         f" (just knee {first.arm.variant})"
     )
-    if len(sizes) and wanted.utilisation > 0.85:
+    if wanted.utilisation > 0.85:
         yield "above 85 % there is no room for bursts: queues grow as 1/(1 − utilisation)"

@@ -6,7 +6,7 @@ subject is errors, disturbances, compressed answers, and samples that saw no pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -22,6 +22,8 @@ from lab.records.store import RunStore
 
 VOLATILE = ("boot_id", "open_files", "privilege")
 """Facts that no request's price depends on."""
+NO_PRICE = ("reference", "again")
+"""Roles of arms without a proxy, and of those whose price is another arm's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +41,16 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One arm at one point. `costs_s`: block → CPU seconds of the proxy per good answer. `workers`: as of `workers_of`. `busy`: how
-    full so many of the proxy's own CPUs were on average, the blocks' median; None where the proxy has none of its own.
-
-    `rates_rps`: block → good answers per second; `ceilings_rps`: those of a closed loop that the proxy limited in that block.
+    """One arm at one point. `costs_s`: CPU seconds of the proxy per good answer, a value per block. `busy`: how full those of the proxy's own
+    CPUs were on average that it can fill (`workers_of`), the blocks' median; None where the proxy has none of its own.
     """
 
     arm: Arm
     point: Point
     kind: Kind
     page_bytes: int
-    costs_s: Mapping[int, float]
-    workers: int | None
+    costs_s: tuple[float, ...]
     busy: float | None
-    rates_rps: Mapping[int, float]
-    ceilings_rps: Mapping[int, float]
     generator: str
 
     @property
@@ -63,11 +60,11 @@ class Load:
 
 
 def loads_of(runs: Sequence[RunStore]) -> list[Load]:
-    """Every load of a proxy that has a valid block, in the plans' order; blocks of several runs are counted on."""
+    """Every load of a proxy that has a valid block, in the plans' order, without A/A twins; of several runs the blocks of all."""
     refuse_different(runs)
     found: dict[tuple[str, str], list[Load]] = {}
-    for number, run in enumerate(runs):
-        for load in _of(run, 10_000 * number):
+    for run in runs:
+        for load in _of(run):
             found.setdefault((load.arm.name, load.point.name), []).append(load)
     return [_merged(loads) for loads in found.values()]
 
@@ -130,7 +127,7 @@ def workers_of(run: RunStore, variant: str) -> int | None:
     return min((count for count in found if count), default=None)
 
 
-def _of(run: RunStore, block_offset: int) -> list[Load]:
+def _of(run: RunStore) -> list[Load]:
     samples = run.samples()
     refuse_mixtures(run.record.plan(), samples)
     own = proxy_cpus(run)
@@ -143,7 +140,7 @@ def _of(run: RunStore, block_offset: int) -> list[Load]:
     for point in run.record.points:
         for arm in run.record.arms:
             cell = cells.get((arm.name, point.name), [])
-            kind = kind_of(run, arm.variant, point) if cell and arm.role != "reference" else None
+            kind = kind_of(run, arm.variant, point) if cell and arm.role not in NO_PRICE else None
             if kind is None:
                 continue
             count = counts[arm.variant]
@@ -154,15 +151,8 @@ def _of(run: RunStore, block_offset: int) -> list[Load]:
                     point,
                     kind,
                     PAGES[point.page],
-                    {block_offset + sample.block: sample.cpu_per_request_s or 0.0 for sample in cell},
-                    count,
+                    tuple(sample.cpu_per_request_s or 0.0 for sample in cell),
                     median(busy) if busy else None,
-                    {block_offset + sample.block: sample.goodput_rps for sample in cell if sample.goodput_rps},
-                    {
-                        block_offset + sample.block: sample.goodput_rps
-                        for sample in cell
-                        if sample.limited_by == "proxy" and sample.goodput_rps
-                    },
                     cell[0].generator,
                 )
             )
@@ -183,8 +173,6 @@ def _merged(loads: Sequence[Load]) -> Load:
     busy = [load.busy for load in loads if load.busy is not None]
     return replace(
         loads[0],
-        costs_s={block: cost for load in loads for block, cost in load.costs_s.items()},
+        costs_s=tuple(cost for load in loads for cost in load.costs_s),
         busy=median(busy) if busy else None,
-        rates_rps={block: rate for load in loads for block, rate in load.rates_rps.items()},
-        ceilings_rps={block: rate for load in loads for block, rate in load.ceilings_rps.items()},
     )

@@ -11,8 +11,8 @@ twice the largest or below half the smallest that was measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
@@ -106,8 +106,7 @@ def _at_size(loads: Sequence[Load], utilisation: float) -> Cost:
             f"{'AT LEAST: ' if closed else ''}how busy the proxy itself was is not known (it has no CPUs of its own): the price of"
             f" the fullest load is used{', and at less load a request costs more' if closed else ''}"
         )
-        found = _measured((chosen,), chosen.costs_s, f"at {chosen.text}", (caution,))
-        return replace(found, bound="at least" if closed else "")
+        return _measured(chosen, "at least" if closed else "", (caution,))
     low = max(
         (load for load in known if (load.busy or 0) <= utilisation), key=lambda load: load.busy or 0, default=None
     )
@@ -126,14 +125,14 @@ def _at_size(loads: Sequence[Load], utilisation: float) -> Cost:
         ),
         "at most": ("AT MOST: measured less busy than asked for; at more load a request costs less",),
     }[bound]
-    return replace(_measured((nearest,), nearest.costs_s, f"at {nearest.text}", caution), bound=bound)
+    return _measured(nearest, bound, caution)
 
 
 def _between(low: Load, high: Load, utilisation: float) -> Cost:
     """On the line of the idle share between two loads' medians; anything between their own draws is possible."""
     share = (utilisation - (low.busy or 0)) / ((high.busy or 0) - (low.busy or 0))
-    first, second = median(low.costs_s.values()), median(high.costs_s.values())
-    ends = median_draws(list(low.costs_s.values())), median_draws(list(high.costs_s.values()), SEED + 1)
+    first, second = median(low.costs_s), median(high.costs_s)
+    ends = median_draws(low.costs_s), median_draws(high.costs_s, SEED + 1)
     draws = None
     if ends[0] is not None and ends[1] is not None:
         draws = ends[0] + (ends[1] - ends[0]) * np.random.default_rng(SEED).uniform(size=DRAWS)
@@ -146,11 +145,11 @@ def _between(low: Load, high: Load, utilisation: float) -> Cost:
     return Cost(first + (second - first) * share, draws, blocks, "measured", basis, (caution,), (low, high))
 
 
-def _measured(loads: tuple[Load, ...], costs_s: Mapping[int, float], where: str, cautions: tuple[str, ...]) -> Cost:
-    values = list(costs_s.values())
-    first = loads[0]
-    basis = f"{first.point.page}, {where}; {format_blocks(len(values))} of {first.arm.name}"
-    return Cost(median(values), median_draws(values), len(values), "measured", basis, cautions, loads)
+def _measured(load: Load, bound: Bound, cautions: tuple[str, ...]) -> Cost:
+    """At the load itself."""
+    values = load.costs_s
+    basis = f"{load.point.page}, at {load.text}; {format_blocks(len(values))} of {load.arm.name}"
+    return Cost(median(values), median_draws(values), len(values), "measured", basis, cautions, (load,), bound)
 
 
 def _on_the_line(at: dict[int, Cost], page_bytes: int) -> Cost:

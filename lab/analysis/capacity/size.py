@@ -1,11 +1,10 @@
 """What a request costs, at which utilisation, on how many cores → how many proxies of which size, with the interval.
 
-    cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation · eff(k) / (eff(m) · c)
+    cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
 
-c: CPU seconds of the proxy per request (`capacity_costs`), measured on m cores; eff: of the scalability law (`scalability`), else 1,
-which is said. What m cores lose against one is in c: the law is of ceilings, where X(k) = k / c(k), so that c(m) = c(1) / eff(m).
-This is the utilisation law (U = X·S, Denning & Buzen 1978) read backwards. Refuses to say anything of latency, memory, bandwidth or
-of other machines: those are assumptions, and stand in the answer.
+c: CPU seconds of the proxy per request (`costs`). This is the utilisation law (U = X·S, Denning & Buzen 1978) read backwards, linear
+in cores, which is said. Refuses to say anything of latency, memory, bandwidth or of other machines: those are assumptions, and stand
+in the answer.
 """
 
 from __future__ import annotations
@@ -14,15 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-import numpy as np
-
 from lab.analysis.capacity.cells import Kind, Load, has_price
-from lab.analysis.capacity.costs import Cost, Floats, OutOfRangeError, cost_of, interval
+from lab.analysis.capacity.costs import Cost, OutOfRangeError, cost_of, interval
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
 from lab.model.sweeps import Point, sweep_names
 from lab.records.sweep_files import load_sweep
-from lab.stats.usl import Scaling
 
 SIZES = (1, 2, 4, 8, 16)
 ADVISED = 4
@@ -42,9 +38,11 @@ class Wanted:
     resumption: bool | None = None
     variant: str | None = None
 
-    def fits(self, kind: Kind) -> bool:
+    def fits(self, variant: str, kind: Kind) -> bool:
+        """Whether such requests to this variant are what is asked."""
         resumption = self.resumption is None or kind.resumption in (None, self.resumption)
-        return kind.tls == self.tls and kind.keepalive == self.keepalive and resumption
+        alike = kind.tls == self.tls and kind.keepalive == self.keepalive and resumption
+        return alike and self.variant in (None, variant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +50,8 @@ class Size:
     """Proxies of so many cores: what one serves (req/s) and how many it takes; intervals None below six blocks."""
 
     cores: int
-    efficiency: float
     serves_rps: float
-    serves_interval: tuple[float, float] | None
+    serves_interval_rps: tuple[float, float] | None
     proxies: int
     proxies_interval: tuple[int, int] | None
 
@@ -69,19 +66,17 @@ def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
     systems the `usual` one's: an arm that has the very page goes before one that has it not. UsageError where no arm has it, or
     more than one kind is meant.
     """
-    fitting = [load for load in loads if wanted.fits(load.kind) and load.arm.role != "again"]
-    if wanted.variant is not None:
-        fitting = [load for load in fitting if load.arm.variant == wanted.variant]
+    fitting = [load for load in loads if wanted.fits(load.arm.variant, load.kind)]
     arms = sorted(
         {load.arm.name: load.arm for load in fitting}.values(),
         key=lambda arm: (
-            wanted.page_bytes not in _pages(fitting, arm.name),
+            not any(load.page_bytes == wanted.page_bytes for load in fitting if load.arm.name == arm.name),
             arm.role != "baseline",
             arm.variant != usual(wanted),
         ),
     )
     if not arms:
-        have = (f"{load.arm.variant}: {load.kind}" for load in loads if load.arm.role != "again")
+        have = (f"{load.arm.variant}: {load.kind}" for load in loads)
         raise missing(list(dict.fromkeys(have)), wanted)
     own = [load for load in fitting if load.arm == arms[0]]
     if len({load.kind for load in own}) > 1:
@@ -99,23 +94,19 @@ def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
         raise UsageError("--page", f"no price of {wanted.page}: {error}", remedy) from None
 
 
-def size(cost: Cost, wanted: Wanted, cores: int, scaling: Scaling | None) -> Size:
-    """How many proxies of `cores` cores. The interval is of both: each draw of the price with one of the law's."""
-    efficiency = scaling.efficiency(cores) if scaling else 1.0
-    measured_on = cost.loads[0].workers or 1
-    grown = efficiency / scaling.efficiency(measured_on) if scaling else 1.0
-    serves = cores * wanted.utilisation * grown / cost.value_s
+def size(cost: Cost, wanted: Wanted, cores: int) -> Size:
+    """How many proxies of `cores` cores."""
+    serves = cores * wanted.utilisation / cost.value_s
     if cost.draws is None:
-        return Size(cores, efficiency, serves, None, whole(wanted.rate_rps / serves), None)
-    found = cores * wanted.utilisation * _growth(scaling, cores, measured_on, cost.draws.size) / cost.draws
-    low, high = interval(found)
+        return Size(cores, serves, None, whole(wanted.rate_rps / serves), None)
+    low, high = interval(cores * wanted.utilisation / cost.draws)
     low, high = min(low, serves), max(high, serves)  # rounding: one draw's quantile is no point estimate
     proxies = (whole(wanted.rate_rps / high), whole(wanted.rate_rps / low))
-    return Size(cores, efficiency, serves, (low, high), whole(wanted.rate_rps / serves), proxies)
+    return Size(cores, serves, (low, high), whole(wanted.rate_rps / serves), proxies)
 
 
 def cores_needed(cost: Cost, wanted: Wanted) -> tuple[float, tuple[float, float] | None]:
-    """CPUs that so many requests fill to the utilisation, were growth linear; with the interval."""
+    """CPUs that so many requests fill to the utilisation; with the interval."""
     factor, found = wanted.rate_rps / wanted.utilisation, cost.interval_s
     return factor * cost.value_s, (factor * found[0], factor * found[1]) if found else None
 
@@ -123,18 +114,6 @@ def cores_needed(cost: Cost, wanted: Wanted) -> tuple[float, tuple[float, float]
 def whole(proxies: float) -> int:
     """Rounded up, at least one; what is a whole number but for rounding stays it."""
     return max(1, ceil(proxies * (1 - 1e-12)))
-
-
-def _growth(scaling: Scaling | None, cores: int, measured_on: int, count: int) -> Floats:
-    """Draws of eff(cores) / eff(measured_on), each of one law."""
-    if scaling is None:
-        return np.ones(count)
-    ratios = scaling.efficiency_draws(cores) / scaling.efficiency_draws(measured_on)
-    return np.random.default_rng(cores).choice(ratios, count)
-
-
-def _pages(loads: Sequence[Load], arm: str) -> set[int]:
-    return {load.page_bytes for load in loads if load.arm.name == arm}
 
 
 def missing(have: Sequence[str], wanted: Wanted) -> UsageError:
@@ -160,7 +139,7 @@ def _measures(point: Point, wanted: Wanted) -> bool:
     """Whether a sweep's load is of the kind wanted, its handshakes are told, and any variant has routes enough for it."""
     tls = wanted.tls if point.tls == "routed" else point.tls
     told = tls == "none" or point.resumption is not None
-    fits = wanted.fits(Kind(tls, point.keepalive, point.resumption if tls != "none" else None))
+    fits = wanted.fits(usual(wanted), Kind(tls, point.keepalive, point.resumption if tls != "none" else None))
     return has_price(point) and told and fits and point.routes in (1, "all")
 
 

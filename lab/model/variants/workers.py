@@ -1,12 +1,10 @@
-"""Rendered manifests → how many workers or threads their proxy is asked to have, and the same manifests less that number.
+"""Rendered manifests → how many workers or threads their proxy is asked to have.
 
 Refuses to guess: a proxy that is not told has one for each CPU that it may use, and manifests do not say how many these are.
 """
 
 from __future__ import annotations
 
-import copy
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,17 +20,6 @@ def asked(objects: Objects) -> int | None:
     """Of all the proxy's pods together; None where it is left to the proxy."""
     each = next((int(text) for text in _told(objects) if text.isdigit() and int(text)), None)
     return each and each * (sum(_replicas(obj) for obj in objects) or 1)
-
-
-def without(objects: Objects) -> str:
-    """As text, less what `asked` reads: equal for variants that differ in nothing else."""
-    bare = copy.deepcopy(list(map(dict, objects)))
-    for obj in bare:
-        if obj.get("kind") == "ConfigMap":
-            obj["data"] = {key: value for key, value in (obj.get("data") or {}).items() if key != KEY}
-        for container in _containers(obj):
-            container["env"] = [item for item in container.get("env") or [] if item["name"] != VARIABLE]
-    return json.dumps(bare, sort_keys=True, default=str)
 
 
 def _told(objects: Objects) -> Iterator[str]:

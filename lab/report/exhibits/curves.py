@@ -77,12 +77,6 @@ def measured(run: Evidence, variant: str, relative_to: int | None = None) -> tup
     return tuple(curve for curve in found if curve.corners)
 
 
-def merged(run: Evidence, variant: str, connections: int) -> Histogram | None:
-    """All blocks' latencies at so many connections, at a rate; None where there are none. UsageError as `measured`."""
-    own = _histograms(run, variant).get(connections, {})
-    return _merged(own) if own else None
-
-
 def _histograms(run: Evidence, variant: str) -> dict[int, Blocks]:
     """Connections → block → latencies, of the blocks that count."""
     found: dict[int, Blocks] = {}

@@ -27,20 +27,18 @@ from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.records import incidents as happenings
 from lab.records import published
-from lab.report import figures
-from lab.report.exhibits import boom, curves, reproduction
+from lab.report import figures, grid
+from lab.report.exhibits import curves, reproduction
 from lab.report.exhibits import pidstat as pidstat_tables
 from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
-from lab.report.figures.law import Sized
 from lab.report.figures.percentiles import Curve, Panel
 from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
 from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
-from lab.stats.histogram import BEYOND
-from lab.stats.units import format_blocks, three_digits
+from lab.stats.units import format_blocks
 
 P = ParamSpec("P")
 Run = Evidence | Missing
@@ -292,26 +290,6 @@ def effects(run: Run, point: str = "*", variants: Sequence[str] = ()) -> str:
     return "\n".join([*lines, *_told_missing(missing), "", below]).lstrip()
 
 
-def example(run: Run, variant: str = "baseline", connections: int = 100) -> str:
-    """Markdown: the sample output that DigitalOcean's guide prints, and the same percentiles at so many connections here."""
-    found, why = None, run.said
-    if isinstance(run, Missing):
-        why = f"*{why}*"
-    else:
-        try:
-            found = curves.merged(run, variant, connections)
-            if found is None:
-                why = f"*nothing to show: {run.name} has no block of {variant} at c{connections} that counts*"
-        except LabError as error:
-            why = _damaged(run, error)
-    lines = [f"| percentile | published (ms) | {variant} at c{connections}, here (ms) |", "| --: | --: | --: |"]
-    for row in published.frame("digitalocean_wrk2_example").sort("percentile").iter_rows(named=True):
-        share = row["percentile"] / 100
-        here = None if found is None else found.maximum_s if share == 1 else found.quantile_s(share)
-        lines.append(f"| {row['percentile']:g} % | {row['latency_ms']:g} | {three_digits(here, 1e3)} |")
-    return "\n".join([*lines, "", why, "", f"–: fewer than {BEYOND} requests beyond it"])
-
-
 def gains(
     run: Run,
     title: str,
@@ -328,30 +306,6 @@ def gains(
         return reproduction.gains(found, head, metric, point, pairs, claimed)
 
     return _beside(run, title, made)
-
-
-def law(
-    run: Run,
-    title: str,
-    study: str,
-    variants: str = "*-workers-*",
-    point: str = "*",
-    relative: bool = False,
-    log: bool = False,
-    over: str = "worker",
-) -> go.Figure:
-    """Requests per second over workers (or threads), the study's and those of these variants, each with its scalability law where
-    there is one; `relative`: as multiples of what one of them serves.
-    """
-    ours = Sized("measured", (), None, run.said if isinstance(run, Missing) else "")
-    try:
-        ours = ours if isinstance(run, Missing) else reproduction.measured_law(run, variants, point)
-    except LabError as error:
-        ours = Sized("measured", (), None, f"{error.place}: {error.fault}")
-    lines = [reproduction.published_law(study), ours]
-    name = f"speed-up over one {over}" if relative else "requests per second"
-    figure = figures.law(lines, title, f"{over}s", name, "req/s", relative, log)
-    return _of([run], figure, gaps=0 if ours.points else 1)
 
 
 def placement(run: Run, variants: Sequence[str]) -> str:
@@ -409,7 +363,7 @@ def concurrency(
 
     def made(found: Evidence | None, head: str) -> go.Figure:
         several = len(metrics) > 1
-        known = {about(metric).title if several else BOOM: boom.points(metric) for metric in metrics}
+        known = {about(metric).title if several else BOOM: reproduction.printed(metric) for metric in metrics}
         ends = reproduction.loads(NDS)
         bounds = [Bound(*_claim(claim), ends, about(metric).title) for claim, metric in claimed.items()]
         lines = _sized(found, metrics, variants, lambda point: point.connections)
@@ -450,48 +404,26 @@ def _sized(
     return lines
 
 
-def histogram(run: Run, title: str, variant: str, connections: int) -> go.Figure:
-    """The histogram that NDS' tool printed of so many requests at once, and the same of this variant."""
-
-    def made(found: Evidence | None, head: str) -> go.Figure:
-        ours = boom.measured(found, variant, connections) if found else {}
-        figure = figures.buckets(boom.buckets(boom.outputs().get(connections), ours), head)
-        return figure if found is None else _noted(found, figure, [variant], _at_once(found, connections))
-
-    return _beside(run, title, made)
-
-
-def printed(run: Run, variant: str, connections: int) -> str:
-    """Markdown: what NDS' tool printed of so many requests at once (summary, percentiles, histogram), and the same of this variant."""
-
-    def made(found: Evidence | None) -> str:
-        ours = boom.measured(found, variant, connections) if found else {}
-        return markdown(boom.page(connections, ours)).rstrip("\n")
-
-    below = (
-        "of its own: times as multiples of their average, requests/s as the share of the requests at once that are under way on"
-        " average, answers as a share of the requests"
-    )
-    return _tables(run, made, below, [variant], lambda found: _at_once(found, connections))
-
-
-def watched(run: Run, title: str, variant: str) -> go.Figure:
-    """CPU and memory second by second, as NDS' two tables of pidstat have them and of one block of this variant, its loads in turn."""
-
-    def made(found: Evidence | None, head: str) -> go.Figure:
-        figure = figures.watched(pidstat_tables.seconds(found, variant), head)
-        return figure if found is None else _noted(found, figure, [variant], "*")
-
-    return _beside(run, title, made)
-
-
 def usage(run: Run, variants: Sequence[str], point: str) -> str:
     """Markdown: the average lines of NDS' two tables of pidstat, and those of these variants' processes at this point."""
 
     def made(found: Evidence | None) -> str:
         return markdown(pidstat_tables.page(found, variants, point)).rstrip("\n")
 
-    return _tables(run, made, "", variants, lambda _: point)
+    if isinstance(run, Missing):
+        return "\n".join([made(None), "", f"*{run.said}*", "", study_tables.HONEST])
+    try:
+        missing, short = _lacking(run, variants, point)
+        below = "; ".join([run.said, "medians of the blocks [95 %]", study_tables.HONEST, *short])
+        return "\n".join([made(run), *_told_missing(missing), "", below])
+    except LabError as error:
+        return "\n".join([made(None), "", _damaged(run, error), "", study_tables.HONEST])
+
+
+def transcribed(table: str, columns: Sequence[str]) -> str:
+    """Markdown: these columns of a table of `data/published`, as they stand there."""
+    rows = (grid.row(*(line[column] for column in columns)) for line in published.texts(table))
+    return markdown([grid.Grid(grid.columns(columns), tuple(rows))]).rstrip("\n")
 
 
 def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figure]) -> go.Figure:
@@ -511,31 +443,6 @@ def _alone(title: str, made: Callable[[Evidence | None, str], go.Figure], why: s
     except LabError as error:
         figure = gap(title, _folded(f"{error.place}: {error.fault}"))
     return figure, 1 if figure.data else 0
-
-
-def _tables(
-    run: Run,
-    made: Callable[[Evidence | None], str],
-    below: str,
-    variants: Sequence[str],
-    point: Callable[[Evidence], str],
-) -> str:
-    """As `_beside`, of Markdown."""
-    notes = [*([below] if below else []), study_tables.HONEST]
-    if isinstance(run, Missing):
-        return "\n".join([made(None), "", f"*{run.said}*", "", "; ".join(notes)])
-    try:
-        missing, short = _lacking(run, variants, point(run))
-        below = "; ".join([run.said, "medians of the blocks [95 %]", *notes, *short])
-        return "\n".join([made(run), *_told_missing(missing), "", below])
-    except LabError as error:
-        return "\n".join([made(None), "", _damaged(run, error), "", "; ".join(notes)])
-
-
-def _at_once(run: Evidence, connections: int) -> str:
-    """The point with so many requests at once; where there is none, what it would be called."""
-    names = (point.name for point in run.points if point.connections == connections and not point.control)
-    return next(names, f"*-c{connections}")
 
 
 def _claim(name: str) -> tuple[str, float]:

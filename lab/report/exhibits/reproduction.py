@@ -1,6 +1,6 @@
-"""A study's published numbers with a run's beside them: workers and their law, gains against what was claimed, placement, tables.
+"""A study's published numbers with a run's beside them: gains against what was claimed, placement, tables.
 
-Refuses to compare levels of different machines (what is drawn in one plot has its own law, or is relative to its own baseline)
+Refuses to compare levels of different machines (what is drawn in one plot is relative to its own baseline)
 and to judge (`lab.analysis.claims`). Where a run lacks something, what stands there says why.
 """
 
@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from lab.analysis.capacity import scaling as capacity_scaling
-from lab.analysis.capacity.cells import workers_of
 from lab.analysis.claims import claims, fits
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.studies import load_study
@@ -19,75 +17,22 @@ from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import UsageError, did_you_mean
 from lab.model.metrics import about
 from lab.model.pages import PAGES
-from lab.model.variants import workers
 from lab.records import published
 from lab.records.sweep_files import load_sweep
 from lab.report import figures
 from lab.report.figures.beside import Pair
 from lab.report.figures.intervals import Told
-from lab.report.figures.law import Sized
 from lab.report.figures.style import INK, dressed, gap
 from lab.report.markdown import markdown
 from lab.report.tables import study as study_tables
 from lab.stats import paired as stats
-from lab.stats import usl as scalability
 
 NOTHING = Summary(None, 0, 0, (), (), {})
 """Of no run: its tables have the published numbers alone."""
+PRINTED = {"mean_s": "average_s", "rate": "requests_per_s"}
+"""Metric of ours → column of the summaries that NDS' tool printed."""
 STEERING = "rps"
 INTERRUPTS = "irq-affinity"
-OKD, THREADS = "okd", "spec.tuningOptions.threadCount"
-
-
-def published_law(study: str) -> Sized:
-    """A study's table of workers with its law; of OKD's threads, the one number of them that it had. UsageError where it has none."""
-    if study == OKD:
-        return _published_threads()
-    found = capacity_scaling.sized(f"{capacity_scaling.PREFIX}{study}")
-    pairs = zip(found.sizes, found.rates_rps, strict=True)
-    told = [(size, Told(_workers(size), "published", rate_rps)) for size, rate_rps in pairs]
-    return Sized(f"{study}, as published", told, found.fit())
-
-
-def _published_threads() -> Sized:
-    """What the router served on kept connections, without TLS, behind the load balancer."""
-    told = (row for row in published.rows("parameters") if row["parameter"] == THREADS)
-    threads = next(float(row["value_used_in_test"] or 0) for row in told)
-    row = next(row for row in published.rows("okd_router_throughput") if row["http_mode"] == "keep-alive")
-    rate = Told(f"{threads:g} threads", "published", float(row["transactions_per_s"] or 0))
-    return Sized("okd, as published", [(threads, rate)], None, "no law: one number of threads")
-
-
-def measured_law(run: Evidence, variants: str, point: str) -> Sized:
-    """Requests per second of every arm that `variants` fits, by its workers; the law of the blocks that the proxy limited, of
-    those arms (at the point with most sizes) that differ in nothing but their workers.
-    """
-    told: list[tuple[float, Told]] = []
-    missing: list[str] = []
-    ceilings: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for arm in (each for each in run.arms() if fits(variants, each)):
-        for at in _points(run, point):
-            size = workers_of(run.run, arm)
-            rates = {block: rate for block, rate in run.values(arm, at, "rate").items() if rate}
-            missing += [f"{arm} at {at}: {lost}"] if (lost := run.lost(arm, at)) else []
-            if size is None or not rates:
-                continue
-            limits = {block: sample.limited_by for block, sample in run.blocks(arm, at).items()}
-            level = stats.middle(list(rates.values()))
-            note = f"limited by: {', '.join(sorted({limits[block] or 'the rate offered' for block in rates}))}"
-            label = f"{arm} at {at}"
-            told.append((float(size), Told(label, arm, level.value, level.low, level.high, list(rates.values()), note)))
-            alike = ceilings.setdefault((at, workers.without(run.run.manifests(arm))), [])
-            alike += [(float(size), rate) for block, rate in rates.items() if limits[block] == "proxy"]
-    unable = [item for item in run.run.record.not_measurable if fits(variants, item.variant)]
-    kinds = ", ".join(dict.fromkeys(item.what for item in unable))
-    missing += [f"not measurable here ({kinds}): {', '.join(item.variant for item in unable)}"] if unable else []
-    name = f"measured on {run.run.record.target}"
-    most = max(ceilings.values(), key=lambda pairs: len({n for n, _ in pairs}), default=[])
-    try:
-        return Sized(name, told, scalability.fit([n for n, _ in most], [x for _, x in most]), "; ".join(missing))
-    except ValueError as error:
-        return Sized(name, told, None, "; ".join([f"no law: {str(error).removeprefix('fit: ')}", *missing]))
 
 
 def gains(
@@ -209,6 +154,21 @@ def loads(study: str) -> tuple[float, float]:
     return float(min(sizes)), float(max(sizes))
 
 
+def printed(metric: str) -> list[tuple[float, Told]]:
+    """What NDS' tool printed of a metric of ours (`mean_s`, `rate`, `p50`, `p75_s` …): (requests at once, value); empty where nothing."""
+    summaries = published.rows("nds_boom_summary")
+    sizes = {line["version"]: line["concurrency"] for line in summaries}
+    told = [(line["concurrency"], line[PRINTED[metric]]) for line in summaries if metric in PRINTED]
+    told += [
+        (sizes[line["version"]], line["response_time_s"])
+        for line in published.rows("nds_boom_percentiles")
+        if metric.removesuffix("_s") == f"p{line['percentile']:g}"
+    ]
+    return [
+        (float(size or 0), Told(f"{metric} of {size} at once", "published", float(value or 0))) for size, value in told
+    ]
+
+
 def published_placement() -> list[str]:
     """Markdown: the table's head, and a row per instance type."""
     columns = ("irq_cores", "rps_cores", "nginx_worker_cores")
@@ -280,7 +240,3 @@ def _shaped(study: str, run: Evidence | None) -> Sequence[study_tables.Shaped]:
 
 def _points(run: Evidence, pattern: str) -> list[str]:
     return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
-
-
-def _workers(size: float) -> str:
-    return f"{size:g} worker{'' if size == 1 else 's'}"

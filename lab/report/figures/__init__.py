@@ -7,29 +7,23 @@ grey, the paper is left transparent.
 from __future__ import annotations
 
 from lab.report.figures.beside import beside
-from lab.report.figures.buckets import buckets
 from lab.report.figures.delays import delays
 from lab.report.figures.intervals import intervals
-from lab.report.figures.law import law
 from lab.report.figures.percentiles import percentiles
 from lab.report.figures.probing import probing
 from lab.report.figures.processes import processes
 from lab.report.figures.scaling import scaling
 from lab.report.figures.timeline import timeline
 from lab.report.figures.transfers import transfers
-from lab.report.figures.watched import watched
 
 __all__ = [
     "beside",
-    "buckets",
     "delays",
     "intervals",
-    "law",
     "percentiles",
     "probing",
     "processes",
     "scaling",
     "timeline",
     "transfers",
-    "watched",
 ]

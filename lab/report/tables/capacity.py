@@ -1,19 +1,17 @@
-"""A capacity answer, and its checks, as people read them. Microseconds only here."""
+"""A capacity answer, as people read it. Microseconds only here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rich.text import Text
 
 from lab.analysis.capacity.answer import Answer
-from lab.analysis.capacity.checks import NONE, Check
 from lab.analysis.capacity.size import Size
-from lab.report.grid import Grid, Part, Words, columns, plain, row
+from lab.report.grid import Grid, Part, Words, columns, row
 from lab.stats.units import three_digits
 
 SIZE_HEADERS = ("cores each", "one serves (req/s)", "95 %", "proxies", "95 %", "run (one spare)")
-CHECK_HEADERS = ("held out", "predicted", "req/s", "95 %", "measured", "error", "")
 
 
 def page(found: Answer) -> list[Part]:
@@ -31,7 +29,6 @@ def page(found: Answer) -> list[Part]:
         ),
         Words(tuple(map(Text, price)), tuple(price), blank=True),
         Grid(columns(SIZE_HEADERS), tuple(sizes), blank=True),
-        *check_page(found.checks, found.unchecked, blank=True),
         Words(tuple(assumed), tuple(bullets), blank=True),
     ]
 
@@ -55,47 +52,12 @@ def price_lines(found: Answer) -> list[str]:
     return [
         f"{_us(cost.value_s)} µs of proxy CPU per request{_span(cost.interval_s, _us)}: {cost.loads[0].kind}, {cost.basis} ({of})",
         f"{found.cores:,.1f} cores{_span(found.cores_interval, lambda value: f'{value:,.1f}')} at"
-        f" {_percent(found.wanted.utilisation)} CPU, before growth with cores",
+        f" {_percent(found.wanted.utilisation)} CPU",
     ]
 
 
-def check_page(found: Sequence[Check], unchecked: str = NONE, blank: bool = False) -> list[Part]:
-    """Predicted against measured, and how many lie inside. `unchecked`: why there is nothing to show."""
-    head = Text("held-out points: predicted without them, then compared", "bold cyan")
-    if not found:
-        return [Words((head, Text(f"  {unchecked}")), (f"Held-out points: {unchecked}",), blank)]
-    rows = tuple(row(*_check_cells(check)) for check in found)
-    return [Words((head,), None, blank), Grid(columns(CHECK_HEADERS, left=(0, 1, 6)), rows), plain(tally(found))]
-
-
-def tally(found: Sequence[Check]) -> str:
-    """How far to trust the model, in a sentence; repeats, which do not need it, and bounds are counted by themselves."""
-    bounds, repeats = [c for c in found if c.bound], [c for c in found if c.repeat]
-    points = [c for c in found if not c.bound and not c.repeat]
-    parts: list[str] = []
-    if points:
-        parts.append(f"{_inside(points)}the largest error {_largest(points)}: allow for that much")
-    if repeats:
-        model = "no load that needs the model was held out (a run at --sweep at-knee or page-sizes has some)"
-        only = "" if points else f": {model}"
-        parts.append(f"the same load again: {_inside(repeats)}the largest difference {_largest(repeats)}{only}")
-    if bounds:
-        held = sum(check.measured_rps >= (check.low_rps or check.predicted_rps) for check in bounds)
-        parts.append(f"{held} of {len(bounds)} lower bounds held (the price of little load is no price of much)")
-    return "; ".join(parts)
-
-
-def _inside(found: Sequence[Check]) -> str:
-    judged = [check for check in found if check.inside is not None]
-    return f"{sum(check.inside is True for check in judged)} of {len(judged)} inside their interval, " if judged else ""
-
-
-def _largest(found: Sequence[Check]) -> str:
-    return _error(max(found, key=lambda check: abs(check.error)))
-
-
 def _size_cells(size: Size) -> list[str]:
-    serves, proxies = size.serves_interval, size.proxies_interval
+    serves, proxies = size.serves_interval_rps, size.proxies_interval
     return [
         f"{size.cores}",
         f"{size.serves_rps:,.0f}",
@@ -104,29 +66,6 @@ def _size_cells(size: Size) -> list[str]:
         f"[{proxies[0]:,}, {proxies[1]:,}]" if proxies else "–",
         f"{size.advised:,}",
     ]
-
-
-def _check_cells(check: Check) -> list[str]:
-    span = (
-        "–" if check.low_rps is None else f"[{check.low_rps:,.0f}, {'…' if check.bound else f'{check.high_rps:,.0f}'}]"
-    )
-    verdict = {None: "no interval", True: "inside", False: "OUTSIDE"}[check.inside]
-    if check.bound:
-        verdict = {None: "lower bound", True: "lower bound: held", False: "lower bound: NOT held"}[check.inside]
-    measured = f"{check.measured_rps:,.0f}"
-    return [
-        f"{check.arm} {check.point}",
-        check.source,
-        f"{check.predicted_rps:,.0f}",
-        span,
-        measured,
-        _error(check),
-        verdict,
-    ]
-
-
-def _error(check: Check) -> str:
-    return f"{100 * check.error:+.1f} %".replace("-", "−")
 
 
 def _percent(share: float) -> str:

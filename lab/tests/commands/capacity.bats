@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just capacity`: the answer from a committed run, its check, Markdown and JSON, and bad input.
+# `just capacity`: the answer from a committed run, Markdown and JSON, and bad input.
 
 bats_require_minimum_version 1.11.0
 
@@ -20,7 +20,6 @@ capacity() {
   assert_line --regexp '^    replicaCount: [0-9]+$'
   assert_line '      worker-processes: "4"'
   assert_line --partial 'µs of proxy CPU per request ['
-  assert_line --partial 'held-out points'
   assert_line --partial 'directive-equivalent, not the controller'
   assert_line --partial 'LINEAR IN CORES'
 }
@@ -41,35 +40,6 @@ capacity() {
   assert_success
   run python -c 'import json, sys; a, b = (json.loads(t)["cores"] for t in sys.argv[1:]); print(round(b / a, 9))' "$one" "$output"
   assert_output 2.0
-}
-
-@test "by another machine's scalability law large proxies serve less, and it says whose law" {
-  capacity --rate 1M --cores 32 --scaling published:qinng --run data/reference/quick-keepalive
-  assert_success
-  assert_line --partial 'growth with cores by the scalability law of published by qinng'
-  refute_output --partial 'LINEAR'
-}
-
-@test "the check holds ceilings against what other loads predict" {
-  capacity --check --run data/reference/quick-keepalive
-  assert_success
-  assert_line --regexp '^baseline-again ceiling +from baseline .* inside$'
-  capacity --check --run data/reference/quick-keepalive --json
-  run python -c 'import json, sys; print(len(json.load(sys.stdin)["checks"]) > 0)' <<<"$output"
-  assert_output True
-}
-
-@test "a load that was only measured again is no check of the model" {
-  capacity --check --run data/reference/quick-keepalive
-  assert_success
-  assert_line --partial 'no load that needs the model was held out'
-  refute_output --partial 'allow for that much'
-}
-
-@test "a check takes no question" {
-  capacity --check --tls edge --run data/reference/quick-keepalive
-  assert_equal "$status" 2
-  [[ $stderr == *'--tls: --check predicts every load of the run'*'leave it out'* ]] || fail "$stderr"
 }
 
 @test "Markdown is a table" {

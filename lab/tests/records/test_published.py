@@ -9,7 +9,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lab.analysis.capacity import scaling as capacity_scaling
 from lab.analysis.claims.studies import study_keys
 from lab.base.errors import UsageError
 from lab.records import published
@@ -72,28 +71,6 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(UsageError, match=f"^data/published/{name}") as error:
         published.rows(Path(name).stem)
     assert said in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        (",11203,", ",-11203,", "row 3: requests_per_s: expected 1.0 to …"),
-        (",11203,", ",0,", "row 3: requests_per_s: expected 1.0 to …"),
-        ("61,2,", "61,1,", "row 3: says again what row 2 says"),
-        (
-            "qinng,63,8,47025,5878.1,8.497\nqinng,64,16,93644,5852.8,16.922\nqinng,65,24,125990,5249.6,22.767\nqinng,66,32,153473,4796.0,27.733\n",
-            "",
-            "expected 4 or more sizes, found 3",
-        ),
-    ],
-)
-def test_the_published_law_is_of_rows_that_fit_their_schema(
-    copied: Callable[[str, str, str], None], old: str, new: str, said: str
-) -> None:
-    """Read as every other table is, and enough of them."""
-    copied("qinng_workers.csv", old, new)
-    with pytest.raises(UsageError, match=f"qinng_workers.csv: {said}"):
-        capacity_scaling.sized("published:qinng")
 
 
 def test_a_table_that_is_none_is_told_with_the_nearest(copied: Callable[[str, str, str], None]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from lab.analysis.claims import evidence
 from lab.analysis.claims.evidence import Evidence, Missing
 from lab.base.errors import UsageError
-from lab.report.exhibits import exhibits
+from lab.report.exhibits import exhibits, reproduction
 from lab.report.exhibits.exhibits import Run
 from lab.tests.support.committed import nds_story, run_of
 
@@ -30,15 +30,12 @@ MADE: dict[str, Callable[[Run], go.Figure]] = {
     "transfers": lambda run: exhibits.transfers(run, "T", VARIANT),
     "percentiles": lambda run: exhibits.percentiles({VARIANT: run, "kill-grace-30": run}, "T", "original"),
     "gains": lambda run: exhibits.gains(run, "T", "gap_s", "*", [(VARIANT, "kill-grace-30")]),
-    "law": lambda run: exhibits.law(run, "T", "qinng"),
     "ratios": lambda run: exhibits.ratios(run, "T", "okd", "Transactions per second of one router"),
     "concurrency": lambda run: exhibits.concurrency(run, "T", ["p75_s", "p95_s"], [VARIANT], {"ND-04": "p75_s"}),
     "pages": lambda run: exhibits.pages(run, "T", "link_share", [VARIANT], "OK-18"),
-    "histogram": lambda run: exhibits.histogram(run, "T", VARIANT, 800),
-    "watched": lambda run: exhibits.watched(run, "T", VARIANT),
 }
 
-PUBLISHED = {"percentiles": 2} | dict.fromkeys(["law", "ratios", "concurrency", "pages", "histogram", "watched"], 1)
+PUBLISHED = {"percentiles": 2} | dict.fromkeys(["ratios", "concurrency", "pages"], 1)
 """What shows published numbers without a run, too → its gaps then."""
 
 
@@ -101,11 +98,35 @@ def test_a_damaged_run_leaves_what_was_published(monkeypatch: pytest.MonkeyPatch
 
     for part in ("histogram", "usage"):
         monkeypatch.setattr(type(run.run), part, damaged)
-    for name in ("ratios", "watched"):
-        figure = MADE[name](run)
-        assert meta(figure) == {"runs": ["r-1"], "gaps": 1} or name == "ratios"
-        assert json.loads(figure.to_json() or "")["data"]
-    assert "*no run: " in exhibits.usage(run, [VARIANT], "held")
+    assert json.loads(MADE["ratios"](run).to_json() or "")["data"]
+    told = exhibits.usage(run, [VARIANT], "held")
+    assert "| proc1, published |" in told
+    assert "*no run: " in told
+
+
+@pytest.mark.parametrize(("metric", "at_s"), [("mean_s", 0.1335), ("p50", 0.0305), ("p75_s", 0.0554), ("p99", 1.0767)])
+def test_what_ndss_tool_printed_are_points_of_a_figure(metric: str, at_s: float) -> None:
+    """By the names that our metrics have; p99.9 it did not print."""
+    assert [told.value for load, told in reproduction.printed(metric) if load == 800] == [at_s]
+    assert reproduction.printed("p99.9") == []
+
+
+def test_a_transcribed_table_is_as_it_stands_in_its_file() -> None:
+    """Cells as they are written there, not as numbers of ours."""
+    lines = exhibits.transcribed("nds_boom_summary", ["version", "requests_per_s"]).splitlines()
+    assert lines[0] == "| version | requests_per_s |"
+    assert lines[2:] == ["| removed | 4842.2840 |", "| added | 2332.0068 |"]
+
+
+def test_processes_stand_below_ndss_own(run: Evidence) -> None:
+    """The average lines of pidstat's two tables; ours with the blocks' medians."""
+    lines = exhibits.usage(run, [VARIANT], "held").splitlines()
+    assert [line.split(" | ")[0] for line in lines if ", published" in line] == [
+        "| proc1, published",
+        "| proc2, published",
+    ]
+    assert "| proc2, published | 0.762 | 0.857 | 0 | 1.62 |" in lines[3]
+    assert any(line.startswith(f"| {VARIANT} at held: ") for line in lines)
 
 
 def test_pages_and_claims_stand_on_one_axis() -> None:

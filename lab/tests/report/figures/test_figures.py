@@ -15,13 +15,10 @@ from lab.records import incidents as happenings
 from lab.report import figures
 from lab.report.figures import style
 from lab.report.figures.beside import Pair
-from lab.report.figures.buckets import Bucket
 from lab.report.figures.intervals import Told
-from lab.report.figures.law import Sized
 from lab.report.figures.percentiles import Corner, Curve, Panel
 from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, scaled
-from lab.report.figures.watched import Watched
 from lab.tests.support.disturbed import ZERO_S, events, killed, requests, usage
 
 EMPTY = requests(duration_s=0)
@@ -39,7 +36,6 @@ MOVED = events(
     (5.0, "lab", "", "3", "Transfer", "upload 10485760 bytes 1.5000 s first 1.4 s status 200"),
 )
 CURVE = Curve(100, [Corner(0, 1e-3), Corner(1, 2e-3, 1e-3, 4e-3), Corner(3, 3e-3)])
-SIZED = Sized("one", [(1, TOLD[0]), (2, TOLD[0]), (4, TOLD[2])], None, "too few")
 CHANGES = pl.DataFrame({"t_s": [1.0, 2.0, 3.0], "delay_s": [4.0, 3.0, None]})
 
 FULL: dict[str, Callable[[], go.Figure]] = {
@@ -53,10 +49,7 @@ FULL: dict[str, Callable[[], go.Figure]] = {
     "transfers": lambda: figures.transfers(timelines.transfers(MOVED, ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(10, TOLD[0]), (1, TOLD[0])]}, "T", "routes", "rate", "req/s"),
     "beside": lambda: figures.beside([Pair("a", 2.0, TOLD[0]), Pair("b", 0.5, None, "none")], "T", "relative", "×"),
-    "buckets": lambda: figures.buckets({"published": [Bucket(1.0, TOLD[0]), Bucket(2.0, TOLD[1])]}, "T"),
-    "watched": lambda: figures.watched({"published": {"p": Watched([(1.0, 12.0)], [(1.0, 15_208.0)])}}, "T"),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
-    "law": lambda: figures.law([SIZED], "T", "workers", "rate", "req/s"),
 }
 BARE: dict[str, Callable[[], go.Figure]] = {
     "timeline": lambda: figures.timeline(timelines.bins(EMPTY, ZERO_S), timelines.marks(events(), ZERO_S), "T"),
@@ -67,10 +60,7 @@ BARE: dict[str, Callable[[], go.Figure]] = {
     "transfers": lambda: figures.transfers(timelines.transfers(events(), ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(1, TOLD[2])]}, "T", "routes", "rate", "req/s"),
     "beside": lambda: figures.beside([Pair("a", None, None)], "T", "relative", "×"),
-    "buckets": lambda: figures.buckets({"published": []}, "T"),
-    "watched": lambda: figures.watched({"published": {"p": Watched([], [])}}, "T"),
     "percentiles": lambda: figures.percentiles([Panel("none")], "T"),
-    "law": lambda: figures.law([Sized("none", [(1, TOLD[2])])], "T", "workers", "rate", "req/s"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -98,8 +99,8 @@ def test_measured_corners_are_of_the_merged_histograms() -> None:
     """Each within the least and the most of its blocks; none with fewer than ten requests beyond it."""
     run = run_of()
     for curve in curves.measured(run, "baseline"):
-        whole = curves.merged(run, "baseline", curve.connections)
-        assert whole is not None
+        samples = run.blocks("baseline", f"wrk2-c{curve.connections}").values()
+        whole = reduce(Histogram.merge, filter(None, map(run.run.histogram, samples)))
         for corner in curve.corners:
             assert corner.value == whole.quantile_s(1 - 1 / corner.tail)
         assert whole.total / curve.corners[-1].tail >= 10 > whole.total / tail(curve.corners[-1].place + 1)
@@ -110,7 +111,6 @@ def test_measured_corners_are_of_the_merged_histograms() -> None:
             assert corner.low <= corner.value <= corner.high
     assert [curve.connections for curve in curves.measured(run, "baseline")] == [100, 500, 1000]
     assert curves.measured(run, "backlog") == ()
-    assert curves.merged(run, "baseline", 700) is None
 
 
 def test_a_known_histogram_has_known_corners() -> None:
@@ -246,18 +246,6 @@ def test_effects_are_told_as_the_runs_table_judges_them() -> None:
     assert "wrk2-c100 |" not in text
     assert exhibits.effects(ABSENT) == f"*{ABSENT.said}*"
     assert "*nothing to show: backlog is not part of this run*" in exhibits.effects(run, variants=["backlog"])
-
-
-def test_the_printed_example_stands_beside_the_same_load() -> None:
-    """All thirteen percentiles; what cannot be told here is a dash, and so is everything without a run."""
-    shown, bare = exhibits.example(run_of()), exhibits.example(ABSENT)
-    for text in (shown, bare):
-        assert sum(" % | " in line for line in text.splitlines()) == 13
-        assert "| 99 % | 110.59 |" in text
-        assert "| 99.999 % | 144 | – |" in text
-    assert "| 50 % | 70.85 | – |" in bare
-    assert "| 50 % | 70.85 | – |" not in shown
-    assert ABSENT.why in bare
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ VERBS = {
     "comparison": "compare {} --json",
     "gate": "gate {} --max-regression 5% --json",
     "aa": "aa --run {} --json",
-    "capacity": "capacity --check --run {} --json",
+    "capacity": "capacity --rate 1M --run {} --json",
     "used": "usage {} --json",
 }
 """Schema → the verb that prints by it."""

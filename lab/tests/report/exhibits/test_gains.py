@@ -1,4 +1,4 @@
-"""The workers' law as published and as measured, gains beside what was claimed, placement, and tables in the published shape."""
+"""Gains beside what was claimed, placement, and tables in the published shape."""
 
 from __future__ import annotations
 
@@ -20,32 +20,19 @@ from lab.base.errors import UsageError
 from lab.model.plan import Slot
 from lab.model.run import NotMeasured
 from lab.model.samples import Sample
-from lab.records import published
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report import figures
 from lab.report.exhibits import exhibits
-from lab.report.figures.intervals import Told
-from lab.report.figures.law import Sized, said
 from lab.report.html import markdown
-from lab.stats import usl as scalability
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_plan, make_point, make_sample
 from lab.tests.support.made_runs import MadeStore, made, made_record
 
-SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NONE = Missing("nothing in data/reference of qinng: just bench")
 WRK = make_point("wrk", generator="wrk", connections=1000, rate_rps=None, threads=4)
 OWN = [("qinng-tuned", "baseline"), ("nginx", "baseline")]
-WORKERS = [(f"qinng-workers-{size:g}", "qinng-tuned") for size in SIZES[:4]]
+WORKERS = [(f"qinng-workers-{size}", "qinng-tuned") for size in (1, 2, 4, 8)]
 WORKER_TABLE = "Requests per second by workers"
-
-
-def known(sizes: tuple[float, ...] = SIZES) -> Sized:
-    """γ 1000, σ 0.02, κ 0.001: without noise, so that its peak is √(0.98 / 0.001) = 31.3."""
-    rates = [1000 * n / (1 + 0.02 * (n - 1) + 0.001 * n * (n - 1)) for n in sizes]
-    told = [(n, Told(f"{n:g}", "x", rate)) for n, rate in zip(sizes, rates, strict=True)]
-    return Sized("known", told, scalability.fit(sizes, rates))
 
 
 def data(figure: go.Figure) -> Any:
@@ -54,12 +41,6 @@ def data(figure: go.Figure) -> Any:
 
 def texts(figure: go.Figure) -> str:
     return " ".join(each["text"] for each in data(figure)["layout"].get("annotations", [])).replace("<br>", " ")
-
-
-def named(figure: go.Figure, name: str) -> Any:
-    """The trace of this name, else the first that begins so."""
-    traces = [each for each in data(figure)["data"] if each.get("name", "").startswith(name)]
-    return next((each for each in traces if each["name"] == name), traces[0])
 
 
 def numbers(values: Any) -> list[float]:
@@ -73,11 +54,7 @@ def numbers(values: Any) -> list[float]:
 
 
 class Steered(MadeStore):
-    """A run whose manifests ask for as many workers as the variant's name says, and of which something was read back."""
-
-    def manifests(self, variant: str) -> list[dict[str, Any]]:
-        number = variant.rpartition("-")[2]
-        return [{"kind": "ConfigMap", "data": {"worker-processes": number}}] if number.isdigit() else []
+    """A run of which something was read back."""
 
     def readings(self, sample: Sample) -> list[dict[str, Any]]:
         steered = sample.arm == "packet-steering"
@@ -106,97 +83,12 @@ def run_of(
     return Evidence("made", steered, samples, counted_samples(samples))
 
 
-def test_the_curve_passes_through_what_the_law_says() -> None:
-    """From the smallest size to beyond the largest, inside its band."""
-    figure = figures.law([known()], "T", "workers", "rate", "req/s")
-    curve, band = named(figure, "known: law"), named(figure, "known: band")
-    x, y = numbers(curve["x"]), numbers(curve["y"])
-    assert (x[0], x[-1]) == (pytest.approx(1), pytest.approx(1.1 * 32))
-    assert y[0] == pytest.approx(1000, rel=1e-3)
-    assert max(y) == pytest.approx(1000 * 31.3 / (1 + 0.02 * 30.3 + 0.001 * 31.3 * 30.3), rel=1e-2)
-    assert len(numbers(band["x"])) == 2 * len(x)
-    assert "γ 1,000" in curve["name"]
-
-
-def test_the_peak_is_marked() -> None:
-    """Where the law has one that is near, with its interval in words; beyond four times the largest size it is only told."""
-    figure = figures.law([known()], "T", "workers", "rate", "req/s")
-    assert numbers(named(figure, "known: peak")["x"]) == [pytest.approx(31.3, abs=0.1)]
-    few = figures.law([known((1.0, 2.0, 3.0, 4.0))], "T", "workers", "rate", "req/s")
-    assert not [each for each in data(few)["data"] if each["name"].endswith(": peak")]
-    assert "peak at 31" in named(few, "known: law")["name"]
-
-
-def test_without_contention_no_peak_is_told() -> None:
-    """Linear growth."""
-    told = said(scalability.fit(SIZES, [1000 * n for n in SIZES]))
-    assert "no peak to be seen" in told
-
-
-def test_relative_lines_begin_at_one() -> None:
-    """Each over what one of its smallest size serves, beside a linear one."""
-    figure = figures.law([known()], "T", "workers", "speed-up", "req/s", relative=True)
-    points = named(figure, "known")
-    assert numbers(next(each for each in data(figure)["data"] if each["name"] == "known")["y"])[0] == pytest.approx(1)
-    assert points
-    assert numbers(named(figure, "linear")["y"])[0] == 1
-    assert data(figure)["layout"]["yaxis"]["title"]["text"] == "speed-up (times)"
-
-
-def test_both_axes_can_be_logarithmic() -> None:
-    """With the sizes as ticks."""
-    layout = data(figures.law([known()], "T", "workers", "rate", "req/s", log=True))["layout"]
-    assert (layout["xaxis"]["type"], layout["yaxis"]["type"]) == ("log", "log")
-    assert layout["xaxis"]["ticktext"] == [f"{size:g}" for size in SIZES]
-
-
-def test_without_a_run_the_published_law_stands_alone() -> None:
-    """And the command that makes one is said."""
-    figure = exhibits.law(NONE, "Workers", "qinng")
-    assert len(numbers(named(figure, "qinng, as published")["x"])) == len(published.rows("qinng_workers"))
-    assert "measured: no run: nothing in data/reference of qinng" in texts(figure)
-    assert not [each for each in data(figure)["data"] if each["name"].startswith("measured")]
-
-
-def test_one_size_is_shown_and_no_law_of_it() -> None:
-    """What is not measurable here is named, with why in a word."""
-    missing = tuple(NotMeasured(variant=f"qinng-workers-{n}", what="cores", why="two CPUs") for n in (2, 4))
-    figure = exhibits.law(run_of(WORKERS[:1], not_measurable=missing), "Workers", "qinng")
-    assert numbers(named(figure, "measured on local")["x"]) == [1]
-    assert "measured on local: no law: expected 4 or more distinct sizes, got 1" in texts(figure)
-    assert "not measurable here (cores): qinng-workers-2, qinng-workers-4" in texts(figure)
-    assert data(figure)["layout"]["meta"] == {"runs": ["run-1"]}
-
-
-def test_four_sizes_have_a_law() -> None:
-    """Of the blocks that the proxy limited: a request costs a worker of n an nth."""
-    effects = {f"qinng-workers-{n:g}": 1 / n for n in SIZES[:4]}
-    figure = exhibits.law(run_of(WORKERS, effects), "Workers", "qinng")
-    law = named(figure, "measured on local: law")["name"]
-    assert law.partition("γ ")[2].startswith(("19,9", "20,0"))
-
-
-def test_threads_have_the_one_number_that_was_published() -> None:
-    """Beside it ours, or the command that makes a run."""
-    figure = exhibits.law(NONE, "Threads", "okd", "okd-threads-*", "keep-alive", log=True, over="thread")
-    assert (numbers(named(figure, "okd, as published")["x"]), numbers(named(figure, "okd")["y"])) == ([4], [21515])
-    assert "okd, as published: no law: one number of threads" in texts(figure)
-    assert data(figure)["layout"]["xaxis"]["title"]["text"] == "threads"
-
-
 def test_cpu_per_request_is_the_proxys() -> None:
     """Without a proxy there is none: the backend's own stands in no row and no figure."""
     run = run_of(OWN)
     told = exhibits.table(run, ["rate", "cpu_per_request"]).splitlines()
     assert next(line for line in told if line.startswith("| direct")).endswith("| – |")
     assert "direct" not in json.dumps(data(exhibits.intervals(run, "T", "cpu_per_request"))["data"])
-
-
-def test_what_the_generator_limited_has_no_law() -> None:
-    """Its points are shown all the same."""
-    figure = exhibits.law(run_of(WORKERS, limited="generator"), "Workers", "qinng")
-    assert len(numbers(named(figure, "measured on local")["x"])) == 4
-    assert "expected 4 or more distinct sizes, got 0" in texts(figure)
 
 
 def test_gains_are_shown_beside_what_was_claimed() -> None:
@@ -285,28 +177,23 @@ def test_what_was_read_back_is_read_from_the_run(tmp_path: Path) -> None:
     assert f"*no run: made is damaged: {path}: cannot be read" in exhibits.placement(run, ["packet-steering"])
 
 
-def test_blocks_that_do_not_count_are_told_beside_gains_and_law() -> None:
-    """Below the gains, and where the law's reasons stand; a pair without any is a gap to count."""
+def test_blocks_that_do_not_count_are_told_beside_gains() -> None:
+    """Below them; a pair without any is a gap to count."""
     run = run_of(OWN)
     left = {key: each for key, each in run.counted.items() if key[:2] != (3, "nginx") and key[1] != "qinng-tuned"}
     lost = replace(run, counted=left, samples=tuple(left.values()))
     figure = data(exhibits.gains(lost, "G", "rate", "*", [("nginx", "baseline"), ("qinng-tuned", "baseline")]))
     assert "<br>nginx at wrk: 5 of 6 blocks: not measured" in figure["layout"]["xaxis"]["title"]["text"]
     assert figure["layout"]["meta"]["gaps"] == 1
-    run = run_of(WORKERS)
-    left = {key: each for key, each in run.counted.items() if key[1] != "qinng-workers-8"}
-    figure = exhibits.law(replace(run, counted=left, samples=tuple(left.values())), "Workers", "qinng")
-    assert "qinng-workers-8 at wrk: 0 of 6 blocks: not measured" in texts(figure)
 
 
-def test_a_damaged_runs_effects_and_example_are_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `just report` counts them."""
+def test_a_damaged_runs_effects_are_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `just report` counts it."""
 
     def damaged(*_: object) -> Any:
         raise UsageError("data/reference/made/x", "cannot be read: it is cut short", "restore it from a copy")
 
     run = run_of(OWN)
-    assert markdown.gaps(exhibits.example(run)) == markdown.gaps(exhibits.example(NONE)) == 1
     monkeypatch.setattr(Steered, "histogram", damaged)
     assert markdown.gaps(exhibits.effects(run)) == markdown.gaps(exhibits.effects(NONE)) == 1
 
@@ -357,11 +244,7 @@ def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.Mo
         raise UsageError("data/reference/made/x", "cannot be read: it is cut short", "restore it from a copy")
 
     run = run_of(WORKERS[:1])
-    monkeypatch.setattr(Steered, "manifests", damaged)
     monkeypatch.setattr(Steered, "histogram", damaged)
-    figure = exhibits.law(run, "Workers", "qinng")
-    assert "measured: data/reference/made/x: cannot be read" in texts(figure)
-    assert named(figure, "qinng, as published")
     told = exhibits.shape(run, "qinng", WORKER_TABLE)
     assert "153,473" in told
     assert "*no run: made is damaged: data/reference/made/x: cannot be read: it is cut short*" in told
