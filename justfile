@@ -180,7 +180,7 @@ validate *ARGS:
 sabotage *ARGS:
     @python -m lab sabotage "$@"
 
-# The lab's own time against doing the same by hand: per sample, per bring-up, per row analysed
+# What the lab itself costs: its share of a run's time, and of reading a log; two long checks of its claims
 [group('develop')]
 [no-exit-message]
 selfbench *ARGS:

@@ -133,6 +133,21 @@ def replace(path: Path, content: bytes) -> None:
     sync(path.parent)
 
 
+@contextmanager
+def whole_folder(final: Path, what: str) -> Iterator[Path]:
+    """A folder to write into, of a `what` (`sample`), which has its name once all is written, or never. StoreError, also where one is there."""
+    partial = final.with_name(f".{final.name}.partial")
+    with writing(final):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        yield partial
+        sync(partial)
+        if final.exists():
+            raise FileExistsError(errno.EEXIST, f"a {what} of that name exists", str(final))
+        partial.rename(final)
+        sync(final.parent)
+
+
 def sync(folder: Path) -> None:
     """Make the folder's own entries (new names, renames) durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,10 +1,16 @@
-"""pydantic's complaints in our words: `key.path: expected …, got …`, unknown keys with the nearest known one."""
+"""Models that refuse unknown keys, and pydantic's complaints in our words: `key.path: expected …, got …`, with the nearest known key."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lab.base.errors import did_you_mean
+
+
+class Strict(BaseModel):
+    """What is written down and read again: unknown keys are refused, and no value changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def faults(error: ValidationError, *models: type[BaseModel]) -> list[str]:

@@ -92,34 +92,29 @@ def _measure(
 ) -> int:
     from lab.analysis.calibration import folder
     from lab.base.files import StoreError, check_writable
-    from lab.experiments.calibration import prepared
+    from lab.experiments.calibration.prepared import prepare
 
     target.check()
-    asked = prepared.Asked(
-        tuple(names),
-        tuple(scenarios),
-        float(options.duration or DURATION_S),
-        options.repeats or REPEATS,
-        options.seed if options.seed is not None else secrets.randbelow(2**31),
-    )
-    ready = prepared.prepare(asked, target, command)
-    record, slots = ready.record, ready.slots
-    _print_plan(talk, record, slots)
-    if not slots:
-        missing = [each for each in record.generators if not each.installed]
+    duration_s, repeats = float(options.duration or DURATION_S), options.repeats or REPEATS
+    seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+    ready = prepare(target, names, scenarios, duration_s, repeats, seed, command)
+    _print_plan(talk, ready.record, ready.slots)
+    if not ready.slots:
+        missing = [each for each in ready.record.generators if not each.installed]
         remedies = "; ".join(f"{each.name}: {each.remedy}" for each in missing)
         raise UsageError("calibrate", "no generator is installed that could be measured", remedies or "name another")
     if options.plan:
         return 0
-    check_writable(runs_folder(), len(slots) * 2_000_000)
-    calibration = folder.CalibrationFolder.create(record)
+    check_writable(runs_folder(), len(ready.slots) * 2_000_000)
+    calibration = folder.CalibrationFolder.create(ready.record)
     try:
         _measure_all(talk, target, calibration, ready)
     except (KeyboardInterrupt, LabError) as error:
-        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-        said = f"\n{how}; what was measured is kept:\n  just calibrate --show {record.id}"
+        interrupted = isinstance(error, KeyboardInterrupt)
+        how = "interrupted" if interrupted else "stopped"
+        said = f"\n{how}; what was measured is kept:\n  just calibrate --show {ready.record.id}"
         talk.print(said, highlight=False, soft_wrap=True)
-        if isinstance(error, KeyboardInterrupt):
+        if interrupted:
             return 1
         if isinstance(error, StoreError):  # its own remedy is a run's, which can be resumed
             raise StoreError(error.place, error.fault, "mend it, then measure anew: just calibrate") from None
@@ -153,12 +148,7 @@ def _print_plan(talk: Console, record: CalibrationRecord, slots: Sequence[tuple[
     say(talk, "duration", f"about {format_duration(takes_s(slots))}\n")
 
 
-def _measure_all(
-    talk: Console,
-    target: Target,
-    calibration: CalibrationFolder,
-    ready: Ready,
-) -> None:
+def _measure_all(talk: Console, target: Target, calibration: CalibrationFolder, ready: Ready) -> None:
     from lab.experiments.calibration.measuring import Calibrating
     from lab.generators import generators
     from lab.model.variants.variants import load_variant, reference_name

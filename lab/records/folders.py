@@ -13,7 +13,6 @@ Refuses to overwrite a sample, and to read a damaged one as if it were whole.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import lzma
@@ -27,7 +26,7 @@ import yaml
 
 from lab import disturbances
 from lab.base.errors import UsageError
-from lab.base.files import json_bytes, read_record, replace, sync, write_frame, write_synced, writing
+from lab.base.files import json_bytes, read_record, replace, whole_folder, write_frame, write_synced, writing
 from lab.model.disturbance import known
 from lab.model.samples import Sample
 from lab.records import tables
@@ -148,11 +147,7 @@ class Folders:
         left: Mapping[str, bytes],
     ) -> None:
         """As `RunStore.write_sample`."""
-        final = self.of(sample.id)
-        partial = final.with_name(f".{sample.id}.partial")
-        with writing(final):
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
+        with whole_folder(self.of(sample.id), "sample") as partial:
             write_synced(partial / tables.RAW, tables.pack_raw(raw))
             write_frame(partial / HISTOGRAMS, tables.histogram_frame(histograms))
             write_frame(partial / USAGE, usage)
@@ -162,11 +157,6 @@ class Folders:
                 write_synced(partial / name, content)
             noted = sample.model_copy(update={"raw_sha256": tables.digest(tables.raw_bytes(raw))})
             write_synced(partial / RECORD, json_bytes(noted))
-            sync(partial)
-            if final.exists():
-                raise FileExistsError(errno.EEXIST, "a sample of that name exists", str(final))
-            partial.rename(final)
-            sync(final.parent)
 
     def write_record(self, sample: Sample) -> None:
         """In the place of the record that it had."""

@@ -22,8 +22,3 @@ class Behaviour:
     pause_at_s: float = 0.0
     close_after: int = 0
     at_most_rps: float = 0.0
-
-    def arguments(self) -> list[str]:
-        """As `main` reads them."""
-        pairs = ((name.removesuffix("_s").removesuffix("_rps"), getattr(self, name)) for name in self.__slots__)
-        return [f"--{name.replace('_', '-')}={value:g}" for name, value in pairs]

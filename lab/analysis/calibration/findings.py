@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from lab.analysis.calibration.records import STRICT, Known
+from lab.analysis.calibration.records import Known
+from lab.base.validation import Strict
 
 Sight = Literal["visible", "exaggerated", "hidden"]
 
 
-class Spread(BaseModel):
+class Spread(Strict):
     """The median of the repeats, and their range."""
-
-    model_config = STRICT
 
     median: float
     low: float
@@ -22,10 +21,8 @@ class Spread(BaseModel):
     count: int
 
 
-class Bias(BaseModel):
+class Bias(Strict):
     """Reported minus true, in seconds and as a share of the truth. Null = fewer than ten requests beyond it."""
-
-    model_config = STRICT
 
     true_s: Spread | None
     reported_s: Spread | None
@@ -33,27 +30,21 @@ class Bias(BaseModel):
     bias_share: Spread | None
 
 
-class Pause(BaseModel):
-    model_config = STRICT
-
+class Pause(Strict):
     reported_share: Spread
     true_share: Spread
     dropped: Spread
     sight: Sight = Field(description="what its latencies show of the pause; hidden = coordinated omission")
 
 
-class Close(BaseModel):
-    model_config = STRICT
-
+class Close(Strict):
     reported: Spread | None = Field(description="requests completed; null = it reported nothing")
     true: Spread = Field(description="answers of the server")
     errors: Spread | None
     closed: Spread = Field(description="connections that the server closed")
 
 
-class RateCeiling(BaseModel):
-    model_config = STRICT
-
+class RateCeiling(Strict):
     offered_rps: float | None
     achieved_rps: Spread
     true_rps: Spread
@@ -61,19 +52,15 @@ class RateCeiling(BaseModel):
     recognised: bool | None = Field(description="whether that says that the rate was not made; null = closed loop")
 
 
-class Ceiling(BaseModel):
-    model_config = STRICT
-
+class Ceiling(Strict):
     achieved_rps: Spread = Field(description="with the server on the same CPU, where they share one")
     alone_rps: Spread | None = Field(description="what one CPU of its own would give it: 1 / CPU per request")
     cpu_per_request_s: Spread | None
     server_cpu_per_request_s: Spread | None
 
 
-class Row(BaseModel):
+class Row(Strict):
     """One generator."""
-
-    model_config = STRICT
 
     known: Known
     bias: dict[str, dict[str, Bias]] = Field(description="scenario → p50, p99, p99.9")

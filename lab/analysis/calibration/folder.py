@@ -9,7 +9,6 @@ Refuses to keep a measurement's number without what it was read from: the folder
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from lab.analysis.calibration.records import CalibrationRecord, Taken
@@ -20,7 +19,7 @@ from lab.base.files import (
     reference_folder,
     replace,
     runs_folder,
-    sync,
+    whole_folder,
     write_frame,
     write_synced,
     writing,
@@ -68,18 +67,12 @@ class CalibrationFolder:
 
     def add(self, taken: Taken) -> None:
         """The measurement's own folder, whole; then the record."""
-        final = self.folder / "measurements" / taken.measured.id
-        partial = final.with_name(f".{final.name}.partial")
-        with writing(final):
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
+        with whole_folder(self.folder / "measurements" / taken.measured.id, "measurement") as partial:
             write_synced(partial / "raw.zst", pack_raw(taken.raw))
             write_frame(partial / "hist.parquet", histogram_frame(taken.histograms))
-            sync(partial)
-            partial.rename(final)
-            sync(final.parent)
-            told = (*self.record.measurements, taken.measured)
-            self.record = self.record.model_copy(update={"measurements": told})
+        told = (*self.record.measurements, taken.measured)
+        self.record = self.record.model_copy(update={"measurements": told})
+        with writing(self.folder):
             replace(self.folder / FILE, json_bytes(self.record))
 
 

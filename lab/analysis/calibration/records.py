@@ -10,23 +10,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lab.analysis.calibration.scenarios import OVER_S
+from lab.base.validation import Strict
 from lab.model.metrics import QUANTILES
 from lab.stats.histogram import Histogram, bucket_edges_s
 
-STRICT = ConfigDict(extra="forbid", frozen=True)
 FAILING = frozenset({"close"})
 """Scenarios in which a generator may fail to report anything: that is what they are to show."""
 TOLD = ("p50", "p99", "p99.9")
 """The percentiles that are recorded."""
 
 
-class Latencies(BaseModel):
+class Latencies(Strict):
     """A histogram in a few numbers; the histogram itself lies beside the record."""
-
-    model_config = STRICT
 
     kind: Literal["exact", "quantiles"]
     count: int
@@ -35,10 +33,8 @@ class Latencies(BaseModel):
     share_over: float = Field(description=f"of the requests, those of more than {OVER_S:g} s")
 
 
-class Reported(BaseModel):
+class Reported(Strict):
     """What the generator said, as the lab reads it."""
-
-    model_config = STRICT
 
     requests: int = Field(description="answered, with whatever status")
     achieved_rps: float
@@ -50,10 +46,8 @@ class Reported(BaseModel):
     notes: tuple[str, ...] = ()
 
 
-class Truth(BaseModel):
+class Truth(Strict):
     """What the server did, by its own record. Latencies are those of the time that the generator records."""
-
-    model_config = STRICT
 
     answered: int
     achieved_rps: float | None = Field(description="answers per second, from the first arrival to the last answer")
@@ -72,10 +66,8 @@ class Truth(BaseModel):
     cpu_s: float
 
 
-class Measured(BaseModel):
+class Measured(Strict):
     """One generator, once, in one scenario."""
-
-    model_config = STRICT
 
     id: str
     repeat: int
@@ -101,10 +93,8 @@ class Measured(BaseModel):
     others: float | None
 
 
-class Known(BaseModel):
+class Known(Strict):
     """One generator as this machine has it, or has it not. `refusals`: scenario → why it cannot make that load."""
-
-    model_config = STRICT
 
     name: str
     version: str | None
@@ -115,10 +105,8 @@ class Known(BaseModel):
     refusals: dict[str, str] = Field(default_factory=dict)
 
 
-class CalibrationRecord(BaseModel):
+class CalibrationRecord(Strict):
     """`calibration.json`. Rewritten whole after every measurement."""
-
-    model_config = STRICT
 
     schema_version: int = 1
     id: str

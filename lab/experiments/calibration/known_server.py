@@ -1,6 +1,6 @@
 """An HTTP server whose answers are known: it does one thing on purpose, and keeps its own exact record of every request.
 
-    python -m lab.experiments.calibration.known_server --record=FILE --delay=0.01 --pause=1 --pause-at=5 (`Behaviour.arguments`)
+    python -m lab.experiments.calibration.known_server FILE '{"delay_s": 0.01, "pause_s": 1, "pause_at_s": 5}' (a `Behaviour`)
 
 Standard library only, since it is started in the backend's place. It writes `FILE.ready` (its port) when it listens, and `FILE` on
 SIGTERM: a line of JSON, then an int64 row for every request (see `COLUMNS`).
@@ -13,8 +13,6 @@ Refuses to be a web server: bodies of requests, pipelining and every header are 
 
 from __future__ import annotations
 
-import argparse
-import errno
 import gc
 import heapq
 import json
@@ -36,6 +34,7 @@ ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n" % BODY_BYTES
     + b"x" * BODY_BYTES
 )
+STOPS_WITHIN_S = 0.1
 COLUMNS = ("connection", "arrived_ns", "planned_ns", "written_ns")
 """Of a request's row: the number of its connection; when its bytes were there, when its answer was to be written, and when it
 was handed to the kernel, in nanoseconds of CLOCK_REALTIME."""
@@ -52,59 +51,53 @@ class Connection:
 class Server:
     """Serves until SIGTERM, in one thread; `rows` is its record."""
 
-    def __init__(self, behaviour: Behaviour, port: int) -> None:
+    def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour, self.planner, self.timer = behaviour, Planner(behaviour), Timer()
         self.rows = array("q")
         self.accepted = self.closed = self.broken = self.unstamped = self._asked = 0
         self._waiting: list[tuple[int, int, int, Connection]] = []  # planned, which one it is, arrived
         self._connections: dict[int, Connection] = {}
-        self._listener = socket.create_server(("", port), backlog=4096)
+        self._listener = socket.create_server(("", 0), backlog=4096)
         self._listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # the kernel begins to stamp now, not later
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
         self._epoll = select.epoll()
-        self._told, self._tell = socket.socketpair()
+        self._stopped = False
 
     def serve(self) -> None:
-        stopped = False
-        self._tell.setblocking(False)
-        signal.set_wakeup_fd(self._tell.fileno())
-        signal.signal(signal.SIGTERM, lambda *_: None)
-        for fd in (self._listener.fileno(), self.timer.fd, self._told.fileno()):
+        signal.signal(signal.SIGTERM, self._stop)
+        for fd in (self._listener.fileno(), self.timer.fd):
             self._epoll.register(fd, select.EPOLLIN)
         armed_ns = 0
-        while not stopped:
+        while not self._stopped:
             while self._waiting and self._waiting[0][0] <= time.time_ns():
                 self._answer(*heapq.heappop(self._waiting))
             if self._waiting and self._waiting[0][0] != armed_ns:
                 armed_ns = self._waiting[0][0]
                 self.timer.at(armed_ns)
-            for fd, _ in self._epoll.poll():
+            for fd, _ in self._epoll.poll(STOPS_WITHIN_S):
                 if fd == self._listener.fileno():
                     self._accept()
                 elif fd == self.timer.fd:
                     self.timer.read()
-                elif fd == self._told.fileno():
-                    stopped = True
                 elif fd in self._connections:
                     self._read(self._connections[fd])
 
+    def _stop(self, *_: object) -> None:
+        self._stopped = True
+
     def _accept(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.ECONNABORTED, errno.EINTR):
-                    continue
-                raise
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.accepted += 1
-            self._connections[accepted.fileno()] = Connection(self.accepted, accepted)
-            self._epoll.register(accepted.fileno(), select.EPOLLIN)
+        """One: epoll tells of the next."""
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.accepted += 1
+        self._connections[accepted.fileno()] = Connection(self.accepted, accepted)
+        self._epoll.register(accepted.fileno(), select.EPOLLIN)
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -162,7 +155,6 @@ class Server:
             "broken": self.broken,
             "unstamped": self.unstamped,
             "cpu_s": time.process_time(),
-            "byteorder": sys.byteorder,
         }
         return json.dumps(told).encode() + b"\n" + self.rows.tobytes()
 
@@ -173,29 +165,13 @@ def _write(path: Path, content: bytes) -> None:
     partial.rename(path)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="A server with known behaviour.")
-    parser.add_argument("--record", type=Path, required=True)
-    parser.add_argument("--port", type=int, default=0)
-    for argument in Behaviour().arguments():
-        name = argument.partition("=")[0]
-        parser.add_argument(name, type=int if name in ("--slow-every", "--close-after") else float, default=0)
-    given = parser.parse_args()
-    behaviour = Behaviour(
-        delay_s=given.delay,
-        slow_s=given.slow,
-        slow_every=given.slow_every,
-        pause_s=given.pause,
-        pause_at_s=given.pause_at,
-        close_after=given.close_after,
-        at_most_rps=given.at_most,
-    )
+def main(record: Path, behaviour: Behaviour) -> None:
     gc.disable()  # it makes no cycles, and a collection would be a pause that nobody asked for
-    server = Server(behaviour, given.port)
-    _write(given.record.with_name(f"{given.record.name}.ready"), str(server.port).encode())
+    server = Server(behaviour)
+    _write(record.with_name(f"{record.name}.ready"), str(server.port).encode())
     server.serve()
-    _write(given.record, server.record())
+    _write(record, server.record())
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), Behaviour(**json.loads(sys.argv[2])))

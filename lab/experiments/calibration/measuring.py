@@ -6,12 +6,13 @@ to leave anything out for noise: what disturbed a measurement is written into it
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lab.analysis.calibration import records
@@ -49,21 +50,25 @@ class Calibrating:
 
     def once(self, generator: Generator, installed: Installed, cell: Cell, repeat: int) -> Taken:
         """MeasuringError when the server does not start or leaves no record; a generator's failure is a result."""
-        started_at, behaviour = now(), cell.behaviour
+        started_at, behaviour, known = now(), cell.behaviour, None
         with scratch() as folder:
             if behaviour is None:
-                load = replace(cell.load, url=f"{self.system.entry().base_url}/{PAGE}", host=self.system.entry().host)
+                entry = self.system.entry()
+                load = replace(cell.load, url=f"{entry.base_url}/{PAGE}", host=entry.host)
                 ended, seen = self._loaded(generator, installed, load, folder)
-                known = None
             else:
-                with self._served(behaviour, folder) as (address, record):
+                record = folder / "record"
+                with self._served(behaviour, record) as address:
                     load = replace(cell.load, url=f"http://{address}/{PAGE}")
                     ended, seen = self._loaded(generator, installed, load, folder)
-                known = _record(record)
+                known = truth.read(record.read_bytes())
         result, failure = _parsed(generator, load, ended)
         found = _faults(cell, load, result, seen, self._core(seen, ended)) if result else []
-        windowed = known.after(cell.calibration_s) if known else None
+        histograms = {} if result is None else {"latency": result.latency, "service": result.service}
         backend = seen.usage.get("backend")
+        server_cpu_s = backend.cpu_s if backend else None
+        if known:
+            histograms["truth"], server_cpu_s = known.after(cell.calibration_s).service(), known.cpu_s
         measured = Measured(
             id=f"r{repeat:02d}-{cell.generator}-{cell.scenario}",
             repeat=repeat,
@@ -75,31 +80,28 @@ class Calibrating:
             argv=tuple(command(generator, installed.path, load)),
             started_at=started_at,
             reported=_reported(result) if result else None,
-            truth=_truth(known, windowed, behaviour, result) if known and windowed and behaviour else None,
+            truth=_truth(known, cell, behaviour, result) if known and behaviour else None,
             failure=failure,
             reasons=tuple(dict.fromkeys(str(reason) for reason, _ in found)),
             detail="; ".join(said for _, said in found),
             noise=tuple(f"{reason}: {said}" for reason, said in validity.machine_faults(seen)),
             cpu_s=ended.cpu_s,
-            server_cpu_s=known.cpu_s if known else backend.cpu_s if backend else None,
+            server_cpu_s=server_cpu_s,
             steal=seen.steal,
             others=seen.others,
         )
-        histograms = {"truth": windowed.service()} if windowed else {}
-        if result:
-            histograms |= {"latency": result.latency} | ({"service": result.service} if result.service else {})
-        return Taken(measured, join_raw(ended.stdout, ended.stderr), histograms)
+        counted = {name: histogram for name, histogram in histograms.items() if histogram is not None}
+        return Taken(measured, join_raw(ended.stdout, ended.stderr), counted)
 
     @contextmanager
-    def _served(self, behaviour: Behaviour, folder: Path) -> Iterator[tuple[str, Path]]:
-        """(address with port, where its record lies once this has ended)."""
-        record, ready = folder / "record", folder / "record.ready"
-        own = [*SERVER, f"--record={record}", *behaviour.arguments()]
+    def _served(self, behaviour: Behaviour, record: Path) -> Iterator[str]:
+        """The server's address with port; its record lies there once this has ended."""
+        ready = record.with_name(f"{record.name}.ready")
         address = self.system.pod_address("backend")
-        server = self.system.spawn("backend", own)
+        server = self.system.spawn("backend", [*SERVER, str(record), json.dumps(asdict(behaviour))])
         try:
             _await(server, ready)
-            yield f"{address}:{ready.read_text()}", record
+            yield f"{address}:{ready.read_text()}"
             server.terminate()
             server.wait(ENDS_WITHIN_S)
             if not record.exists():
@@ -131,13 +133,6 @@ def _await(server: subprocess.Popen[bytes], ready: Path) -> None:
         if time.monotonic() > deadline:
             raise MeasuringError("known server", f"does not listen after {STARTS_WITHIN_S:g} s")
         time.sleep(POLL_S)
-
-
-def _record(path: Path) -> truth.ServerRecord:
-    try:
-        return truth.read(path.read_bytes())
-    except (OSError, truth.RecordError) as error:
-        raise MeasuringError("known server", str(error)) from None
 
 
 def _parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | None, str]:
@@ -178,22 +173,21 @@ def _reported(result: Result) -> Reported:
     )
 
 
-def _truth(
-    whole: truth.ServerRecord, windowed: truth.ServerRecord, behaviour: Behaviour, result: Result | None
-) -> Truth:
-    """`windowed`: what the generator's latencies cover; counts are of the whole run."""
+def _truth(known: truth.ServerRecord, cell: Cell, behaviour: Behaviour, result: Result | None) -> Truth:
+    """Latencies are of what the generator's cover; counts are of the whole run."""
     share = None
     if behaviour.pause_s and result:
         share = true_share_over(behaviour.pause_s, behaviour.delay_s, result.recorded_s)
+    windowed = known.after(cell.calibration_s)
     return Truth(
-        answered=whole.answered,
-        achieved_rps=whole.answered / whole.span_s if whole.span_s else None,
-        connections=whole.connections,
-        closed=whole.closed,
-        broken=whole.broken,
-        unstamped=whole.unstamped,
+        answered=known.answered,
+        achieved_rps=known.answered / known.span_s if known.span_s else None,
+        connections=known.connections,
+        closed=known.closed,
+        broken=known.broken,
+        unstamped=known.unstamped,
         service=records.latencies(windowed.service()),
         late_s=records.quantiles(windowed.late()),
         share_over=share,
-        cpu_s=whole.cpu_s,
+        cpu_s=known.cpu_s,
     )

@@ -15,17 +15,6 @@ from lab.targets.base import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Names of generators and scenarios, in their own order."""
-
-    generators: tuple[str, ...]
-    scenarios: tuple[str, ...]
-    duration_s: float
-    repeats: int
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Ready:
     """`slots`: (repeat, cell) in the order of measuring; `installed`: by name, of those that are."""
 
@@ -34,22 +23,33 @@ class Ready:
     installed: Mapping[str, Installed]
 
 
-def prepare(asked: Asked, target: Target, command: Sequence[str]) -> Ready:
-    """Starts nothing, writes nothing. What is not installed, or cannot make a load, is in the record with the reason."""
+def prepare(
+    target: Target,
+    names: Sequence[str],
+    scenarios: Sequence[str],
+    duration_s: float,
+    repeats: int,
+    seed: int,
+    command: Sequence[str],
+) -> Ready:
+    """`names`: generators; these and scenarios in their own order. Starts nothing, writes nothing.
+
+    What is not installed, or cannot make a load, is in the record with the reason.
+    """
     known = generators()
-    found = {name: installed for name in asked.generators if (installed := target.installed(known[name]))}
-    cells = [cell(known[name], scenario(each), asked.duration_s) for name in found for each in asked.scenarios]
-    slots = planned(cells, asked.repeats, asked.seed)
+    found = {name: installed for name in names if (installed := target.installed(known[name]))}
+    cells = [cell(known[name], scenario(each), duration_s) for name in found for each in scenarios]
+    slots = planned(cells, repeats, seed)
     record = CalibrationRecord(
         id=new_id("calibration"),
         created_at=now(),
         command=tuple(command),
         target=target.name,
-        seed=asked.seed,
-        repeats=asked.repeats,
-        duration_s=asked.duration_s,
-        scenarios={name: scenario(name).says for name in asked.scenarios},
-        generators=tuple(_known(known[name], found.get(name), cells) for name in asked.generators),
+        seed=seed,
+        repeats=repeats,
+        duration_s=duration_s,
+        scenarios={name: scenario(name).says for name in scenarios},
+        generators=tuple(_known(known[name], found.get(name), cells) for name in names),
         planned=len(slots),
         facts=facts.machine() | dict(target.facts()),
         git_commit=facts.git_commit(),

@@ -6,22 +6,18 @@ A line of JSON, then an int64 row for every answered request, the columns of `la
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_behaviour import SECOND
 from lab.experiments.calibration.known_server import COLUMNS
 from lab.stats.histogram import Histogram
 
 ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "planned_ns", "written_ns"))
-
-
-class RecordError(Exception):
-    """What the server left is not its record; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ class ServerRecord:
             return self
         begin = self.rows[:, ARRIVED].min() + round(seconds * SECOND)
         rows = self.rows[self.rows[:, ARRIVED] >= begin]
-        return ServerRecord(rows, self.connections, self.closed, self.broken, self.unstamped, self.cpu_s)
+        return replace(self, rows=rows)
 
     def service(self) -> Histogram:
         """From when a request's bytes were there to when its answer was handed to the kernel."""
@@ -68,17 +64,16 @@ class ServerRecord:
 
 
 def read(content: bytes) -> ServerRecord:
-    """Raises RecordError."""
+    """MeasuringError where it is none, or not whole."""
     line, _, binary = content.partition(b"\n")
     try:
-        told: Mapping[str, Any] = json.loads(line)
-        if tuple(told["columns"]) != COLUMNS:
-            raise RecordError(f"expected the columns {', '.join(COLUMNS)}, got {told['columns']}")
-        counts = {name: int(told[name]) for name in ("connections", "closed", "broken", "unstamped")}
-        due, cpu_s, order = int(told["requests"]), float(told["cpu_s"]), "<" if told["byteorder"] == "little" else ">"
-    except (ValueError, KeyError, TypeError):
-        raise RecordError(f"expected a line of JSON, got {line[:80]!r}") from None
+        told: dict[str, Any] = json.loads(line)
+        columns = told.pop("columns")
+    except (ValueError, KeyError):
+        raise MeasuringError("known server", f"expected a line of JSON, got {line[:80]!r}") from None
+    if tuple(columns) != COLUMNS:
+        raise MeasuringError("known server", f"expected the columns {', '.join(COLUMNS)}, got {columns}")
+    due = told.pop("requests")
     if len(binary) != due * len(COLUMNS) * 8:
-        raise RecordError(f"expected {due} rows, got {len(binary)} bytes")
-    rows = np.frombuffer(binary, dtype=np.dtype(np.int64).newbyteorder(order)).astype(np.int64)
-    return ServerRecord(rows.reshape(-1, len(COLUMNS)), **counts, cpu_s=cpu_s)
+        raise MeasuringError("known server", f"expected {due} rows, got {len(binary)} bytes")
+    return ServerRecord(np.frombuffer(binary, dtype=np.int64).reshape(-1, len(COLUMNS)), **told)

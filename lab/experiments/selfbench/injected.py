@@ -7,13 +7,11 @@ with the most needless lines says a line costs, since cost is linear: not what w
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from math import expm1, log, log1p, nan
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lab.analysis.cells import HistogramOf
 from lab.analysis.decision import Decision
@@ -22,7 +20,8 @@ from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import writing
-from lab.experiments.selfbench.process import last_words, patience_s, timed, whole
+from lab.base.validation import Strict
+from lab.experiments.selfbench.process import measured_run
 from lab.experiments.selfbench.promise import kept, power
 from lab.model.metrics import about
 from lab.model.run import RunRecord
@@ -51,10 +50,8 @@ UNLIKELY = 0.05
 """That all is well and yet the promise is said not to hold: half of it for all claims together, the other shared by the variants."""
 
 
-class Injected(BaseModel):
+class Injected(Strict):
     """One variant's primary metric over the tens. Effects are fractions (0.05 = 5 %), of `blocks`; `resolvable` of ten blocks."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     variant: str
     point: str
@@ -88,10 +85,8 @@ class Injected(BaseModel):
         return [] if self.promised is None else [self.promised] * self.tens
 
 
-class InjectedReport(BaseModel):
+class InjectedReport(Strict):
     """What `selfbench --effects --json` prints."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
     effects: tuple[Injected, ...]
@@ -166,12 +161,9 @@ def measure(folder: Path, names: Sequence[str], blocks: int, seed: int) -> RunSt
     if begun and RunStore.open(str(runs / begun[-1])).record.blocks != blocks:
         raise UsageError(str(folder), "holds a run of another number of blocks", "name another folder by --into")
     new = [f"--sweep={sweep}", f"--blocks={blocks}", f"--seed={seed}", *names]
-    argv = ["-m", "lab", "bench", "--json", *([f"--resume={begun[-1]}"] if begun else new)]
-    done = timed([sys.executable, *argv], {**os.environ, "LAB_RUNS": str(runs)}, patience_s(_takes_s(names, blocks)))
-    names_now = run_names(runs)
-    if done.status not in (0, 1) or not names_now:  # 1: some cell has no valid sample
-        raise MeasuringError("selfbench: lab bench", last_words(done))
-    return whole(RunStore.open(str(runs / names_now[-1])), done)
+    words = ["bench", "--json", *([f"--resume={begun[-1]}"] if begun else new)]
+    run, _ = measured_run("selfbench: lab bench", runs, words, _takes_s(names, blocks))
+    return run
 
 
 def read(run: RunStore) -> list[Injected]:

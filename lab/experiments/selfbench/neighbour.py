@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from lab.analysis import noise
 from lab.analysis.summary import summarise_run
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import replace, writing
+from lab.base.validation import Strict
 from lab.experiments.selfbench.busy import SPELL_S, Neighbour
-from lab.experiments.selfbench.process import last_words, timed, whole
+from lab.experiments.selfbench.process import measured_run
 from lab.records.store import RunStore, run_names
 from lab.stats.paired import MIN_BLOCKS
 
@@ -60,10 +60,8 @@ LEAST_BUSY = 0.25
 """Of a run's time; a neighbour is busy during half of it."""
 
 
-class Neighboured(BaseModel):
+class Neighboured(Strict):
     """One A/A run. `claimed`: what its table claims; `as_primary`: what it would, were each judged metric the primary one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int
     run: str
@@ -84,10 +82,8 @@ class Neighboured(BaseModel):
         return self.busy_s / self.wall_s if self.wall_s else 0.0
 
 
-class NeighbourReport(BaseModel):
+class NeighbourReport(Strict):
     """What `selfbench --neighbour --json` prints. `held`: no more were claimed than MOST_CLAIMS allows of so many runs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: tuple[Neighboured, ...]
     held: bool
@@ -145,23 +141,11 @@ def measured(
 
 def _one(folder: Path, sweep: Path, number: int, cpu: int, neighbour: Neighbour) -> Neighboured:
     runs = folder / "runs"
-    before = set(run_names(runs))
-    argv = [
-        "-m",
-        "lab",
-        "aa",
-        f"--sweep={sweep}",
-        f"--blocks={BLOCKS}",
-        f"--nulls={NULLS}",
-        f"--seed={number}",
-        "--json",
-    ]
+    words = ["aa", f"--sweep={sweep}", f"--blocks={BLOCKS}", f"--nulls={NULLS}", f"--seed={number}", "--json"]
     with neighbour:
-        done = timed([sys.executable, *argv], {**os.environ, "LAB_RUNS": str(runs)}, 7200.0)
-    new = [name for name in run_names(runs) if name not in before]
-    if done.status not in (0, 1) or not new:  # 1: cells without a valid block, which is what a neighbour does
-        raise MeasuringError(f"selfbench: A/A run {number}", last_words(done))
-    return judged(whole(RunStore.open(str(runs / new[-1])), done), number, cpu, done.wall_s, neighbour.busy_s)
+        place, before = f"selfbench: A/A run {number}", run_names(runs)
+        run, done = measured_run(place, runs, words, SAMPLES * SAMPLE_S, before)
+    return judged(run, number, cpu, done.wall_s, neighbour.busy_s)
 
 
 def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -> Neighboured:

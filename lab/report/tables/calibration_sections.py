@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from lab.analysis.calibration.findings import Bias, Row, Spread
+from lab.analysis.calibration.findings import Bias, Close, Pause, RateCeiling, Row, Spread
 from lab.analysis.calibration.records import TOLD
 from lab.analysis.calibration.scenarios import OVER_S, RATE_RPS
 from lab.report import grid
@@ -32,7 +32,7 @@ def sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
     """(title, table) of what was measured; generators that are not installed have a row in the first."""
     here = [row for row in rows if row.measurements]
     both = (f"{what} {name}{unit}" for name in TOLD for what, unit in (("true", " ms"), ("bias", " µs")))
-    found = [
+    tables = [
         (
             f"generators: floor (server answers at once), ceiling, CPU per request at {format_rate(RATE_RPS)} req/s",
             GENERATORS,
@@ -49,24 +49,24 @@ def sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
             f"coordinated omission: of a pause of 1 s, the requests that took more than {OVER_S:g} s",
             ("generator", "reported %", "true %", "dropped", "the pause is"),
             (0, 4),
-            [_pause(row) for row in here if row.pause],
+            [_pause(row, found) for row in here if (found := row.pause)],
         ),
         (
             "connections closed after 10 answers",
             ("generator", "completed", "server answered", "errors", "closed"),
             (0,),
-            [_close(row) for row in here if row.close],
+            [_close(row, found) for row in here if (found := row.close)],
         ),
         (
             "rate ceiling: the server serves half of what an open loop offers",
             ("generator", "offered req/s", "achieved", "true", "the lab calls the sample"),
             (0, 4),
-            [_rate_ceiling(row) for row in here if row.rate_ceiling],
+            [_rate_ceiling(row, found) for row in here if (found := row.rate_ceiling)],
         ),
     ]
     return [
         (title, Grid(grid.columns(head, left, style="dim"), tuple(grid.row(*cells) for cells in lines)))
-        for title, head, left, lines in found
+        for title, head, left, lines in tables
         if lines
     ]
 
@@ -140,23 +140,17 @@ def _bias(row: Row) -> list[tuple[str, ...]]:
     return lines
 
 
-def _pause(row: Row) -> tuple[str, ...]:
-    found = row.pause
-    assert found is not None
+def _pause(row: Row, found: Pause) -> tuple[str, ...]:
     shares = (_spread(found.reported_share, _percent), _spread(found.true_share, _percent))
     return (row.known.name + _mark(row, "pause"), *shares, _spread(found.dropped, _count), found.sight)
 
 
-def _close(row: Row) -> tuple[str, ...]:
-    found = row.close
-    assert found is not None
+def _close(row: Row, found: Close) -> tuple[str, ...]:
     counts = (found.reported, found.true, found.errors, found.closed)
     return (row.known.name + _mark(row, "close"), *(_spread(each, _count) for each in counts))
 
 
-def _rate_ceiling(row: Row) -> tuple[str, ...]:
-    found = row.rate_ceiling
-    assert found is not None
+def _rate_ceiling(row: Row, found: RateCeiling) -> tuple[str, ...]:
     judged = f"invalid: {', '.join(found.reasons)}" if found.reasons else "valid"
     offered = format_rate(found.offered_rps) if found.offered_rps is not None else "closed loop"
     rates = (_spread(found.achieved_rps, _count), _spread(found.true_rps, _count))

@@ -1,4 +1,4 @@
-"""A selfbench as people read it: the lab against by hand, part by part, then what was left out and what failed."""
+"""A selfbench as people read it: the lab's numbers, with those by hand, part by part, then what failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rich.text import Text
 
 from lab.analysis.selfbench import Report, Row, Unit
 from lab.report import grid
-from lab.report.grid import Grid, Heading, Notes, Part, Words, columns
+from lab.report.grid import Grid, Heading, Part, Words, columns
 from lab.report.terminal import terminal
 from lab.stats.units import format_bytes, format_rate, format_seconds
 
@@ -14,12 +14,11 @@ HEADERS = ("", "lab", "by hand", "ratio", "n", "")
 
 
 def page(report: Report) -> list[Part]:
-    """The table by parts, then notes and faults."""
+    """The table by parts, then faults."""
     rows = (grid.row(*_cells(row), under=[Heading(row.part)]) for row in report.rows)
     faults = [f"failed: {fault}" for fault in report.faults]
     return [
         *([Grid(columns(HEADERS, left=(0, 5)), tuple(rows))] if report.rows else []),
-        *([Notes(tuple(Text(note, "dim") for note in report.notes), blank=True)] if report.notes else []),
         *([Words(tuple(Text(fault, "bold red") for fault in faults), tuple(faults))] if faults else []),
     ]
 

@@ -1,6 +1,8 @@
 """`lab.generators.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,14 +18,13 @@ from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
 from lab.disturbances.outage import Outage
-from lab.experiments.selfbench import reducing, worker
-from lab.experiments.selfbench.rows import FORMATS, LOAD_S, Format, write_rows
+from lab.experiments.selfbench.rows import LOAD_S
 from lab.generators import generator
 from lab.generators import pieces as reading
 from lab.generators._k6_log import requests_of
 from lab.generators.loads import load_of
 from lab.generators.oha import HEADER
-from lab.generators.pieces import LONGEST_LINE, Pieces, Stream, of_bytes, of_file, whole_lines
+from lab.generators.pieces import LONGEST_LINE, Pieces, Stream, of_bytes, whole_lines
 from lab.generators.streaming import Output, Reduced, reduce_k6_log, reduce_oha_rows
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.load import Load, OutputError, Result
@@ -49,6 +50,7 @@ from lab.tests.support import disturbed
 from lab.tests.support.committed import as_k6
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import bench
+from lab.tests.support.made_rows import FORMATS, Format, streamed_rows, write_rows
 
 TESTDATA = Path(__file__).parent / "testdata" / "generators"
 K6_CASES = [path.stem for path in sorted((TESTDATA / "k6").glob("logged*.err"))]
@@ -279,7 +281,7 @@ def test_what_is_no_csv_of_oha_is_refused(text: str, cut: int) -> None:
 def test_both_ways_of_the_lab_agree_on_made_rows(kind: Format, tmp_path: Path) -> None:
     """The rows that selfbench times: streamed and whole are the same to the last bucket."""
     made = write_rows(kind, tmp_path / "rows", 5000)
-    streamed = worker.streamed(kind, made.path, made.rate_rps)
+    streamed = streamed_rows(made)
     text = made.path.read_text()
     if kind == "k6":
         frame = requests_of(cut_into(text), 5000, made.rate_rps)
@@ -305,26 +307,32 @@ def test_memory_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> Non
     peaks: list[int] = []
     for rows in (20_000, 200_000):
         made = write_rows(kind, tmp_path / "rows", rows)
-        pieces = partial(of_file, made.path, 2**17)
         tracemalloc.start()
-        if kind == "oha":
-            reduce_oha_rows(pieces(), Load("http://h/", "", 1, LOAD_S, rate_rps=made.rate_rps))
-        else:
-            reduce_k6_log(pieces, None, made.rate_rps)
+        streamed_rows(made, 2**17)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.3 * peaks[0]
 
 
+PEAK = """
+import re, sys
+from pathlib import Path
+from lab.tests.support.made_rows import RowFile, streamed_rows
+streamed_rows(RowFile(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
+print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="this kernel does not tell a process' peak memory")
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_process_itself_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
     """All that it holds, polars' own memory with it."""
-    peaks = [
-        reducing.reduced("streamed", write_rows(kind, tmp_path / "rows", rows)).peak_bytes for rows in (250_000, 10**6)
-    ]
-    if peaks[0] is None or peaks[1] is None:
-        pytest.skip("this kernel does not tell a process' peak memory")
+    peaks: list[int] = []
+    for rows in (250_000, 10**6):
+        made = write_rows(kind, tmp_path / "rows", rows)
+        argv = [sys.executable, "-c", PEAK, kind, str(made.path), str(rows)]
+        peaks.append(int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout))
     assert peaks[1] < 1.3 * peaks[0]
 
 

@@ -216,7 +216,7 @@ def test_a_server_that_does_not_start_is_an_error_with_its_status(monkeypatch: p
 
 def test_a_server_that_dies_meanwhile_is_an_error_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was to be written, and there is nothing to resume."""
-    dies = "import pathlib, sys; pathlib.Path(sys.argv[1].partition('=')[2] + '.ready').write_text('1'); raise SystemExit(5)"
+    dies = "import pathlib, sys; pathlib.Path(sys.argv[1] + '.ready').write_text('1'); raise SystemExit(5)"
     monkeypatch.setattr("lab.experiments.calibration.measuring.SERVER", (sys.executable, "-c", dies))
     monkeypatch.setattr("lab.experiments.calibration.measuring._await", lambda server, ready: server.wait())
     with pytest.raises(MeasuringError, match="status 5 and left no record"):

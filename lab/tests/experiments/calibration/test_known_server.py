@@ -1,5 +1,6 @@
 """The server with known behaviour does what it is told, and its record is what a client saw."""
 
+import json
 import os
 import signal
 import socket
@@ -8,14 +9,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from lab.analysis.calibration.behaviour import Behaviour
+from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_behaviour import SECOND, Planner
 from lab.experiments.calibration.known_server import ANSWER
-from lab.experiments.calibration.truth import RecordError, ServerRecord, read
+from lab.experiments.calibration.truth import ServerRecord, read
 from lab.model.facts import ROOT
 
 BEGIN = 1_000 * SECOND
@@ -51,12 +54,6 @@ def test_a_rate_ceiling_sets_answers_apart_in_the_order_of_arrival() -> None:
     assert plans(Behaviour(at_most_rps=100), [0, 0, 0, 1]) == [0, 0.01, 0.02, 1]
 
 
-def test_its_arguments_say_its_behaviour() -> None:
-    """As the server reads them; a name without a unit."""
-    told = Behaviour(delay_s=0.01, slow_every=20, at_most_rps=500).arguments()
-    assert "--delay=0.01" in told and "--slow-every=20" in told and "--at-most=500" in told
-
-
 @contextmanager
 def served(folder: Path, behaviour: Behaviour) -> Iterator[tuple[int, list[ServerRecord]]]:
     """(port, where its record is once this has ended)."""
@@ -65,8 +62,8 @@ def served(folder: Path, behaviour: Behaviour) -> Iterator[tuple[int, list[Serve
         "-S",
         "-m",
         "lab.experiments.calibration.known_server",
-        f"--record={folder / 'r'}",
-        *behaviour.arguments(),
+        str(folder / "r"),
+        json.dumps(asdict(behaviour)),
     ]
     server = subprocess.Popen(argv, env={"PYTHONPATH": str(ROOT)}, cwd="/")
     found: list[ServerRecord] = []
@@ -172,7 +169,7 @@ def test_a_client_that_leaves_before_its_answer_is_counted(tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_record_is_refused(content: bytes, said: str) -> None:
-    with pytest.raises(RecordError, match=said):
+    with pytest.raises(MeasuringError, match=said):
         read(content)
 
 
@@ -184,7 +181,7 @@ def test_a_record_that_was_cut_is_refused(tmp_path: Path) -> None:
         ask(client)
     whole = (tmp_path / "r").read_bytes()
     assert read(whole).answered == 1
-    with pytest.raises(RecordError, match="expected 1 rows"):
+    with pytest.raises(MeasuringError, match="expected 1 rows"):
         read(whole[:-8])
 
 

@@ -1,15 +1,13 @@
 """`selfbench`: that it measures, that its accounts add up, and that what is not equal fails. Nothing here asserts a time."""
 
-import errno
 import io
 import json
 import math
 import random
-import sys
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,30 +22,26 @@ from lab.__main__ import main
 from lab.analysis import selfbench as report
 from lab.analysis.noise import aa_arms
 from lab.base.errors import MeasuringError, UsageError
-from lab.commands import selfbench
 from lab.commands.readme import parts, texts
 from lab.experiments.selfbench import (
-    bring_up,
     busy,
-    clusters,
     injected,
     neighbour,
     overhead,
-    pairs,
+    process,
     promise,
     reducing,
 )
-from lab.experiments.selfbench.process import SHIM, Timed, timed
+from lab.experiments.selfbench.process import Timed
 from lab.experiments.selfbench.reducing import Reduction
-from lab.experiments.selfbench.rows import FORMATS, Format, RowFile, write_rows
+from lab.experiments.selfbench.rows import write_log
 from lab.model.plan import plan
 from lab.model.samples import Reason
-from lab.records.store import run_names
+from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.report.tables.selfbench import page
 from lab.report.terminal import show
 from lab.stats import paired as stats
-from lab.tests.support import fakes
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
 from lab.tests.support.made_runs import MadeStore, made, made_record
 
@@ -64,10 +58,9 @@ def test_an_account_of_a_run_adds_up() -> None:
     found = overhead.account([first, second, again, never], 40.0)
     assert (found.samples, found.valid) == (3, 2)
     assert (found.bring_up_s, found.measuring_s, found.warm_up_s) == (5.0, 30.0, 3.0)
-    assert found.own_s == pytest.approx(2.0) and found.own_share == pytest.approx(2 / 30)
-    rows = overhead.rows_of(found, [0.1, 0.2, 0.3]).rows
-    assert [round(row.lab, 3) for row in rows] == [0.667, 6.667, 11.667]
-    assert rows[2].ratio == pytest.approx((11 + 2 / 3) / 11.2)
+    assert found.own_s == pytest.approx(2.0)
+    rows = overhead.rows_of(found)
+    assert [round(row.lab, 3) for row in rows] == [0.667, 6.667]
 
 
 def test_a_run_that_measured_nothing_is_a_fault() -> None:
@@ -78,174 +71,21 @@ def test_a_run_that_measured_nothing_is_a_fault() -> None:
 
 def test_the_sweep_is_one_that_the_lab_reads(tmp_path: Path) -> None:
     """wrk and k6, for as long as asked."""
-    _, sweep = load_sweep(str(overhead.write_sweep(tmp_path, 2.5)))
+    (tmp_path / "selfbench.toml").write_text(overhead.SWEEP.format(duration_s=2.5))
+    _, sweep = load_sweep(str(tmp_path / "selfbench.toml"))
     assert [(point.generator, point.duration_s) for point in sweep.expanded()] == [("wrk", 2.5), ("k6", 2.5)]
-
-
-def bench_of(generator: fakes.FakeGenerator, blocks: int = 2) -> pairs.Bench:
-    loads = [fakes.point().model_copy(update={"warmup_s": 1.0})]
-    made_bench = fakes.bench(blocks, points=loads, generator=generator)
-    assert isinstance(made_bench.target, fakes.FakeTarget)
-    return pairs.Bench(made_bench.target, made_bench.target.system, made_bench.store, dict(made_bench.chosen))
-
-
-SLOW = 'import time; time.sleep(0.2); print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 1024000, "errors": {}}\')'
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
-    return tmp_path
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("runs")
-def test_a_pair_is_the_same_load_both_ways() -> None:
-    """Warm-up and load in both; both walls hold both; the lab's sample is stored."""
-    parts = bench_of(fakes.FakeGenerator(SLOW))
-    found = list(pairs.pairs(parts, random.Random(1)))
-    assert len(found) == 2 and all(pair.lab.rate_rps == pair.by_hand.rate_rps == 1000 for pair in found)
-    assert all(min(pair.lab.wall_s, pair.by_hand.wall_s) >= 0.4 and pair.planned_s == 2.0 for pair in found)
-    assert len(parts.store.samples()) == 2
-    rows = pairs.rows_of(found).rows
-    assert [row.what for row in rows] == ["ceiling: wall time", "ceiling: reported rate", "ceiling: reported p50"]
-    assert rows[1].ratio == 1 and rows[1].ratio_low is None and rows[1].n == 2
-
-
-@pytest.mark.usefixtures("runs")
-@pytest.mark.parametrize("script", ["print('nothing of the kind')", "import sys; sys.exit(3)"])
-def test_a_generator_that_says_nothing_is_a_fault(script: str) -> None:
-    """By the lab or by hand, whoever is first."""
-    with pytest.raises(MeasuringError, match="selfbench"):
-        list(pairs.pairs(bench_of(fakes.FakeGenerator(script)), random.Random(1)))
-
-
-@pytest.mark.usefixtures("runs")
-def test_orders_are_drawn_by_lot() -> None:
-    """Neither way is always the one that finds the system warm."""
-    order: list[str] = []
-
-    class Seen(fakes.FakeSystem):
-        def popen(self, argv: Any, *rest: Any, **more: Any) -> Any:
-            order.append("hand" if argv[0] == "bash" else "lab")
-            return super().popen(argv, *rest, **more)
-
-    parts = replace(bench_of(fakes.FakeGenerator(), blocks=8), system=Seen())
-    list(pairs.pairs(parts, random.Random(3)))
-    firsts = {tuple(order[at : at + 3]) for at in range(0, len(order), 3)}  # the lab's warm-up is one of its own
-    assert firsts == {("hand", "lab", "lab"), ("lab", "lab", "hand")}
-
-
-# -- bring-ups -----------------------------------------------------------------------------------------
-
-
-def test_a_bring_up_without_its_pair_stands_alone() -> None:
-    alone = bring_up.rows_of("kind", [bring_up.Start(lab_s=2.0, by_hand_s=None)]).rows[0]
-    assert alone.ratio is None and alone.lab == 2.0
-    pair = bring_up.rows_of("local", [bring_up.Start(lab_s=2.0, by_hand_s=0.5)]).rows[0]
-    assert pair.ratio == pytest.approx(4.0)
-    cluster = clusters.rows_of("kind", [bring_up.Start(lab_s=3.0, by_hand_s=None)], [0.5, 1.0]).rows[0]
-    assert cluster.ratio == pytest.approx(4.0) and cluster.ratio_low is None and cluster.what == "kind"
-
-
-def test_bring_ups_are_counted_and_ended() -> None:
-    target = fakes.FakeTarget()
-    found = bring_up.measure(target, fakes.variant(), 3, by_hand=False)
-    assert len(found) == 3 and target.ups == ["baseline"] * 3
-
-
-def test_nginx_by_hand_writes_into_its_own_folder() -> None:
-    config = "pid /tmp/nginx/nginx.pid;\naccess_log /var/log/nginx/access.log;\n"
-    assert bring_up.own_folder(config, Path("/x")) == "pid /x/nginx.pid;\naccess_log /x/access.log;\n"
-
-
-def test_without_docker_kind_is_left_out_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert "docker" in clusters.missing().lower()
-
-
-@pytest.fixture
-def one_fails(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Local and kind come up, unless they are named in the list; as remote any context does."""
-    failing: list[str] = []
-
-    def told(*_: object) -> list[object]:
-        if "local" in failing:
-            raise MeasuringError("selfbench: bring-up", "no nginx")
-        return [{"lab_s": 2.0, "by_hand_s": 0.5}]
-
-    def measured(target: str, *_: object) -> list[bring_up.Start]:
-        if target in failing:
-            raise MeasuringError(target, "no answer")
-        return [bring_up.Start(lab_s=3.0, by_hand_s=None)]
-
-    class Named(str):
-        def close(self) -> None: ...
-
-    monkeypatch.setattr(selfbench, "_told", told)
-    monkeypatch.setattr(clusters, "measure", measured)
-    monkeypatch.setattr(clusters, "missing", lambda: "")
-    monkeypatch.setattr("lab.targets.chosen", lambda name, context: Named(name))
-    monkeypatch.setattr("lab.targets.cluster.connection.Connection", lambda context: None)
-    return failing
-
-
-@pytest.mark.parametrize(
-    ("failing", "context", "rows", "faults", "notes"),
-    [
-        ([], None, ["local", "kind"], [], ["remote: not measured"]),
-        ([], "mine", ["local", "kind", "remote"], [], []),
-        (["local"], "mine", ["kind", "remote"], ["bring-up: local: selfbench"], []),
-        (["kind"], "mine", ["local", "remote"], ["bring-up: kind: kind"], []),
-        (["remote"], "mine", ["local", "kind"], ["bring-up: remote: remote"], []),
-    ],
-)
-def test_every_target_has_a_row_a_note_or_a_fault(
-    failing: list[str],
-    context: str | None,
-    rows: list[str],
-    faults: list[str],
-    notes: list[str],
-    one_fails: list[str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """None is left out without a word, and none takes the others with it."""
-    one_fails += failing
-    asked = ["selfbench", "bring-up", "--json", *(["--context", context] if context else [])]
-    assert main(asked) == (1 if failing else 0)
-    found = report.Report.model_validate_json(capsys.readouterr().out)
-    assert [row.what for row in found.rows] == rows
-    for told, begins in ((found.faults, faults), (found.notes, notes)):
-        assert all(each.startswith(begin) for each, begin in zip(told, begins, strict=True))
-    assert found.facts["cpus"] and found.measured_at
-
-
-@pytest.mark.slow
-def test_an_unknown_context_is_refused_before_anything_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    user = {"name": "u", "user": {"token": "t"}}
-    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}
-    known = {"name": "bench", "context": {"cluster": "c", "user": "u"}}
-    config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "users": [user], "contexts": [known]}
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    monkeypatch.setattr(selfbench, "_part", lambda *_: pytest.fail("it began"))
-    assert main(["selfbench", "bring-up", "--context", "benhc"]) == 2
-    assert "did you mean 'bench'" in " ".join(capsys.readouterr().err.split())
 
 
 # -- request rows --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_every_way_reduces_the_same_file_to_the_same(kind: Format, tmp_path: Path) -> None:
+def test_both_ways_reduce_the_same_log_to_the_same(tmp_path: Path) -> None:
     """For real, each in a process of its own, with its peak memory."""
-    made_rows = write_rows(kind, tmp_path / "rows", 3000)
-    first, *others = (reducing.reduced(way, made_rows) for way in reducing.WAYS)
-    assert [reducing.difference(first, other) for other in others] == [""]
-    assert first.told["requests"] == 3000 and sum(first.told["begun"]) == 3000
-    assert all(one.peak_bytes and one.peak_bytes > 10e6 for one in (first, *others)) or sys.platform != "linux"
+    write_log(tmp_path / "log", 3000)
+    lab, polars = (reducing.reduced(way, tmp_path / "log", 3000) for way in reducing.WAYS)
+    assert reducing.difference(lab, polars) == ""
+    assert lab.told["requests"] == 3000 and sum(lab.told["begun"]) == 3000
+    assert min(lab.peak_bytes, polars.peak_bytes) > 10e6
 
 
 TOLD: Mapping[str, Any] = {
@@ -253,7 +93,6 @@ TOLD: Mapping[str, Any] = {
     "answered": 9,
     "not_2xx": 1,
     "begun": [5, 5],
-    "buckets": {"7": 9},
     "quantiles_s": {"0.5": 0.001, "0.999": None},
 }
 
@@ -263,12 +102,11 @@ TOLD: Mapping[str, Any] = {
     [
         ({}, ""),
         ({"quantiles_s": {"0.5": 0.0010004, "0.999": 0.2}}, ""),
-        ({"requests": 11}, "requests differ: 10 and 11"),
-        ({"answered": 8}, "answered differ"),
-        ({"not_2xx": 2}, "not_2xx differ"),
-        ({"begun": [5, 4, 1]}, "begun differ: 2 steps and 3 steps"),
-        ({"buckets": {"8": 9}}, "the counts per bucket differ"),
-        ({"quantiles_s": {"0.5": 0.00101, "0.999": None}}, "p50 differs"),
+        ({"requests": 11}, "requests: 10 and 11"),
+        ({"answered": 8}, "answered: 9 and 8"),
+        ({"not_2xx": 2}, "not_2xx: 1 and 2"),
+        ({"begun": [5, 4, 1]}, "begun: 2 steps and 3 steps"),
+        ({"quantiles_s": {"0.5": 0.00101, "0.999": None}}, "p50: 0.001000000 s and"),
     ],
 )
 def test_what_differs_is_named(changed: Mapping[str, Any], says: str) -> None:
@@ -280,130 +118,76 @@ def test_what_differs_is_named(changed: Mapping[str, Any], says: str) -> None:
 def test_unequal_results_fail_whoever_is_wrong(
     wrong: reducing.Way, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then there is no row of that file, and the exit status is 1."""
+    """Then there is no row of them, and the exit status is 1."""
 
-    def run(way: str, made_rows: RowFile) -> Reduction:
+    def run(way: str, log: Path, rows: int) -> Reduction:
         return Reduction({**TOLD, "answered": 9 + (way == wrong)}, 1.0, 10**7)
 
     monkeypatch.setattr(reducing, "reduced", run)
     assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 1
     found = report.Report.model_validate_json(capsys.readouterr().out)
-    assert not found.complete and not found.rows and len(found.faults) == 2 and "answered differ" in found.faults[0]
+    assert not found.rows and "the lab and polars differ: answered: " in found.faults[0]
 
 
 def test_a_way_that_fails_is_a_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(way: str, made_rows: RowFile) -> Reduction:
-        if way == "polars":
-            raise ValueError("exit status 9: out of memory")
-        return Reduction(TOLD, 1.0, 10**7)
-
-    monkeypatch.setattr(reducing, "reduced", run)
+    monkeypatch.setitem(reducing.WAYS, "polars", ["-c", "raise SystemExit('out of memory')"])
     assert main(["selfbench", "analysis", "--rows", "1e3"]) == 1
-    assert "failed: k6's log, 1,000: polars: exit status 9" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("failing", "rows"),
-    [
-        (["polars"], ["streamed"]),
-        (["streamed"], []),
-        ([], ["streamed, against polars"]),
-    ],
-)
-def test_a_way_that_fails_takes_nobodys_rows_with_it(failing: list[str], rows: list[str], tmp_path: Path) -> None:
-    """Plain polars is the first that runs out of memory: where that matters the lab's own result stands."""
-
-    def run(way: str, made_rows: RowFile) -> Reduction:
-        if way in failing:
-            raise ValueError("exit status -9")
-        return Reduction(TOLD, 1.0, 10**7)
-
-    for seed in range(5):  # whoever is first
-        large = RowFile("k6", tmp_path / "rows", 2_000_000)
-        found = reducing.one_file(large, run, random.Random(seed))
-        name = "k6's log, 2,000,000: "
-        assert [row.what for row in found.rows] == [
-            f"{name}{row}{what}" for what in ("", ": peak memory") for row in rows
-        ]
-        assert sorted(found.faults) == sorted(f"{name}{way}: exit status -9" for way in failing)
+    assert "failed: analysis: k6's log, 1,000 rows: polars: exit status 1: out of memory" in capsys.readouterr().out
 
 
 def test_room_is_looked_for_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For the largest file, where it will lie."""
+    """Where the log will lie."""
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**9))
-    monkeypatch.setattr(selfbench, "_part", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(reducing, "write_log", lambda *_: pytest.fail("it began"))
     assert main(["selfbench", "--rows", "1e8"]) == 2
     assert "or set TMPDIR to a folder with more" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_file_that_has_no_room_any_more_leaves_the_rows_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(kind: Format, path: Path, rows: int) -> RowFile:
-        if rows > 1000:
-            path.write_text("half")
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write_rows(kind, path, rows)
-
-    monkeypatch.setattr(reducing, "write_rows", full)
-    found = reducing.reducing([1000, 2000], run=lambda way, _: Reduction(TOLD, 1.0, None))
-    assert len(found.faults) == 2 and found.faults[0].startswith("k6's log, 2,000: ")
-    assert "No space left" in found.faults[0] and {row.what.split(":")[0] for row in found.rows} == {
-        "k6's log, 1,000",
-        "oha's rows, 1,000",
-    }
 
 
 def test_equal_results_are_rows_with_ratios(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows per second and peak memory of both formats, the lab's against plain polars; six pairs have an interval."""
-    seconds = {"streamed": 2.0, "polars": 1.0}
+    """Rows per second and peak memory, the lab's against plain polars; six pairs have an interval."""
+    seconds = {"lab": 2.0, "polars": 1.0}
     noise = iter(np.linspace(1.0, 1.1, 1000).tolist())
-    monkeypatch.setattr(reducing, "reduced", lambda way, _: Reduction(TOLD, seconds[way] * next(noise), 10**7))
+    monkeypatch.setattr(reducing, "reduced", lambda way, *_: Reduction(TOLD, seconds[way] * next(noise), 10**7))
     assert main(["selfbench", "analysis", "--rows", "1e3", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator(report.Report.model_json_schema()).validate(told)
-    row = next(row for row in told["rows"] if row["what"] == "k6's log, 1,000: streamed, against polars")
+    row, memory = told["rows"]
+    assert row["what"] == "k6's log, 1,000 rows" and memory["what"] == "peak memory of it"
     assert (
         row["ratio"] == pytest.approx(0.5, rel=0.1)
         and row["ratio_low"] < row["ratio"] < row["ratio_high"]
         and row["n"] == 6
     )
-    memory = next(row for row in told["rows"] if row["what"].endswith("streamed, against polars: peak memory"))
     assert memory["ratio"] == 1
 
 
-def test_a_peak_is_the_childs_own_and_not_its_parents() -> None:
+def test_a_peak_is_the_childs_own_and_not_its_parents(tmp_path: Path) -> None:
     """rusage would say at least the memory of the process that started it."""
     ballast = np.ones(40_000_000)  # 320 MB of ours
-    argv = [sys.executable, "-c", SHIM, "json.tool"]
-    small = timed(argv, None, 60.0).peak_bytes
-    if small is None:
-        pytest.skip("this kernel does not tell a process' peak memory")
-    assert small < ballast.nbytes / 4
+    write_log(tmp_path / "log", 1000)
+    assert reducing.reduced("lab", tmp_path / "log", 1000).peak_bytes < ballast.nbytes / 2
 
 
 def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And three times as much, since samples are measured again; what hangs is ended all the same."""
     given: list[float] = []
 
-    def fake(argv: Sequence[str], env: Mapping[str, str] | None, deadline_s: float) -> Timed:
-        given.append(deadline_s)
-        return Timed(1.0, "", "", 2, None)
+    def fake(argv: Sequence[str], timeout: float, **_: object) -> subprocess.CompletedProcess[str]:
+        given.append(timeout)
+        return subprocess.CompletedProcess(argv, 2, "", "")
 
-    for module in (overhead, reducing, injected):
-        monkeypatch.setattr(module, "timed", fake)
-    monkeypatch.setattr("lab.experiments.selfbench.process.timed", fake)
+    monkeypatch.setattr(subprocess, "run", fake)
     with pytest.raises(MeasuringError):
-        overhead.whole_run(60.0, 30)
-    with pytest.raises(ValueError, match="exit status 2"):
-        reducing.reduced("streamed", RowFile("k6", tmp_path, 10**9))
+        overhead.whole_run(600)
+    with pytest.raises(MeasuringError, match="exit status 2"):
+        reducing.reduced("lab", tmp_path, 10**9)
     with pytest.raises(MeasuringError):
         injected.measure(tmp_path, ["extra-work-a"], 1000, 1)
-    with pytest.raises(MeasuringError):
-        selfbench._told("pairs", [], tmp_path, 9000.0)  # pyright: ignore[reportPrivateUsage]
-    planned_s = [2 * (2 * 30 + 1) * 61.5, 6100.0, 3 * 1000 * injected.SAMPLE_S, 9000.0]
+    planned_s = [2 * (2 * overhead.BLOCKS + 1) * 601.5, 1e9 * reducing.TAKES_S / 12, 3 * 1000 * injected.SAMPLE_S]
     assert all(3 * least_s < limit_s < math.inf for least_s, limit_s in zip(planned_s, given, strict=True))
 
 
@@ -411,37 +195,28 @@ def test_what_takes_long_is_given_the_time_it_plans(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_table_has_every_row_under_its_part() -> None:
-    """Values with units, ratios with intervals from six pairs on; notes, then faults."""
+    """Values with units, ratios with intervals from six pairs on; then faults."""
     rows = (
-        report.compared("samples", "wall", "s", [2.0] * 6, [1.0, 1.1, 0.9, 1.0, 1.05, 0.95], "a note"),
-        report.compared("samples", "few", "req/s", [2.0], [4.0]),
-        report.alone("bring-up", "kind", "s", [1.5, 2.5, 9.0]),
+        report.compared("analysis", "wall", "s", [2.0] * 6, [1.0, 1.1, 0.9, 1.0, 1.05, 0.95]),
+        report.compared("analysis", "few", "rows/s", [2.0], [4.0]),
+        report.alone("overhead", "own", "s", 2.5, "a note"),
     )
-    found = report.Report(rows=rows, notes=("kind: not measured",)).plus(report.Report(faults=("samples: broke",)))
+    found = report.Report(measured_at="", facts={}, rows=rows, faults=("overhead: broke",))
     out = io.StringIO()
     show(Console(file=out), page(found))
     text = out.getvalue()
-    wall, few, kind = (
-        next(line for line in text.splitlines() if line.startswith(f"{what} ")) for what in ("wall", "few", "kind")
+    wall, few, own = (
+        next(line for line in text.splitlines() if line.startswith(f"{what} ")) for what in ("wall", "few", "own")
     )
     assert (
         wall.split()[:6] == ["wall", "2.00", "s", "1.00", "s", "2.00"]
         and "[1.86, 2.16]" in wall
-        and wall.endswith("6  a note")
+        and wall.split()[-1] == "6"
     )
-    assert few.split() == ["few", "2", "req/s", "4", "req/s", "0.500", "1"] and kind.split() == [
-        "kind",
-        "2.50",
-        "s",
-        "–",
-        "–",
-        "3",
-    ]
-    order = [
-        text.index(part)
-        for part in ("samples", "wall", "few", "bring-up", "kind", "kind: not measured", "failed: samples: broke")
-    ]
-    assert order == sorted(order) and not found.complete
+    assert few.split() == ["few", "2", "rows/s", "4", "rows/s", "0.500", "1"]
+    assert own.split() == ["own", "2.50", "s", "–", "–", "1", "a", "note"]
+    order = [text.index(part) for part in ("analysis", "wall", "few", "overhead", "own", "failed: overhead: broke")]
+    assert order == sorted(order)
     assert report.Report.model_validate_json(found.model_dump_json()) == found
 
 
@@ -452,12 +227,12 @@ def test_the_readmes_table_is_the_committed_one_or_says_that_there_is_none(
     monkeypatch.setattr(parts, "REFERENCE", tmp_path)
     assert parts.makers()["selfbench"](texts.ROOT, []).startswith("Not measured yet: `just selfbench`")
     (tmp_path / "selfbench").mkdir()
-    row = report.compared("samples", "rate-500: wall time", "s", [2.0] * 6, [1.0] * 6)
-    told = report.Report(rows=(row,), measured_at="2026-11-22T12:00:00Z", facts={"cpus": "2", "cpu": "Xeon"})
+    row = report.compared("analysis", "wall time", "s", [2.0] * 6, [1.0] * 6)
+    told = report.Report(rows=(row,), faults=(), measured_at="2026-11-22T12:00:00Z", facts={"cpus": "2", "cpu": "Xeon"})
     path = tmp_path / "selfbench" / "selfbench.json"
     path.write_text(told.model_dump_json())
     shown = parts.makers()["selfbench"](texts.ROOT, [])
-    assert "\nrate-500: wall time  2.00 s   1.00 s" in shown and "Measured on 2026-11-22: 2 CPUs, Xeon." in shown
+    assert "\nwall time  2.00 s   1.00 s" in shown and "Measured on 2026-11-22: 2 CPUs, Xeon." in shown
     assert run_names(tmp_path) == []
     path.write_text("{")
     with pytest.raises(UsageError, match=r"selfbench.json: damaged"):
@@ -571,11 +346,12 @@ def found_to_be(monkeypatch: pytest.MonkeyPatch, module: Any, runs: Sequence[Mad
 
     def timed(*_: object) -> Timed:
         names.append(runs[len(names)].record.id)
-        return Timed(100.0, "", "disk full", status, None)
+        return Timed(100.0, "", "disk full", status)
 
-    monkeypatch.setattr(module, "timed", timed)
-    monkeypatch.setattr(module, "run_names", lambda _: list(names))
-    monkeypatch.setattr(module.RunStore, "open", lambda path: stores[Path(path).name])
+    monkeypatch.setattr(process, "timed", timed)
+    for each in (module, process):
+        monkeypatch.setattr(each, "run_names", lambda _: list(names))
+    monkeypatch.setattr(RunStore, "open", lambda path: stores[Path(path).name])
 
 
 class Beside(busy.Neighbour):
@@ -793,18 +569,15 @@ def test_the_variants_of_known_work_are_found() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["sampels"], "did you mean 'samples'?"),
-        (["--duration", "0.5"], "expected 1 to 600 seconds"),
+        (["analisys"], "did you mean 'analysis'?"),
+        (["--duration", "0"], "expected 1 to 600"),
         (["--rows", "1.5e0"], "expected a whole number from 1e3 to 1e9"),
         (["--rows", "many"], 'got "many"'),
         (["--neighbour", "2", "--effects", "20"], "ask for one of them"),
-        (["--neighbour", "2", "samples"], "no parts"),
-        (["samples", "--into", "x"], "only --neighbour and --effects"),
-        (["samples", "--rows", "1e6"], "only the part `analysis`"),
-        (["samples", "--context", "x"], "only the part `bring-up`"),
-        (["--effects", "--context", "x"], "only the part `bring-up`"),
+        (["--neighbour", "2", "overhead"], "no parts"),
+        (["overhead", "--into", "x"], "only --neighbour and --effects"),
+        (["overhead", "--rows", "1e6"], "only the part `analysis`"),
         (["--effects", "9"], "expected 10 to 1000"),
-        (["--pairs", "0"], "expected 1 to 1000"),
     ],
 )
 def test_wrong_usage_starts_nothing(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -812,7 +585,7 @@ def test_wrong_usage_starts_nothing(arguments: list[str], says: str, capsys: pyt
     assert says in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("arguments", [[], ["samples"], ["--neighbour"], ["--neighbour", "3"], ["--effects"]])
+@pytest.mark.parametrize("arguments", [[], ["overhead"], ["--neighbour"], ["--neighbour", "3"], ["--effects"]])
 def test_a_plan_says_how_long_and_starts_nothing(
     arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -827,12 +600,13 @@ def test_a_part_that_fails_leaves_the_others(
 ) -> None:
     """Exit 1, with what could be measured."""
 
-    def broken(duration_s: float, blocks: int) -> overhead.Whole:
+    def broken(duration_s: float) -> overhead.Whole:
         raise MeasuringError("selfbench: lab bench", "exit status 2: no nginx")
 
     monkeypatch.setattr(overhead, "whole_run", broken)
-    row = report.alone("analysis", "k6's log", "s", [1.0])
-    monkeypatch.setattr(reducing, "reducing", lambda *_args, **_options: report.Report(rows=(row,)))
-    assert main(["selfbench", "samples", "analysis", "--json"]) == 1
+    row = report.alone("analysis", "k6's log", "s", 1.0)
+    monkeypatch.setattr(reducing, "reducing", lambda *_: [row])
+    assert main(["selfbench", "overhead", "analysis", "--json"]) == 1
     found = report.Report.model_validate_json(capsys.readouterr().out)
-    assert found.rows == (row,) and found.faults[0].startswith("samples: selfbench: lab bench: exit status 2: no nginx")
+    assert found.rows == (row,)
+    assert found.faults[0].startswith("overhead: selfbench: lab bench: exit status 2: no nginx")
