@@ -17,6 +17,7 @@ from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableEr
 from lab.base.quantities import quantity
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
+from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
@@ -175,7 +176,11 @@ class ClusterTarget:
         }
 
     @contextmanager
-    def up(self, variant: Variant, changing: bool = False) -> Iterator[ClusterSystem]:
+    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[ClusterSystem]:
+        if side != "left":
+            raise UsageError(
+                f"target {self.name}", "brings one system up at a time, so far", "measure pairs on the local target"
+            )
         taken = self._place
         taken.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
