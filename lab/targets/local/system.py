@@ -84,6 +84,11 @@ class LocalSystem:
     def net(self) -> Network:
         return self._net
 
+    @property
+    def client(self) -> tuple[str, ...]:
+        """The command that runs what follows in the client's place, where this system's hosts have their addresses."""
+        return self._client
+
     def endpoint(self, point: Point) -> Endpoint:
         return self._entry(*hosts.chosen(self._objects, point))
 
