@@ -11,14 +11,25 @@ from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.measuring import say, settle
-from lab.commands.selfbench_checks import check_effects, check_neighbour
+from lab.commands.selfbench_checks import check_effects, check_neighbour, check_pairs
 
 
 def add(adder: Adder) -> None:
     verb = adder(
         "selfbench", _selfbench, "what the lab itself costs: its share of a run's time, and of a log's reading"
     )
-    verb.add_argument("parts", nargs="*", metavar="PART", help="analysis, overhead (default: both)")
+    verb.add_argument(
+        "parts", nargs="*", metavar="PART", help="analysis, overhead (default: both); or pairs alone, which takes long"
+    )
+    verb.add_argument(
+        "--rounds", type=number("--rounds", 1, 1000), default=8, help="of pairs: fresh bring-ups of each (default: 8)"
+    )
+    verb.add_argument(
+        "--variant",
+        action="append",
+        metavar="VARIANT",
+        help="of pairs: against the baseline, any number of times (default: the baseline itself)",
+    )
     verb.add_argument(
         "--duration",
         type=number("--duration", 1, 600),
@@ -47,15 +58,17 @@ def add(adder: Adder) -> None:
         help="instead: effects of known size, so many blocks in tens; how many tens claim them (default: 40)",
     )
     verb.add_argument(
-        "--into", metavar="FOLDER", help="of the two long checks: where they go on (default: in LAB_RUNS)"
+        "--into", metavar="FOLDER", help="of pairs and the long checks: where they go on (default: in LAB_RUNS)"
     )
 
 
 def _selfbench(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.selfbench import PARTS
 
+    if options.parts == ["pairs"]:
+        return check_pairs(options, talk)
     if unknown := next((part for part in options.parts if part not in PARTS), None):
-        raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, PARTS))
+        raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, [*PARTS, "pairs"]))
     if options.neighbour is not None and options.effects is not None:
         raise UsageError("selfbench", "--neighbour and --effects are hours each", "ask for one of them")
     long = options.neighbour is not None or options.effects is not None

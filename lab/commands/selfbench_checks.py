@@ -8,8 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands.answers import answer
-from lab.commands.measuring import say
+from lab.commands.arguments import known_target
+from lab.commands.measuring import say, settle
+from lab.model.names import DEFAULT_TARGET
 
 
 def check_neighbour(options: argparse.Namespace, talk: Console) -> int:
@@ -32,6 +35,41 @@ def check_neighbour(options: argparse.Namespace, talk: Console) -> int:
     else:
         _answer([*map(neighbour.line, found), f"\n{text}"])
     return 0 if held else 1
+
+
+def check_pairs(options: argparse.Namespace, talk: Console) -> int:
+    from lab.analysis.noise import BASELINE
+    from lab.analysis.pairs import report_of
+    from lab.experiments.selfbench import pairs
+    from lab.report.tables.pairs import page
+    from lab.report.terminal import show
+    from lab.stats.units import format_duration
+
+    if options.neighbour is not None or options.effects is not None or options.rows:
+        raise UsageError("selfbench pairs", "it is measured alone", "leave the other parts' options out")
+    folder, variants = _into(options.into, "selfbench-pairs"), list(dict.fromkeys(options.variant or [BASELINE]))
+    target = known_target(DEFAULT_TARGET, None)
+    if not options.plan:
+        inside = target.enter(options.argv)
+        if inside is not None:
+            return inside
+    takes = format_duration(pairs.takes_s(options.rounds, len(variants)))
+    done = len({(one.round, one.variant) for one in pairs.finished(folder)})
+    said = f"{options.rounds} rounds of {', '.join(variants)} against {BASELINE}, alone and as pairs: about {takes}"
+    say(talk, "plan", said + (f"; {done} done" if done else ""))
+    say(talk, "goes on", f"just selfbench pairs --rounds {options.rounds} --into {folder}\n")
+    if options.plan:
+        return 0
+    settle()
+    for one in pairs.measured(target, BASELINE, variants, options.rounds, options.seed, folder):
+        say(talk, "", pairs.line(one))
+    report = report_of(pairs.finished(folder))
+    if options.json:
+        _answer([report.model_dump_json(indent=1)])
+    else:
+        with answer() as out:
+            show(out, page(report))
+    return 0 if report.rows else 1
 
 
 def check_effects(options: argparse.Namespace, talk: Console) -> int:

@@ -16,11 +16,16 @@ Cpus = Mapping[Role, frozenset[int]]
 """The CPUs that each role is pinned to; empty where roles are not pinned."""
 
 
-def accounted(seen: Observation, ended: Ended, cpus: Cpus) -> tuple[Ended, Observation, dict[int, float]]:
-    """With the generator's CPU from whoever saw it, other people's work on our CPUs, and CPU → seconds of ours on it."""
+def accounted(
+    seen: Observation, ended: Ended, cpus: Cpus, beside_s: Mapping[str, float]
+) -> tuple[Ended, Observation, dict[int, float]]:
+    """With the generator's CPU from whoever saw it, other people's work on our CPUs, and CPU → seconds of ours on it.
+
+    `beside_s`: role → CPU seconds of another system of ours on the same CPUs.
+    """
     if seen.generator_cpu_s is not None and ended.cpu_s is not None:
         ended = replace(ended, cpu_s=seen.generator_cpu_s)
-    own_cpu_s = _own_cpu_s(seen, ended.cpu_s or 0.0, cpus)
+    own_cpu_s = _own_cpu_s(seen, ended.cpu_s or 0.0, cpus, beside_s)
     return ended, with_unexplained(seen, own_cpu_s), own_cpu_s
 
 
@@ -68,7 +73,7 @@ def cores(
     return {"proxy": fullness(proxy, workers, used), "generator": own}
 
 
-def _own_cpu_s(seen: Observation, generator_s: float, cpus: Cpus) -> dict[int, float]:
+def _own_cpu_s(seen: Observation, generator_s: float, cpus: Cpus, beside_s: Mapping[str, float]) -> dict[int, float]:
     """CPU → seconds of ours on it; a role on several CPUs is spread over them as they were busy: one worker fills one of many."""
     used = {role: usage.cpu_s for role, usage in seen.usage.items()} | {"generator": generator_s}
     own: dict[int, float] = {}
@@ -76,5 +81,5 @@ def _own_cpu_s(seen: Observation, generator_s: float, cpus: Cpus) -> dict[int, f
         busy = sum(seen.busy.get(cpu, 0.0) for cpu in pinned)
         for cpu in pinned:
             part = seen.busy.get(cpu, 0.0) / busy if busy else 1 / len(pinned)
-            own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) * part
+            own[cpu] = own.get(cpu, 0.0) + (used.get(role, 0.0) + beside_s.get(role, 0.0)) * part
     return own

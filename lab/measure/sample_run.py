@@ -5,12 +5,11 @@ Refuses to decide what happens next: measuring again, storing and ordering belon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 
-from lab.generators import command
+from lab.generators import Generator, command
 from lab.generators.loads import load_of
 from lab.measure import cpu
 from lab.measure.canary import Canary, canary
@@ -20,11 +19,31 @@ from lab.measure.validity import Fault
 from lab.model.endpoint import Endpoint
 from lab.model.load import Load, OutputError, Result
 from lab.model.plan import Slot
-from lab.model.samples import Reason
+from lab.model.samples import Reason, Sample
 from lab.model.usage import Observation
 from lab.targets.base import System, Target
-from lab.targets.common.process import GRACE_S, Ended, run_generator, scratch, taken
+from lab.targets.common.process import GRACE_S, Ended, Job, run_generators, scratch, taken
 from lab.targets.readback import Reading
+
+NOBODY: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A sample whose load can be made: what is known of it before, and the generator's job."""
+
+    blank: Sample
+    endpoint: Endpoint
+    first: Canary
+    job: Job
+    warmup_s: float
+
+    def warm_up(self, lasting: ExitStack) -> list[Job]:
+        """The same load, of which nothing is kept; none where the point wants none."""
+        if not self.warmup_s:
+            return []
+        load = replace(self.job.load, duration_s=max(1.0, self.warmup_s), requests=None, generators=1, logged=False)
+        return [replace(self.job, load=load, scratch=lasting.enter_context(scratch()))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +62,40 @@ class SampleRun:
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
         """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number."""
+        with ExitStack() as lasting:
+            begun = self.begin(regime, attempt, lasting)
+            if isinstance(begun, Measurement):
+                return begun
+            ended, seen = regime.run(
+                lambda: run_generators(begun.warm_up(lasting)),
+                lambda: run_generators([begun.job])[0],
+                begun.job.scratch,
+            )
+            left = taken(begun.job.scratch, self.chosen.keep)
+            run = self.load_run(begun, ended, seen)
+            return measurement(begun.blank, run, regime.findings(run), left)
+
+    def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> Begun | Measurement:
+        """All that comes before a load; a Measurement where none is worth making. What `lasting` holds is to stay until the load is judged."""
         system, point, chosen = self.system, self.slot.point, self.chosen
         blank = blank_sample(self.target, self.slot, chosen, self.generation, attempt, self.bring_up_s)
-        with scratch() as folder, ExitStack() as lasting:
-            prepared, unprepared = regime.prepare(lasting)
-            if unprepared:
-                return unmeasured(blank, unprepared)
-            endpoint = system.endpoint(point)
-            load = load_of(point, regime.asked(endpoint))
-            known = {
-                **prepared,
-                "notes": (*blank.notes, *filter(None, [endpoint.way])),
-                "argv": tuple(command(chosen.generator, chosen.path, load)),
-                "gauges": dict(system.gauges()),
-            }
-            first = canary(system, endpoint, point)
-            blank = blank.model_copy(update={**known, "tls": first.tls})
-            if before := self._standing_faults(load) + first.faults:
-                return unmeasured(blank, before)
-            generate = partial(run_generator, system, chosen.generator, chosen.path, load, folder)
-            ended, seen = regime.run(partial(self._warm_up, load), generate, folder)
-            left = taken(folder, chosen.keep)
-        run = self._load_run(endpoint, load, ended, seen, first)
-        return measurement(blank, run, regime.findings(run), left)
+        folder = lasting.enter_context(scratch())
+        prepared, unprepared = regime.prepare(lasting)
+        if unprepared:
+            return unmeasured(blank, unprepared)
+        endpoint = system.endpoint(point)
+        load = load_of(point, regime.asked(endpoint))
+        known = {
+            **prepared,
+            "notes": (*blank.notes, *filter(None, [endpoint.way])),
+            "argv": tuple(command(chosen.generator, chosen.path, load)),
+            "gauges": dict(system.gauges()),
+        }
+        first = canary(system, endpoint, point)
+        blank = blank.model_copy(update={**known, "tls": first.tls})
+        if before := self._standing_faults(load) + first.faults:
+            return unmeasured(blank, before)
+        return Begun(blank, endpoint, first, Job(system, chosen.generator, chosen.path, load, folder), point.warmup_s)
 
     def _standing_faults(self, load: Load) -> list[Fault]:
         """What speaks against measuring at all: a knob or limit that did not take, a load that cannot be made here.
@@ -79,28 +109,24 @@ class SampleRun:
             faults.append((Reason.GENERATOR_FAILED, f"{generator.name} cannot make this load: {refusal}"))
         return faults
 
-    def _warm_up(self, load: Load) -> None:
-        """The same load, of which nothing is kept."""
-        warmup_s = self.slot.point.warmup_s
-        if warmup_s:
-            gentle = replace(load, duration_s=max(1.0, warmup_s), requests=None, generators=1, logged=False)
-            with scratch() as folder:
-                run_generator(self.system, self.chosen.generator, self.chosen.path, gentle, folder)
-
-    def _load_run(self, endpoint: Endpoint, load: Load, ended: Ended, seen: Observation, first: Canary) -> LoadRun:
-        cpus = self.target.cpus()
-        ended, seen, own_cpu_s = cpu.accounted(seen, ended, cpus)
-        result, faults = self._parsed(load, ended)
+    def load_run(
+        self, begun: Begun, ended: Ended, seen: Observation, beside_s: Mapping[str, float] = NOBODY
+    ) -> LoadRun:
+        """A load that was made. `beside_s`: role → CPU seconds of another system of ours on the same CPUs."""
+        cpus, load = self.target.cpus(), begun.job.load
+        ended, seen, own_cpu_s = cpu.accounted(seen, ended, cpus, beside_s)
+        result, faults = parsed(self.chosen.generator, load, ended)
         has_proxy = seen.cores is None and bool(self.system.processes("proxy"))
         cores = cpu.cores(seen, own_cpu_s, result, ended, cpus, has_proxy, self.workers)
-        return LoadRun(endpoint, load, ended, seen, result, faults, cores, first)
+        return LoadRun(begun.endpoint, load, ended, seen, result, faults, cores, begun.first)
 
-    def _parsed(self, load: Load, ended: Ended) -> tuple[Result | None, list[Fault]]:
-        """What the generator reported, or why it reported nothing."""
-        if ended.hung:
-            return None, [(Reason.GENERATOR_HUNG, f"still running {GRACE_S:g} s after its time, killed")]
-        try:
-            return self.chosen.generator.parse(ended.stdout, ended.stderr, ended.exit_status, load), []
-        except OutputError as error:
-            reason = Reason.GENERATOR_FAILED if ended.exit_status else Reason.GENERATOR_OUTPUT
-            return None, [(reason, f"exit status {ended.exit_status}: {error}")]
+
+def parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | None, list[Fault]]:
+    """What the generator reported, or why it reported nothing."""
+    if ended.hung:
+        return None, [(Reason.GENERATOR_HUNG, f"still running {GRACE_S:g} s after its time, killed")]
+    try:
+        return generator.parse(ended.stdout, ended.stderr, ended.exit_status, load), []
+    except OutputError as error:
+        reason = Reason.GENERATOR_FAILED if ended.exit_status else Reason.GENERATOR_OUTPUT
+        return None, [(reason, f"exit status {ended.exit_status}: {error}")]

@@ -37,6 +37,8 @@ class Steady:
     system: System
     point: Point
     generator: Generator
+    alone: bool = True
+    """Whether it has the machine to itself; one of two sides does not, and what disturbs both speaks against neither."""
     _changes: str = ""
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
@@ -71,7 +73,9 @@ class Steady:
         """(faults, notes, limit)"""
         point, first, core = self.point, run.first, run.cores["generator"] or 0.0
         calibration_s = self.generator.calibration_s(run.load)
-        found = list(validity.faults(point, result, run.seen, core, calibration_s, first.body_bytes, first.chunked))
+        found = list(
+            validity.faults(point, result, run.seen, core, calibration_s, first.body_bytes, first.chunked, self.alone)
+        )
         judged, notes = _afterwards(point, first, canary(self.system, run.endpoint, point))
         found += judged
         if run.endpoint.tls in ("edge", "reencrypt"):

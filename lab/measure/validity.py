@@ -64,13 +64,17 @@ def faults(
     calibration_s: float,
     body_bytes: int,
     chunked: bool = False,
+    alone: bool = True,
 ) -> list[Fault]:
-    """Every reason against a steady sample. `body_bytes`: what one body weighed as it came (the canary's), `chunked` or not."""
+    """Every reason against a steady sample. `body_bytes`: what one body weighed as it came (the canary's), `chunked` or not.
+
+    One of two sides is not `alone`: what the machine did to both of them at once speaks against neither.
+    """
     return [
         *_reported(point, result, calibration_s),
         *_sizes(point, result, body_bytes, chunked),
         *_rate(point, result, generator_core, pinned=seen.cores is None),
-        *_seen(point, seen),
+        *_seen(point, seen, alone),
     ]
 
 
@@ -226,24 +230,28 @@ def _clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
         yield Reason.CLOCKS, f"the generator's clock moved by {drift_s * 1e3:+.0f} ms against the lab's meanwhile"
 
 
-def _seen(point: Point, seen: Observation) -> Iterator[Fault]:
+def _seen(point: Point, seen: Observation, alone: bool) -> Iterator[Fault]:
     overflows = _sum(seen.counters, "/ListenOverflows")
     if overflows and "listen-overflow" not in point.subject:
         yield Reason.LISTEN_OVERFLOW, f"{overflows} connections dropped at a full accept queue"
     if drops := _sum(seen.counters, "/conntrack_drop"):
         yield Reason.CONNTRACK_OVERFLOW, f"{drops} packets dropped by connection tracking"
-    yield from machine_faults(seen)
+    yield from machine_faults(seen) if alone else _clock(seen)
 
 
 def machine_faults(seen: Observation) -> Iterator[Fault]:
-    if abs(seen.clock_step_s) > MAX_CLOCK_STEP_S:
-        moved = f"{seen.clock_step_s:+.2f} s"
-        yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"
+    yield from _clock(seen)
     ticks = TICKS * TICK_S / seen.elapsed_s
     if seen.steal >= max(MAX_STEAL, ticks / max(1, len(seen.busy))):
         yield Reason.STEAL, f"the hypervisor took {seen.steal:.1%} of the CPU time"
     if seen.others is not None and seen.others >= max(MAX_OTHERS_CORES, ticks):
         yield Reason.OTHER_PROCESSES, f"what is not the lab's used {seen.others:.1%} of a core"
+
+
+def _clock(seen: Observation) -> Iterator[Fault]:
+    if abs(seen.clock_step_s) > MAX_CLOCK_STEP_S:
+        moved = f"{seen.clock_step_s:+.2f} s"
+        yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"
 
 
 def resumption(point: Point, counters: Mapping[str, int]) -> list[Fault]:

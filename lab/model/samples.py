@@ -9,6 +9,7 @@ from pydantic import Field
 
 from lab.base.validation import Record
 from lab.model.bottleneck import Limit
+from lab.model.pairs import PairSide
 from lab.model.plan import ArmRole, Slot
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
@@ -48,6 +49,7 @@ class Reason(StrEnum):
     DROPPED = "dropped", "Requests were due and never sent."
     RATE_NOT_ACHIEVED = "rate-not-achieved", "The achieved rate was below 99 % of the offered one."
     GENERATOR_SATURATED = "generator-saturated", "At a given rate the generator's CPU was 80 % busy or more."
+    UNEVEN = "uneven", "One side of a pair had more time than the other, or who ran when is not known."
     RESUMPTION = "resumption", "TLS sessions were resumed, or not, other than the load asks for."
     LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
     CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
@@ -144,6 +146,7 @@ class Sample(Record):
     gauges: dict[str, float] = Field(
         default_factory=dict, description="what the system said of itself before the load, by role/name (System.gauges)"
     )
+    pair: PairSide | None = Field(default=None, description="of a pair's side; null = this arm was alone")
     outcome: dict[str, float | None] = Field(
         default_factory=dict,
         description="of a logged load: what came of the disturbance (lab/records/outcomes.py has the metrics); null = not to be told",

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Ran, Role
 from lab.model.load import Load
+from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.system import Disturbable
 from lab.model.usage import Observation
@@ -135,11 +136,11 @@ class Target(Protocol):
         """The CPUs each role is pinned to; empty where roles are not pinned (then `Observation.cores` tells how busy they were)."""
         ...
 
-    def up(self, variant: Variant, changing: bool = False) -> AbstractContextManager[System]:
+    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> AbstractContextManager[System]:
         """Bring the variant up and wait until it is ready; tear it down at exit.
 
         `changing`: pods and routes may come and go (`System.end_pod` and the like): clients reach the proxy through a
-        Service's address that stays.
+        Service's address that stays. `side`: where it is of two that are up at once; alone it is on the left.
 
         MeasuringError when it does not come up, LostError when nothing else will either.
         """

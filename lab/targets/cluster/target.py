@@ -17,6 +17,7 @@ from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableEr
 from lab.base.quantities import quantity
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
+from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
@@ -142,8 +143,11 @@ class ClusterTarget:
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
-    def up(self, variant: Variant, changing: bool = False) -> Iterator[ClusterSystem]:
+    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[ClusterSystem]:
         """A right that is missing says nothing about the variant: LostError."""
+        if side != "left":
+            fault = "brings one system up at a time, so far"
+            raise UsageError(f"target {self.name}", fault, "measure pairs on the local target")
         try:
             with self._up(variant, changing) as system:
                 yield system

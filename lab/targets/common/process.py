@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
@@ -57,43 +57,101 @@ def scratch() -> Iterator[Path]:
         yield Path(name)
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One generator to be run, as in `run_generator`; `before` is put before its command, with `files` of its own."""
+
+    system: System
+    generator: Generator
+    path: str
+    load: Load
+    scratch: Path
+    before: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
 def run_generator(system: System, generator: Generator, path: str, load: Load, scratch: Path) -> Ended:
     """Start it in the client's place, wait for its planned time and a grace, collect what it said and used.
 
     `path` takes the place of its name. One that cannot be started, crashes, hangs or says too much is an `Ended` like
     any other; only the lab's own faults are raised.
     """
+    (ended,) = run_generators([Job(system, generator, path, load, scratch)])
+    return ended
+
+
+def run_generators(jobs: Sequence[Job], started: Callable[[], object] = lambda: None) -> list[Ended]:
+    """All at once, as `run_generator`; `started` is called when each has been started."""
+    with ExitStack() as lasting:
+        running = [_started(job, lasting) for job in jobs]
+        started()
+        while [each for each in running if not each.ended]:  # each is asked
+            time.sleep(POLL_S)
+        return [each.outcome() for each in running]
+
+
+@dataclass(slots=True)
+class _Running:
+    """One generator; `process` None: there is nothing to wait for."""
+
+    process: subprocess.Popen[bytes] | None
+    streams: tuple[IO[bytes], IO[bytes]]
+    deadline: float
+    _outcome: Ended | None = None
+    _hung: bool = False
+
+    def end(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            _kill(self.process)
+
+    @property
+    def ended(self) -> bool:
+        """Asks: wait4 rather than Popen.poll, because only that tells what this child used."""
+        if self._outcome is not None or self.process is None:
+            return True
+        pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
+        if not pid:
+            if time.monotonic() > self.deadline and not self._hung:
+                self._hung = True
+                _signal(self.process)
+            return False
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        _signal(self.process)  # what it left behind would go on writing
+        said, complained, exit_status = _output(*self.streams, self.process.returncode)
+        cpu_s = used.ru_utime + used.ru_stime
+        self._outcome = Ended(said, complained, exit_status, cpu_s, used.ru_maxrss * 1024, self._hung)
+        return True
+
+    def outcome(self) -> Ended:
+        """Once it has ended."""
+        assert self._outcome is not None, "asked before it ended"
+        return self._outcome
+
+
+def _started(job: Job, lasting: ExitStack) -> _Running:
+    """It ends at the latest with `lasting`."""
+    load = job.load
+    # Where the system is disturbed, the last answers may be as late as they may be at all.
+    late_s = load.timeout_s if load.logged else 0.0
+    with writing(job.scratch, "TMPDIR"):
+        stdout = lasting.enter_context(open(job.scratch / "stdout", "w+b"))  # noqa: SIM115 - it closes it
+        stderr = lasting.enter_context(open(job.scratch / "stderr", "w+b"))  # noqa: SIM115
+    running = _Running(None, (stdout, stderr), time.monotonic() + load.duration_s + late_s + GRACE_S)
     if load.generators > 1:
-        ran = system.generate(load, generator.files(load))
-        return Ended(ran.stdout, ran.stderr, ran.exit_status, None, 0, ran.hung)
-    with ExitStack() as opened:
-        with writing(scratch, "TMPDIR"):
-            stdout = opened.enter_context(open(scratch / "stdout", "w+b"))
-            stderr = opened.enter_context(open(scratch / "stderr", "w+b"))
-        # Where the system is disturbed, the last answers may be as late as they may be at all.
-        late_s = load.timeout_s if load.logged else 0.0
-        deadline = time.monotonic() + load.duration_s + late_s + GRACE_S
-        try:
-            with own_faults(path):
-                process = system.popen(command(generator, path, load), scratch, stdout, stderr, generator.files(load))
-        except OSError as error:
-            return Ended("", f"{path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
-        try:
-            _limit_output(process)
-            hung, status, used = _wait(process, deadline)
-        except BaseException:
-            _kill(process)
-            raise
-        _signal(process)  # what it left behind would go on writing
-        said, complained, status = _output(stdout, stderr, status)
-    return Ended(
-        stdout=said,
-        stderr=complained,
-        exit_status=status,
-        cpu_s=used.ru_utime + used.ru_stime,
-        rss_bytes=used.ru_maxrss * 1024,
-        hung=hung,
-    )
+        ran = job.system.generate(load, job.generator.files(load))
+        return replace(running, _outcome=Ended(ran.stdout, ran.stderr, ran.exit_status, None, 0, ran.hung))
+    argv = [*job.before, *command(job.generator, job.path, load)]
+    try:
+        with own_faults(job.path):
+            scripts = {**job.generator.files(load), **job.files}
+            process = job.system.popen(argv, job.scratch, stdout, stderr, scripts)
+    except OSError as error:
+        failed = Ended("", f"{job.path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
+        return replace(running, _outcome=failed)
+    running.process = process
+    lasting.callback(running.end)
+    _limit_output(process)
+    return running
 
 
 def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
@@ -123,20 +181,6 @@ def _output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str
         return said, complained, status
     note = f"the lab allows {OUTPUT_LIMIT_BYTES / 2**20:g} MiB of {' and '.join(cut)}: more was cut off\n"
     return said, note + complained, status or -signal.SIGXFSZ
-
-
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[bool, int, resource.struct_rusage]:
-    """(hung, exit status, what it used): wait4 rather than Popen.wait, because only that tells what this child used."""
-    hung = False
-    while True:
-        pid, status, used = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return hung, process.returncode, used
-        if time.monotonic() > deadline and not hung:
-            hung = True
-            _signal(process)
-        time.sleep(POLL_S)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -79,7 +79,7 @@ def job(
     their images do.
     """
     addresses, place = net.addresses, net[pod.name]
-    folder = PODS / pod.name
+    folder = pod_folder(pod, net)
     volumes = {
         name: disks.folder(pod.name, name)
         if volume.on_disk
@@ -107,7 +107,11 @@ def job(
             files=realisation.files,
             stop_signal=stop,
             group=groups.make(
-                pod.role, f"{pod.name}-{container.name}", container.place, container.limits, room=changing
+                pod.role,
+                f"{net.lane.prefix}{pod.name}-{container.name}",
+                container.place,
+                container.limits,
+                room=changing,
             ),
             waits=realisation.waits if changing else (0.0, 0.0),
         )
@@ -132,14 +136,24 @@ def realisation(
     return _realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))
 
 
-def remove(pods: Iterable[Pod]) -> None:
+def pod_folder(pod: Pod, net: Network) -> Path:
+    """Its volumes and its containers' files."""
+    return PODS / f"{net.lane.prefix}{pod.name}"
+
+
+def client_folder(net: Network) -> Path:
+    """What the client's place has of its own."""
+    return STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
+
+
+def remove(pods: Iterable[Pod], net: Network) -> None:
     """Take the pods' folders away, once nothing runs in them."""
     for pod in pods:
-        for volume in pod.volumes.values():
-            place = PODS / pod.name / "volumes" / volume.name
-            if volume.size and place.is_mount():
-                subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
-        shutil.rmtree(PODS / pod.name, ignore_errors=True)
+        folder = pod_folder(pod, net)
+        for mounted in (folder / "volumes" / volume.name for volume in pod.volumes.values() if volume.size):
+            if mounted.is_mount():
+                subprocess.run(["umount", "--lazy", str(mounted)], check=False, capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_devices(objects: Objects) -> None:

@@ -241,7 +241,7 @@ class Control:
             self._lives.remove(life)
             self._say("Gone", life.pod)
             self.look()
-        bringup.remove([life.pod])
+        bringup.remove([life.pod], self._net)
         if not life.pod.host_network:  # the node's own network stays
             with self._noting(), self._wiring:
                 self._net.drop(life.pod.name)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lab.base.errors import MeasuringError
+from lab.model.pairs import Side
 from lab.targets.local.namespaces import set_namespace
 
 T = TypeVar("T")
@@ -36,15 +37,35 @@ _SYSCTLS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Lane:
+    """What two systems side by side do not share: the names of their namespaces and interfaces, and their addresses."""
+
+    prefix: str = ""
+    device: str = "pod"
+    """Of the node's end of a pod's pair, before its number."""
+    addresses: str = "10.64"
+
+
+LANES: Mapping[Side, Lane] = {"left": Lane(), "right": Lane("right-", "right", "10.66")}
+"""A system that is alone is on the left."""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A network namespace with one address."""
 
     name: str
     address: str
+    prefix: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Its name for the kernel: unique among all systems that are up."""
+        return f"{self.prefix}{self.name}"
 
     @property
     def path(self) -> Path:
-        return Path("/run/netns") / self.name
+        return Path("/run/netns") / self.namespace
 
     @property
     def enter(self) -> tuple[str, ...]:
@@ -60,6 +81,7 @@ class Network:
     """
 
     places: tuple[Place, ...]
+    lane: Lane = LANES["left"]
     borrowed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Pod → the place of another that it is in: what is on the host network is in the node's own, which outlives it."""
 
@@ -79,7 +101,7 @@ class Network:
 
     def add(self, name: str, links: Sequence[tuple[str, str]]) -> Place:
         """One more place, joined by `links` to places that are there. Raises CalledProcessError, OSError."""
-        place = _place(name, len(self.places))
+        place = _place(name, len(self.places), self.lane)
         self.places = (*self.places, place)
         self.make([place], links)
         return place
@@ -90,24 +112,26 @@ class Network:
 
     def drop(self, name: str) -> None:
         """A place that nothing lives in any more. Raises CalledProcessError."""
-        batch([], [f"link del pod{self._number(name)}", f"netns del {name}"])
+        batch([], [f"link del {self._node_device(name)}", f"netns del {self[name].namespace}"])
 
     def remove(self) -> None:
         """The node's ends go first: a namespace's own links would outlive this call by the time its cleaning takes."""
-        there = [(index, place) for index, place in enumerate(self.places) if place.path.exists()]
-        batch(
-            ["-force"],  # goes on after an error, so that what a failed bring-up made goes too
-            [*(f"link del pod{index}" for index, _ in there), *(f"netns del {place.name}" for _, place in there)],
-        )
+        there = [place for place in self.places if place.path.exists()]
+        links = [f"link del {self._node_device(place.name)}" for place in there]
+        # goes on after an error, so that what a failed bring-up made goes too
+        batch(["-force"], [*links, *(f"netns del {place.namespace}" for place in there)])
 
     def _number(self, name: str) -> int:
         return [place.name for place in self.places].index(self.borrowed.get(name, name))
 
+    def _node_device(self, name: str) -> str:
+        return f"{self.lane.device}{self._number(name)}"
+
     def make(self, new: Sequence[Place], links: Sequence[tuple[str, str]]) -> None:
         """These of the places, joined to the node and by `links`. Raises CalledProcessError, OSError."""
-        root = [f"netns add {place.name}" for place in new]
+        root = [f"netns add {place.namespace}" for place in new]
         within: dict[str, list[str]] = {
-            place.name: [
+            place.namespace: [
                 "link set lo up",
                 f"address add {place.address}/32 dev lo",
                 "link set node up",
@@ -117,16 +141,16 @@ class Network:
         }
         node = [f"address replace {NODE_ADDRESS}/32 dev lo"]
         for place in new:
-            device = f"pod{self._number(place.name)}"
-            root.append(f"link add {device} type veth peer name node netns {place.name}")
+            device = self._node_device(place.name)
+            root.append(f"link add {device} type veth peer name node netns {place.namespace}")
             node += [f"link set {device} up", f"route add {place.address}/32 dev {device} src {NODE_ADDRESS}"]
         for left, right in links:
             ends = [(self[left], self[right]), (self[right], self[left])]
             devices = [self.device(place.name, other.name) for place, other in ends]
-            names = [place.name for place, _ in ends]
+            names = [place.namespace for place, _ in ends]
             root.append(f"link add {devices[0]} netns {names[0]} type veth peer name {devices[1]} netns {names[1]}")
             for (place, other), device in zip(ends, devices, strict=True):
-                within.setdefault(place.name, []).extend(
+                within.setdefault(place.namespace, []).extend(
                     [f"link set {device} up", f"route add {other.address}/32 dev {device} src {place.address}"]
                 )
         batch([], root + node)
@@ -137,9 +161,9 @@ class Network:
             write_sysctls(place, dict(item.split("=", 1) for item in settings))
 
 
-def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
+def build(names: Sequence[str], links: Sequence[tuple[str, str]], lane: Lane = LANES["left"]) -> Network:
     """Namespaces of these names (the client's added), joined to the node and by `links`. Raises CalledProcessError."""
-    net = Network(tuple(_place(name, index) for index, name in enumerate([CLIENT, *names])))
+    net = Network(tuple(_place(name, index, lane) for index, name in enumerate([CLIENT, *names])), lane)
     try:
         net.make(net.places, links)
     except BaseException:
@@ -149,8 +173,8 @@ def build(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Network:
     return net
 
 
-def _place(name: str, index: int) -> Place:
-    return Place(name, f"10.64.{(index + 2) >> 8}.{(index + 2) & 255}")
+def _place(name: str, index: int, lane: Lane) -> Place:
+    return Place(name, f"{lane.addresses}.{(index + 2) >> 8}.{(index + 2) & 255}", lane.prefix)
 
 
 def write_sysctls(place: Place, settings: dict[str, str]) -> None:

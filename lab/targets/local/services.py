@@ -128,7 +128,7 @@ def install(net: Network, objects: Objects) -> None:
     to_node = net.device(CLIENT, NODE)
     for each in wanted:
         route = f"route add {address_of(objects, each)}/32 via {node.address} dev {to_node} onlink src {client.address}"
-        batch(["-n", CLIENT], [route])
+        batch(["-n", client.namespace], [route])
         for pod in objects.endpoints(each.name):
             join(net, pod)
 
@@ -136,13 +136,13 @@ def install(net: Network, objects: Objects) -> None:
 def join(net: Network, pod: Pod) -> None:
     """A proxy's way back to the client, through the node. Raises CalledProcessError."""
     node, client, back = net[NODE], net[CLIENT], net.device(pod.name, NODE)
-    batch(["-n", net[pod.name].name], [f"route add {client.address}/32 via {node.address} dev {back} onlink"])
+    batch(["-n", net[pod.name].namespace], [f"route add {client.address}/32 via {node.address} dev {back} onlink"])
 
 
 def answer_without_endpoints(net: Network, objects: Objects) -> None:
     """Connections to a Service are refused when it has no endpoint: its address is the node's own, where nobody listens."""
     for service in balancers(objects):
-        batch(["-n", NODE], [f"address add {address_of(objects, service)}/32 dev lo"])
+        batch(["-n", net[NODE].namespace], [f"address add {address_of(objects, service)}/32 dev lo"])
 
 
 def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:

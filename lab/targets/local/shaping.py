@@ -106,6 +106,6 @@ def _tbf(place: Place, device: str) -> float | None:
 
 def _tc(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(["tc", "-n", place.name, *words], capture_output=True, text=True, check=False)
+        return subprocess.run(["tc", "-n", place.namespace, *words], capture_output=True, text=True, check=False)
     except OSError as error:
         return subprocess.CompletedProcess(["tc"], 127, "", f"{error.filename}: {error.strerror}")

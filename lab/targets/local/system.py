@@ -25,7 +25,8 @@ from lab.model.system import Recorder
 from lab.model.variants import hosts
 from lab.targets.common import fetching, haproxy
 from lab.targets.common.sampler import Sampler
-from lab.targets.local import cpus, hostwide, network, pod_objects, services, shaping
+from lab.targets.local import bringup, cpus, hostwide, network, pod_objects, services, shaping
+from lab.targets.local import hosts as hosts_files
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
 from lab.targets.local.kubelet import Kubelet
@@ -65,6 +66,8 @@ class LocalSystem:
             control.ended = self.end_helpers
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._host = next(iter(self._routed))
+        self._addresses = self._resolved()
+        self._client = (*net[network.CLIENT].enter, *hosts_files.resolving(self._addresses, bringup.client_folder(net)))
 
     @property
     def events(self) -> Sequence[Event]:
@@ -82,6 +85,11 @@ class LocalSystem:
     @property
     def net(self) -> Network:
         return self._net
+
+    @property
+    def client(self) -> tuple[str, ...]:
+        """The command that runs what follows in the client's place, where this system's hosts have their addresses."""
+        return self._client
 
     def endpoint(self, point: Point) -> Endpoint:
         return self._entry(*hosts.chosen(self._routed, self._way_in == "proxy", point))
@@ -102,7 +110,8 @@ class LocalSystem:
         if shutil.which(argv[0]) is None:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
         place = network.CLIENT if role == "generator" else pods[0].name
-        command = [*self._net[place].enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
+        enter = self._client if role == "generator" else self._net[place].enter
+        command = [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
         helper = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -145,7 +154,9 @@ class LocalSystem:
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
-        connection = network.connect(self._net[network.CLIENT], fetching.place(endpoint), timeout_s)
+        host, port = fetching.place(endpoint)
+        address = self._addresses.get(host, host)
+        connection = network.connect(self._net[network.CLIENT], (address, port), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -158,7 +169,7 @@ class LocalSystem:
     ) -> subprocess.Popen[bytes]:
         write_texts(cwd, files or {})
         self._generators = [generator for generator in self._generators if generator.returncode is None]
-        command = [*self._net[network.CLIENT].enter, "taskset", "-c", cpus.as_list(self._cpus["generator"]), *argv]
+        command = [*self._client, "taskset", "-c", cpus.as_list(self._cpus["generator"]), *argv]
         process = subprocess.Popen(
             command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
         )
@@ -281,7 +292,7 @@ class LocalSystem:
     def entry(self) -> Endpoint:
         return self._entry((self._host,), self._routed[self._host])
 
-    def addresses(self) -> Mapping[str, str]:
+    def _resolved(self) -> Mapping[str, str]:
         """Host → where it is, for a client: the proxy's address, or its Service's."""
         ways = {self._routers.get(host) for host in self._routed}
         found = {by: services.address(self._objects, self._net, self._way_in, by=by)[0] for by in ways}

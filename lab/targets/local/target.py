@@ -15,6 +15,7 @@ from lab.base.errors import UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
+from lab.model.pairs import Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts as variant_hosts
 from lab.model.variants.variants import Variant
@@ -23,7 +24,6 @@ from lab.targets.local import (
     cgroups,
     cpus,
     disk,
-    hosts,
     hostwide,
     namespaces,
     network,
@@ -119,7 +119,7 @@ class LocalTarget:
         return {point.name: variant_hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
-    def up(self, variant: Variant, changing: bool = False) -> Iterator[LocalSystem]:
+    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[LocalSystem]:
         wanted = services.in_front(objects.read(variant.manifests), changing)
         bringup.vet(wanted, self.cpus())
         deadline = time.monotonic() + DEADLINE_S
@@ -130,7 +130,7 @@ class LocalTarget:
                 disks = disk.Disk()
                 undo.callback(disks.remove)
                 names = [pod.name for pod in wanted.pods] + [services.NODE] * bool(services.balancers(wanted))
-                net = network.build(names, bringup.links(wanted))
+                net = network.build(names, bringup.links(wanted), network.LANES[side])
                 undo.callback(net.remove)
                 services.install(net, wanted)
                 routing = Routing(wanted, net.addresses, self.cpus(), log, changing=changing)
@@ -141,7 +141,7 @@ class LocalTarget:
                     )
 
                 control = Control(wanted, net, kubelet, routing, log, job) if changing else None
-                undo.callback(lambda: bringup.remove(control.ever if control else wanted.pods))
+                undo.callback(lambda: bringup.remove(control.ever if control else wanted.pods, net))
                 undo.callback(kubelet.groups.remove)
                 undo.callback(control.stop if control else kubelet.stop)
                 undo.callback(routing.stop)
@@ -149,7 +149,6 @@ class LocalTarget:
                 undo.callback(system.end_helpers)
                 kubelet.start([job(pod) for pod in wanted.pods], deadline)
                 kubelet.wait(deadline)
-                undo.enter_context(hosts.resolving(system.addresses()))
                 system.wait(deadline)
                 if control is not None:
                     control.adopt()

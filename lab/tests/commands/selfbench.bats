@@ -34,6 +34,18 @@ setup() {
   assert_line --regexp "^failed: overhead: .*1.0.0 is too old"
 }
 
+# bats test_tags=measures
+@test "pairs: a round is measured in all three ways, kept, and not measured again" {
+  lab selfbench pairs --rounds 1 --into "$BATS_TEST_TMPDIR/there"
+  [[ $status == [01] ]] || fail "exit status $status: $stderr" # 1: on a busy machine nothing counts
+  for way in plain slices together; do
+    [[ $(grep -c "\"way\":\"$way\"" "$BATS_TEST_TMPDIR/there/pairs.jsonl") == 2 ]] || fail "$way: $(<"$BATS_TEST_TMPDIR/there/pairs.jsonl")"
+  done
+  lab selfbench pairs --rounds 1 --into "$BATS_TEST_TMPDIR/there" --plan
+  assert_equal "$status" 0
+  [[ $stderr == *"1 rounds of baseline against baseline"*"; 1 done"* ]] || fail "$stderr"
+}
+
 @test "the plan of a long check says how long it takes and how to go on" {
   lab selfbench --neighbour 20 --plan --into "$BATS_TEST_TMPDIR/there"
   assert_equal "$status" 0

@@ -22,6 +22,7 @@ from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.model.events import Event
 from lab.model.load import Load, OutputError, Result
+from lab.model.pairs import Side
 from lab.model.plan import Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord, now
 from lab.model.samples import Sample
@@ -266,7 +267,7 @@ class FakeTarget:
         return {}
 
     @contextmanager
-    def up(self, variant: Variant, changing: bool = False) -> Iterator[FakeSystem]:
+    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[FakeSystem]:
         self.ups.append(variant.name)
         self.on_up(len(self.ups))
         yield self.system

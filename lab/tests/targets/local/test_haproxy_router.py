@@ -264,8 +264,8 @@ def test_a_point_that_the_routes_cannot_serve_is_refused(variant: str, point: di
 
 
 def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
-    with pytest.raises(MeasuringError, match="cannot be read"), hosts.resolving({"a": "10.0.0.1"}, tmp_path / "none"):
-        pass
+    with pytest.raises(MeasuringError, match="cannot be read"):
+        hosts.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
 
 
 def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -386,3 +387,25 @@ def test_errors_name_place_fault_and_remedy(target: LocalTarget) -> None:
             system.exec("proxy", ["true"])
         with pytest.raises(OSError, match="timed out|unreachable|refused"):
             system.fetch(system.endpoint(make_point()).__class__("http://10.64.0.77:1", "x"), "/", 0.2)
+
+
+def test_two_systems_are_up_side_by_side(target: LocalTarget) -> None:
+    """Namespaces, addresses, folders and what hosts resolve to of their own; both go, whichever ends first."""
+    plain, tls = load_variant("baseline"), load_variant("okd-edge")
+    with target.up(tls, side="right") as right, target.up(plain) as left:
+        for system, variant in ((left, plain), (right, tls)):
+            readings = read_back(system, variant.readback)
+            assert all(reading.ok for reading in readings), readings
+            assert len(system.fetch(system.entry(), "/1kB.bin", 2.0).body) == 1024
+        assert not set(left.net.addresses.values()) & set(right.net.addresses.values())
+        assert not set(left.processes("proxy")) & set(right.processes("proxy"))
+        url = urlsplit(right.entry().base_url)
+        assert url.scheme == "https" and url.hostname
+        seen = subprocess.run(
+            [*right.client, "getent", "hosts", url.hostname], capture_output=True, text=True, check=True
+        )
+        assert seen.stdout.split()[0] == "10.65.0.1", "its Service's"
+        assert subprocess.run(
+            [*left.client, "getent", "hosts", url.hostname], check=False, capture_output=True
+        ).returncode
+    assert list(Path("/run/netns").iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,7 +68,8 @@ def test_each_of_two_routers_answers_for_its_own_half(target: LocalTarget) -> No
         assert system.fetch(replace(alone, host=second.hosts[-1]), "/1kB.bin", 2.0).status == 503
         assert {pod.pod.name for pod in system.kubelet.pods if pod.pod.role == "proxy"} == {"proxy-0", "proxy-2-0"}
         # names lead there too, which TLS needs
-        known = dict(line.split()[::-1] for line in Path("/etc/hosts").read_text().splitlines() if "apps.lab" in line)
+        seen = subprocess.run([*system.client, "cat", "/etc/hosts"], capture_output=True, text=True, check=True)
+        known = dict(line.split()[::-1] for line in seen.stdout.splitlines() if "apps.lab" in line)
         assert (known[first.hosts[0]], known[second.hosts[0]]) == ("10.65.0.1", "10.65.0.2")
 
 
