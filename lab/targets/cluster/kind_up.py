@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -111,9 +111,9 @@ def _until_ready(api: Api, remedy: str) -> None:
 
 def _images(chosen: Images, talk: Console) -> None:
     """Every image that a variant may ask for, on every node; one that few need may be nowhere."""
-    wanted = images.of_variants()
+    wanted, nodes = images.of_variants(), list(kind.nodes())
     for short in (*(short for short, only_for in wanted.items() if only_for is None), "loadgen"):
-        _image(chosen, short, talk)
+        _image(chosen, short, nodes, talk)
     named = {short for short in chosen.chosen if short != "loadgen"}
     for short, only_for in wanted.items():
         if only_for is None:
@@ -123,12 +123,12 @@ def _images(chosen: Images, talk: Console) -> None:
             say(talk, f"{note} {images.SETTING} does not name it")
             continue
         try:
-            _image(chosen, short, talk)
+            _image(chosen, short, nodes, talk)
         except UsageError as error:
             say(talk, f"{note} {chosen.named(short)}: {error.fault}")
 
 
-def _image(chosen: Images, short: str, talk: Console) -> None:
+def _image(chosen: Images, short: str, nodes: Sequence[str], talk: Console) -> None:
     """The generators', which no registry has, is built if it is meant as this checkout builds it."""
     reference, base = chosen.named(short), chosen.named("debian")
     with step(talk, f"image {short}") as remarks:
@@ -136,4 +136,4 @@ def _image(chosen: Images, short: str, talk: Console) -> None:
         if own and docker.held(reference) is None:
             images.build_loadgen(reference, base)
             remarks.append("built")
-        remarks.extend([reference, docker.ensure(kind.name(), list(kind.nodes()), short, reference)])
+        remarks.extend([reference, docker.ensure(kind.name(), nodes, short, reference)])
