@@ -44,7 +44,7 @@ def _row(known: Known, mine: Sequence[Measured]) -> Row:
         close=_close([each for each in mine if each.scenario == "close"]),
         rate_ceiling=_rate_ceiling(found("rate-ceiling")),
         ceiling=_ceiling(found("ceiling")),
-        cpu_per_request_s=_cpu(found(AT_RATE), lambda each: each.cpu_s),
+        cpu_per_request_s=spread(_cpus(found(AT_RATE), lambda each: each.cpu_s)),
         measurements=len(mine),
         noisy=dict(Counter(each.scenario for each in mine if each.noise)),
         failures={each.scenario: each.failure for each in mine if each.failure},
@@ -140,12 +140,8 @@ def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
         achieved_rps=_certain(rates),
         alone_rps=spread(1 / cpu_s for cpu_s in cpu if cpu_s > 0),
         cpu_per_request_s=spread(cpu),
-        server_cpu_per_request_s=_cpu(those, lambda each: each.server_cpu_s),
+        server_cpu_per_request_s=spread(_cpus(those, lambda each: each.server_cpu_s)),
     )
-
-
-def _cpu(those: Sequence[Measured], used: Callable[[Measured], float | None]) -> Spread | None:
-    return spread(_cpus(those, used))
 
 
 def _cpus(those: Sequence[Measured], used: Callable[[Measured], float | None]) -> list[float]:

@@ -69,23 +69,17 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One generator in one scenario. `refusal`: why it cannot be measured there; empty = it can."""
+    """One generator in one scenario. `behaviour`: the server's, with the pause in the middle of what the generator records.
+
+    `refusal`: why it cannot be measured there; empty = it can.
+    """
 
     generator: str
     scenario: str
     load: Load
     calibration_s: float
+    behaviour: Behaviour | None
     refusal: str = ""
-
-    @property
-    def behaviour(self) -> Behaviour | None:
-        """The server's, with the pause in the middle of what the generator records."""
-        how = scenario(self.scenario).behaviour
-        if how is None or not how.pause_s:
-            return how
-        recorded_s = self.load.duration_s - self.calibration_s
-        at_s = self.calibration_s + (recorded_s - how.pause_s) / 2
-        return replace(how, pause_at_s=at_s)
 
 
 def scenario(name: str) -> Scenario:
@@ -106,7 +100,10 @@ def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
         rate_rps=(OVERLOAD_RPS if ceiling else RATE_RPS) if is_open else None,
     )
     load = _long_enough(generator, load)
-    return Cell(generator.name, of.name, load, generator.calibration_s(load), generator.refusal(load) or "")
+    calibration_s, how = generator.calibration_s(load), of.behaviour
+    if how is not None and how.pause_s:
+        how = replace(how, pause_at_s=calibration_s + (load.duration_s - calibration_s - how.pause_s) / 2)
+    return Cell(generator.name, of.name, load, calibration_s, how, generator.refusal(load) or "")
 
 
 def _long_enough(generator: Generator, load: Load) -> Load:
