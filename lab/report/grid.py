@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from rich.text import Text
@@ -170,20 +171,12 @@ def heading_markdown(heading: Heading) -> str:
 
 def numbered(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
     """Every part with the numbers of the notes in it, which count from 1 after each `Notes`."""
-    mine: list[Part] = []
-    for part in parts:
-        mine.append(part)
-        if isinstance(part, Notes):
-            yield from _with_numbers(mine)
-            mine = []
-    yield from _with_numbers(mine)
-
-
-def _with_numbers(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
-    rows = (row for part in parts if isinstance(part, Grid) for row in part.rows)
-    notes = dict.fromkeys(note for row in rows for cell in row.cells for note in cell.notes)
-    numbers = {note: number for number, note in enumerate(notes, 1)}
-    return ((part, numbers) for part in parts)
+    ends = [place for place, part in enumerate(parts, 1) if isinstance(part, Notes)]
+    for begin, end in pairwise([0, *ends, len(parts)]):
+        rows = (row for part in parts[begin:end] if isinstance(part, Grid) for row in part.rows)
+        notes = dict.fromkeys(note for row in rows for cell in row.cells for note in cell.notes)
+        numbers = {note: number for number, note in enumerate(notes, 1)}
+        yield from ((part, numbers) for part in parts[begin:end])
 
 
 def footnotes(numbers: Mapping[str, int]) -> list[str]:

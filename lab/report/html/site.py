@@ -125,19 +125,14 @@ def _pages(own: Sequence[Evidence], ids: Sequence[str], say: Say) -> list[Page]:
     """The studies in the order of their publications, then what else there is; the explorer last, once per run of yours."""
     found, studies = notebooks(), sources()
     order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, EXPLORE))]
+    wanted = [(key, key, studies[key].title if key in studies else key, "") for key in order]
+    if EXPLORE in found:
+        looks = [(f"{EXPLORE}-{run.run.record.id}", run.run.record.id, str(run.run.folder.resolve())) for run in own]
+        wanted += [(EXPLORE, *look) for look in looks or [(EXPLORE, "Explorer", "")]]
     pages: list[Page] = []
-    for key in order:
-        say(f"notebooks/{key}.ipynb")
-        title = studies[key].title if key in studies else key
-        pages.append(page(executed(found[key]), key, title, ids))
-    if EXPLORE in found and not own:
-        say(f"notebooks/{EXPLORE}.ipynb")
-        pages.append(page(executed(found[EXPLORE]), EXPLORE, "Explorer", ids))
-    for run in own if EXPLORE in found else ():
-        name = run.run.record.id
-        say(f"notebooks/{EXPLORE}.ipynb: {name}")
-        looked_at = executed(found[EXPLORE], str(run.run.folder.resolve()))
-        pages.append(page(looked_at, f"{EXPLORE}-{name}", name, ids))
+    for name, key, title, run in wanted:
+        say(f"notebooks/{name}.ipynb{f': {title}' if run else ''}")
+        pages.append(page(executed(found[name], run), key, title, ids))
     return pages
 
 
