@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING, Any, get_args
 from rich.console import Console
 from rich.markup import escape
 
+from lab.base.durations import seconds
 from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.base.quantities import number, share
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_target, inside, of_its_own, recorded, target_of
 from lab.commands.measuring import go_on, resume_command, say, settle
+from lab.model.endpoint import Tls
+from lab.model.pages import PAGES
+from lab.model.plan import Slot
+from lab.model.run import RunRecord
+from lab.model.samples import Sample
+from lab.records.store import RunStore
+from lab.stats.units import format_duration, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from lab.experiments import knee as seeking
     from lab.experiments.bench import Prepared
-    from lab.model.plan import Slot
-    from lab.model.run import RunRecord
-    from lab.model.samples import Sample
-    from lab.records.store import RunStore
     from lab.stats.histogram import Histogram
     from lab.targets.base import Target
     from lab.targets.readback import Reading
@@ -63,8 +67,6 @@ def add(adder: Adder) -> None:
 
 
 def _latency(text: str) -> str:
-    from lab.base.durations import seconds
-
     found = seconds(text.strip())
     if found is None or not 0 < found <= 120:
         remedy = "write 20ms or 0.5s, up to 120s"
@@ -101,8 +103,6 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     from lab.generators import generator
-    from lab.model.endpoint import Tls
-    from lab.model.pages import PAGES
 
     for option, asked, what, known in (
         ("--page", options.page, "page", list(PAGES)),
@@ -131,7 +131,6 @@ def _knee_here(options: argparse.Namespace, talk: Console, target: Target) -> in
 
 
 def _request(options: argparse.Namespace) -> seeking.Request:
-    from lab.base.durations import seconds
     from lab.experiments import knee as seeking
 
     given: dict[str, Any] = {
@@ -154,7 +153,6 @@ def _request(options: argparse.Namespace) -> seeking.Request:
 def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
     from lab.report.loads import load_text
     from lab.report.tables.knee import conditions_text
-    from lab.stats.units import format_duration
 
     record, search = prepared.record, prepared.record.knee
     assert search is not None
@@ -206,7 +204,6 @@ class Lines:
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         from lab.analysis.knee.trials import tried
-        from lab.stats.units import format_rate, format_seconds
 
         found = tried(slot, sample, latency, self._record, passed_before=True)
         head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"

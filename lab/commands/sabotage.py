@@ -14,8 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lab.base.errors import LabError
 from lab.commands import Adder
 from lab.commands.arguments import add_target, inside
+from lab.model.variants.variants import chain, variant_names
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -36,8 +38,6 @@ def add(adder: Adder) -> None:
 
 def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
-    from lab.model.variants.variants import chain
-
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
     return inside(options, options.target, partial(_here, options, talk))
@@ -45,7 +45,6 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
 
 def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     from lab.experiments.sabotage import BAD
-    from lab.model.variants.variants import variant_names
 
     target.check()
     found: list[Finding] = []
@@ -63,7 +62,6 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
 
 
 def _findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    from lab.base.errors import LabError
     from lab.experiments.sabotage import Finding, Saboteur, intact
 
     saboteur = Saboteur(target)
