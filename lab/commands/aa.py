@@ -14,12 +14,11 @@ from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
-from lab.model.run import RunRecord
 from lab.model.sweeps import DEFAULT_SWEEP
-from lab.model.variants.variants import load_overlay, variant_names
-from lab.records.store import RunStore, run_names
 
 if TYPE_CHECKING:
+    from lab.model.run import RunRecord
+    from lab.records.store import RunStore
     from lab.report.tables.noise import Example, Report
     from lab.targets.base import Target
 
@@ -45,6 +44,8 @@ def add(adder: Adder) -> None:
 
 
 def _aa(options: argparse.Namespace, talk: Console) -> int:
+    from lab.records.store import RunStore
+
     stored = options.run or (options.subject if options.subject and _is_run(options.subject) else None)
     if stored or options.resume:
         others = of_its_own(options) - {"run", "subject"}
@@ -63,6 +64,9 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
 
 def _is_run(name: str) -> bool:
     """A run's name or folder. A variant has no slash in its name, and comes first."""
+    from lab.model.variants.variants import variant_names
+    from lab.records.store import run_names
+
     return "/" in name or (name.partition("+")[0] not in variant_names() and name in run_names())
 
 
@@ -140,6 +144,7 @@ def _example(report: Report) -> Example:
     from lab.analysis.forecast import judged_at
     from lab.analysis.noise import pairs
     from lab.model.variants.knobs import load_knob
+    from lab.model.variants.variants import load_overlay, variant_names
     from lab.report.tables.noise import Example
 
     base = next((noise.variant for noise in report.judged), pairs(report.record.arms)[0])

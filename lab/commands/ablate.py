@@ -20,8 +20,6 @@ from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_measuring, inside, of_its_own, recorded
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
-from lab.model.variants.variants import chain, load_overlay, variant_names
-from lab.records.store import RunStore, new_id, run_names
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
@@ -67,6 +65,7 @@ def _is_study(options: argparse.Namespace) -> bool:
 def _subject(options: argparse.Namespace) -> tuple[str, ...]:
     """The variants whose knobs are asked for: a study's, then the others that are annotated with it."""
     from lab.analysis.claims.studies import load_study, study_keys
+    from lab.model.variants.variants import chain, load_overlay, variant_names
 
     name: str = options.subject
     if _is_study(options):
@@ -95,6 +94,7 @@ def ablate_here(
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
     from lab.experiments.ablation.folder import copy_manifests
     from lab.experiments.ablation.prepared import planned, prepared
+    from lab.records.store import new_id
 
     settle()
     name = Path(subject).stem.replace("+", "-")[:40]
@@ -178,6 +178,7 @@ def _measure(
 def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """The ranked table; the exit status: 0 when every run is there and complete."""
     from lab.analysis.summary import summarise_run
+    from lab.records.store import RunStore, run_names
     from lab.report.json.ablation import printed
     from lab.report.tables.ablation import page, ranked
 

@@ -9,15 +9,17 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.commands import Adder
-from lab.model.samples import Sample
-from lab.records.store import RunStore
+
+if TYPE_CHECKING:
+    from lab.model.samples import Sample
+    from lab.records.store import RunStore
 
 AnyFormat = Literal["csv", "json", "parquet", "openmetrics"]
 FORMATS: tuple[AnyFormat, ...] = ("csv", "json", "parquet", "openmetrics")
@@ -76,6 +78,8 @@ def _export(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("--format", f"openmetrics has no {options.what}, only metrics of samples", remedy)
     elif form == "parquet" and output is None:
         raise UsageError("--format", "parquet is not for a terminal or a pipe", "name a file by --output")
+
+    from lab.records.store import RunStore
 
     run = RunStore.open(options.run)
     samples = _chosen(run, options.sample)

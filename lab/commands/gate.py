@@ -17,7 +17,6 @@ from lab.commands import Adder
 from lab.commands.answers import answer, print_answer
 from lab.commands.compare import run_and_arm
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
-from lab.records.store import RunStore
 
 if TYPE_CHECKING:
     from lab.analysis.gate.gate import Bounds, Gate
@@ -116,6 +115,7 @@ def _found(options: argparse.Namespace) -> Gate:
 
     from lab.analysis.comparison.comparison import compare_runs
     from lab.analysis.gate.gate import gate
+    from lab.records.store import RunStore
 
     bounds = _bounds(options)
     base, base_arm = run_and_arm(options.base)

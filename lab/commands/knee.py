@@ -18,12 +18,12 @@ from lab.commands.arguments import add_target, inside, of_its_own, recorded, tar
 from lab.commands.measuring import go_on, resume_command, say, settle
 from lab.model.endpoint import Tls
 from lab.model.pages import PAGES
-from lab.records.store import RunStore
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments import knee as seeking
     from lab.experiments.bench import Prepared
+    from lab.records.store import RunStore
     from lab.targets.base import Target
 
 

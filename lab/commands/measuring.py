@@ -14,14 +14,12 @@ from rich.markup import escape
 
 from lab.base.errors import LabError
 from lab.commands.answers import answer
-from lab.model.metrics import about
-from lab.model.run import NotMeasured
-from lab.model.samples import settled
-from lab.records.store import RunStore
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
+    from lab.model.run import NotMeasured
+    from lab.records.store import RunStore
     from lab.report.grid import Part
     from lab.targets.base import Target
 
@@ -41,6 +39,8 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 def done_samples(run: RunStore | None) -> int:
     """How many cells of a run need no further measurement."""
+    from lab.model.samples import settled
+
     return len([sample for sample in run.samples() if settled(sample)]) if run else 0
 
 
@@ -113,6 +113,7 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
 
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.analysis.forecast import UNKNOWN
+    from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast

@@ -17,7 +17,6 @@ from rich.table import Table
 from lab.base.errors import LabError
 from lab.commands import Adder
 from lab.commands.arguments import add_target, inside
-from lab.model.variants.variants import chain, variant_names
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -38,6 +37,8 @@ def add(adder: Adder) -> None:
 
 def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
+    from lab.model.variants.variants import chain
+
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
     return inside(options, options.target, partial(_here, options, talk))
@@ -45,6 +46,7 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
 
 def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     from lab.experiments.sabotage import BAD
+    from lab.model.variants.variants import variant_names
 
     target.check()
     found: list[Finding] = []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.commands import Adder
-from lab.model.samples import Sample
-from lab.records.store import RunStore
+
+if TYPE_CHECKING:
+    from lab.model.samples import Sample
+    from lab.records.store import RunStore
 
 
 def add(adder: Adder) -> None:
@@ -22,6 +25,7 @@ def add(adder: Adder) -> None:
 
 
 def _usage(options: argparse.Namespace, talk: Console) -> int:
+    from lab.records.store import RunStore
     from lab.report.json import usage as usage_json
     from lab.report.tables.usage import page
     from lab.report.terminal import show
