@@ -285,16 +285,13 @@ def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
     targets = sorted({sample.target for sample in samples})
     if len(targets) > 1:
         raise MeasuringError("samples", f"measured on different targets: {', '.join(targets)}", remedy)
-    used: dict[str, set[str]] = {}
+    used: dict[str, set[str]] = defaultdict(set)
     for sample in samples:
         if sample.arm not in arms or points.get(sample.point.name) != sample.point:
-            raise MeasuringError(
-                sample.id, f"{sample.arm} at {sample.point.name} with this load is not in the run's plan", remedy
-            )
+            fault = f"{sample.arm} at {sample.point.name} with this load is not in the run's plan"
+            raise MeasuringError(sample.id, fault, remedy)
         if sample.reason is not Reason.BLOCK_INTERRUPTED:
-            used.setdefault(sample.point.name, set()).add(
-                f"{sample.generator} {sample.generator_version or ''}".strip()
-            )
+            used[sample.point.name].add(f"{sample.generator} {sample.generator_version or ''}".strip())
     for point, generators in used.items():
         names = {name.split()[0] for name in generators}
         if len(names) > 1 or len([name for name in generators if " " in name]) > 1:

@@ -66,11 +66,6 @@ def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
     return f"measure a load that can show it: {rerun.bench(arms, sweep or 'S', target)}{which}"
 
 
-def unmeasured(summary: Summary) -> str:
-    """What to do about an arm without a block that counts."""
-    return f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
-
-
 def concluded(summary: Summary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
     """What to do about what is claimed. `said`: that; `claims`: of each where ("p99 at ceiling") and the effect."""
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
@@ -148,7 +143,8 @@ def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
         more = more_blocks(summary.resume, summary.blocks, min(short))
         return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
     why = _untold(summary, arm, found) if summary.disturbed else _unjudged(summary, arm, found)
-    return Verdict(arm, "not-measurable", f"{arm}: nothing to judge: {why or f'{NO_BLOCK}: {unmeasured(summary)}'}")
+    mend = f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
+    return Verdict(arm, "not-measurable", f"{arm}: nothing to judge: {why or f'{NO_BLOCK}: {mend}'}")
 
 
 def _unjudged(summary: Summary, arm: str, found: Sequence[Found]) -> str:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, did_you_mean
+from lab.base.files import runs_folder
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_measuring, inside, of_its_own, recorded
 from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
+from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.folder import AblationStore
@@ -63,7 +65,6 @@ def _is_study(options: argparse.Namespace) -> bool:
 def _subject(options: argparse.Namespace) -> tuple[str, ...]:
     """The variants whose knobs are asked for: a study's, then the others that are annotated with it."""
     from lab.analysis.claims.studies import load_study, study_keys
-    from lab.base.errors import did_you_mean
     from lab.model.variants.variants import chain, load_overlay, variant_names
 
     name: str = options.subject
@@ -91,7 +92,6 @@ def ablate_here(
     options: argparse.Namespace, talk: Console, subject: str, build: Build, command: Sequence[str], target: Target
 ) -> int:
     """A new ablation, from inside the target; nothing of it stays if it is only planned or refused."""
-    from lab.base.files import runs_folder
     from lab.experiments.ablation.folder import copy_manifests
     from lab.experiments.ablation.prepared import planned, prepared
     from lab.records.store import new_id
@@ -128,8 +128,6 @@ def _go_on(options: argparse.Namespace, talk: Console, target: Target) -> int:
 
 
 def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> None:
-    from lab.stats.units import format_duration
-
     record = store.record
     say(talk, "ablation", f"{record.id}: {len(record.steps)} knobs of {record.subject}")
     for step in record.steps:

@@ -16,6 +16,7 @@ from lab.base.quantities import share
 from lab.commands import Adder
 from lab.commands.answers import answer, print_answer
 from lab.commands.compare import run_and_arm
+from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 
 if TYPE_CHECKING:
     from lab.analysis.gate.gate import Bounds, Gate
@@ -72,8 +73,6 @@ def fraction(text: str) -> float:
 
 def own_unit(text: str) -> tuple[str, float]:
     """`gap_s=0.5` → ("gap_s", 0.5). UsageError for what is no outcome, or has no worse."""
-    from lab.model.metrics import DIFFERENCES, METRICS
-
     name, sign, number = text.partition("=")
     try:
         value = float(number)
@@ -145,7 +144,6 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
 
 def _bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.gate.gate import Bounds
-    from lab.model.metrics import RATIOS
 
     for metric in options.metric:
         if metric not in RATIOS:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
-from rich.markup import escape
 
-from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.durations import seconds
+from lab.base.errors import UsageError, did_you_mean
 from lab.base.quantities import number, share
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_target, inside, of_its_own, recorded, target_of
 from lab.commands.measuring import go_on, resume_command, say, settle
+from lab.model.endpoint import Tls
+from lab.model.pages import PAGES
+from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments import knee as seeking
     from lab.experiments.bench import Prepared
-    from lab.model.plan import Slot
-    from lab.model.run import RunRecord
-    from lab.model.samples import Sample
     from lab.records.store import RunStore
-    from lab.stats.histogram import Histogram
     from lab.targets.base import Target
-    from lab.targets.readback import Reading
 
 
 def add(adder: Adder) -> None:
@@ -63,8 +60,6 @@ def add(adder: Adder) -> None:
 
 
 def _latency(text: str) -> str:
-    from lab.base.durations import seconds
-
     found = seconds(text.strip())
     if found is None or not 0 < found <= 120:
         remedy = "write 20ms or 0.5s, up to 120s"
@@ -101,8 +96,6 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     from lab.generators import generator
-    from lab.model.endpoint import Tls
-    from lab.model.pages import PAGES
 
     for option, asked, what, known in (
         ("--page", options.page, "page", list(PAGES)),
@@ -131,7 +124,6 @@ def _knee_here(options: argparse.Namespace, talk: Console, target: Target) -> in
 
 
 def _request(options: argparse.Namespace) -> seeking.Request:
-    from lab.base.durations import seconds
     from lab.experiments import knee as seeking
 
     given: dict[str, Any] = {
@@ -154,7 +146,6 @@ def _request(options: argparse.Namespace) -> seeking.Request:
 def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
     from lab.report.loads import load_text
     from lab.report.tables.knee import conditions_text
-    from lab.stats.units import format_duration
 
     record, search = prepared.record, prepared.record.knee
     assert search is not None
@@ -179,49 +170,14 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
 
 def _measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
     """None when interrupted."""
+    from lab.commands.progress import Trials
     from lab.experiments.knee.search import AdaptiveSearch
 
     def searched(store: RunStore) -> None:
         chosen = next(iter(prepared.chosen.values()))
-        AdaptiveSearch(target, prepared.variants, chosen, store, Lines(talk, store.record)).run()
+        AdaptiveSearch(target, prepared.variants, chosen, store, Trials(talk, store.record)).run()
 
     return go_on(talk, prepared, run, target, "trial", resume, searched)
-
-
-class Lines:
-    """The observer of a search: a line per trial."""
-
-    def __init__(self, talk: Console, record: RunRecord) -> None:
-        self._talk, self._record = talk, record
-        self._width = max(len(arm.name) for arm in record.arms)
-
-    def bringing_up(self, slot: Slot) -> None: ...
-
-    def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
-        for reading in readings:
-            if not reading.ok:
-                self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
-
-    def measuring(self, slot: Slot, attempt: int) -> None: ...
-
-    def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        from lab.analysis.knee.trials import tried
-        from lab.stats.units import format_rate, format_seconds
-
-        found = tried(slot, sample, latency, self._record, passed_before=True)
-        head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"
-        achieved = format_rate(sample.achieved_rps)
-        p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
-        style = {"pass": "green", "fail": "red", "unclear": "yellow", "broken": "red"}[found.outcome]
-        again = "" if last else ", measuring again"
-        said = f"{found.outcome}{f': {found.why}' if found.why else ''}{again}"
-        self._line(f"{head}  {achieved:>9} achieved  {p99:<12}  [{style}]{escape(said)}[/]")
-
-    def failed(self, slot: Slot, error: LabError) -> None:
-        self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
-
-    def _line(self, text: str) -> None:
-        self._talk.print(text, highlight=False, soft_wrap=True)
 
 
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:

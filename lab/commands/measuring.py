@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from lab.base.errors import LabError
 from lab.commands.answers import answer
+from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
@@ -114,7 +115,6 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.analysis.forecast import UNKNOWN
     from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
-    from lab.stats.units import format_duration
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
@@ -171,35 +171,33 @@ def print_result(options: argparse.Namespace, run: RunStore) -> int:
     from lab.report.terminal import show
 
     samples = run.samples()
-    summary = summarise_run(run.record, samples, run.histogram)
-    outcomes = summarise_run(run.record, samples, run.histogram, disturbed=True)
+    summary, outcomes = (summarise_run(run.record, samples, run.histogram, each) for each in (False, True))
     steady = bool(summary.rows) or not outcomes.rows
+    tables = [page(summary), gauge_tables.page(summary)] if steady else []
+    disturbed = [page(outcomes)] if outcomes.rows else []
     plain = not options.json and not getattr(options, "markdown", False)
-    complete = summary.complete and outcomes.complete
     with answer() as out:
-        if plain and steady:  # before anything that may be wrong with a study's file
-            show(out, page(summary))
-            show(out, gauge_tables.page(summary))
-        if plain and outcomes.rows:
-            if steady:
-                out.print()
-            show(out, page(outcomes))
+        if plain:  # before anything that may be wrong with a study's file
+            for number, each in enumerate((*tables, *disturbed)):
+                if number and number == len(tables):
+                    out.print()
+                show(out, each)
         study = load_study(run.record.study) if run.record.study in study_keys() else None
         shaped = study_tables.shaped(study, summary) if study and steady else ()
         network = run.roundtrip()
+        told = roundtrip.sentence(network) if network else ""
         if options.json:
             shown = study_tables.printed(study, shaped) if study else None
             print(printed(summary, outcomes, shown, network).dumps())
-        elif not plain:
-            pages = [markdown(page(summary)), _below(gauge_tables.page(summary))] if steady else []
-            pages += [markdown(page(outcomes))] if outcomes.rows else []
-            pages += [f"\n- {roundtrip.sentence(network)}\n" if network else "", _below(study_tables.page(shaped))]
-            print("".join(pages), end="")
-        else:
-            if network:
-                out.print(f"[dim]{escape(roundtrip.sentence(network))}[/]", highlight=False, soft_wrap=True)
+        elif plain:
+            if told:
+                out.print(f"[dim]{escape(told)}[/]", highlight=False, soft_wrap=True)
             show(out, study_tables.page(shaped))
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
+        else:
+            pages = [*map(markdown, tables[:1]), *map(_below, tables[1:]), *map(markdown, disturbed)]
+            print("".join([*pages, f"\n- {told}\n" if told else "", _below(study_tables.page(shaped))]), end="")
+    complete = summary.complete and outcomes.complete
     return 0 if complete else 1
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run is measured: a bar with the time left, and a line per sample. All on stderr."""
+"""What a person sees while a run is measured: a bar with the time left, and a line per sample; of a search, per trial. All on stderr."""
 
 from __future__ import annotations
 
@@ -9,19 +9,43 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from lab.analysis.knee.trials import tried
 from lab.base.errors import LabError
 from lab.model.plan import Plan, Slot
+from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.stats.histogram import Histogram
 from lab.stats.units import format_duration, format_rate, format_seconds
 from lab.targets.readback import Reading
 
 
-class Terminal:
+class Lines:
+    """What any observer tells: what a knob did not do, and what did not come up."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def bringing_up(self, slot: Slot) -> None: ...
+
+    def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
+        for reading in readings:
+            if not reading.ok:
+                self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
+
+    def measuring(self, slot: Slot, attempt: int) -> None: ...
+
+    def failed(self, slot: Slot, error: LabError) -> None:
+        self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+
+class Terminal(Lines):
     """The observer of a run. A context manager: the bar is gone afterwards, the lines stay."""
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
-        self._console = console
+        super().__init__(console)
         self._total, self._duration_s = len(plan.slots), duration_s
         self._width = max(len(arm.name) for arm in plan.arms)
         self._point_width = max(len(point.name) for point in plan.points)
@@ -54,9 +78,7 @@ class Terminal:
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
         self._bring_ups_s.append(took_s)
-        for reading in readings:
-            if not reading.ok:
-                self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
+        super().brought_up(slot, took_s, readings)
 
     def measuring(self, slot: Slot, attempt: int) -> None:
         again = f"  again ({attempt})" if attempt > 1 else ""
@@ -86,12 +108,6 @@ class Terminal:
             self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
         self._progress.update(self._task, completed=self._done)
 
-    def failed(self, slot: Slot, error: LabError) -> None:
-        self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
-
-    def _line(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
-
     def _show(self, now: str) -> None:
         share = self._done / self._total if self._total else 1.0
         planned_s = self._duration_s * (1 - share)
@@ -116,3 +132,22 @@ class Terminal:
             ups += f", what a disturbance needs beforehand {format_duration(self._prepared_s)}"
         rest = f"starting generators and the lab itself {format_duration(own_s)}{share}"
         self._line(f"\n[dim]measuring {format_duration(self._measured_s)}, {ups}, {rest}[/]\n")
+
+
+class Trials(Lines):
+    """The observer of a search: a line per trial."""
+
+    def __init__(self, console: Console, record: RunRecord) -> None:
+        super().__init__(console)
+        self._record = record
+        self._width = max(len(arm.name) for arm in record.arms)
+
+    def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
+        found = tried(slot, sample, latency, self._record, passed_before=True)
+        head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"
+        achieved = format_rate(sample.achieved_rps)
+        p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
+        style = {"pass": "green", "fail": "red", "unclear": "yellow", "broken": "red"}[found.outcome]
+        again = "" if last else ", measuring again"
+        said = f"{found.outcome}{f': {found.why}' if found.why else ''}{again}"
+        self._line(f"{head}  {achieved:>9} achieved  {p99:<12}  [{style}]{escape(said)}[/]")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lab.base.errors import LabError
 from lab.commands import Adder
 from lab.commands.arguments import add_target, inside
 
@@ -63,7 +64,6 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
 
 
 def _findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    from lab.base.errors import LabError
     from lab.experiments.sabotage import Finding, Saboteur, intact
 
     saboteur = Saboteur(target)

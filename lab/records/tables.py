@@ -200,26 +200,23 @@ def unpacked(path: Place) -> bytes:
 
 def raw_pieces(path: Place, stream: Stream) -> Iterator[bytes]:
     """stdout or stderr of packed output in pieces of some MB at most, unpacked while they are read. OSError, or FrameError as `read_raw`."""
-    mark = STDERR_MARK.encode()
-    held, marked = b"", False
-    for piece in _unpacked(path):
-        if marked:
-            yield piece
-            continue
+    mark, held = STDERR_MARK.encode(), b""
+    pieces = _unpacked(path)
+    for piece in pieces:
         before, found, after = (held + piece).partition(mark)
         if found:
-            held, marked = b"", True
-            if stream == "stdout":
-                yield before
-                return
-            yield after
-            continue
+            break
         safe = max(0, len(before) - len(mark) + 1)  # what follows may be the mark's beginning
         if stream == "stdout":
             yield before[:safe]
         held = before[safe:]
+    else:
+        before, after = held, b""
     if stream == "stdout":
-        yield held
+        yield before
+    else:
+        yield after
+        yield from pieces
 
 
 def _unpacked(path: Place) -> Iterator[bytes]:

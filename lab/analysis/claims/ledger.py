@@ -6,8 +6,7 @@ rests on. Refuses to leave a claim out: what has no rule yet is counted. `lab.re
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lab.analysis import claims as claimed
@@ -35,15 +34,17 @@ def checks(study: str | None = None) -> list[Verdict]:
 
 def counts(verdicts: Sequence[Verdict]) -> str:
     """`102 claims: 3 reproduced, 12 not resolved, …`, without what there is none of."""
-    found = Counter(verdict.answer for verdict in verdicts)
-    return f"{len(verdicts)} claims: {', '.join(f'{found[answer]} {answer}' for answer in ANSWERS if found[answer])}"
+    return f"{len(verdicts)} claims: {_counted([verdict.answer for verdict in verdicts], ANSWERS)}"
 
 
 def own_counts(verdicts: Sequence[Verdict]) -> str:
     """`by the publications' own data: 40 borne out, …`, likewise."""
-    found = Counter(verdict.own.answer for verdict in verdicts if verdict.own is not None)
-    told = [f"{found[answer]} {answer}" for answer in OWN_ANSWERS if found[answer]]
-    return f"by the publications' own data: {', '.join(told) or 'none judged'}"
+    told = _counted([verdict.own.answer for verdict in verdicts if verdict.own is not None], OWN_ANSWERS)
+    return f"by the publications' own data: {told or 'none judged'}"
+
+
+def _counted(found: Sequence[str], order: Iterable[str]) -> str:
+    return ", ".join(f"{found.count(answer)} {answer}" for answer in order if answer in found)
 
 
 def sentences(verdicts: Sequence[Verdict], *ids: str) -> str:
