@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from lab.analysis import rerun
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.forecast import judged_at, past_of
 from lab.analysis.noise import Noise, aa_arms, counted, noises, null_arms, nulls_text, spread, suspicious
@@ -265,8 +266,7 @@ def test_of_too_few_blocks_no_limited_rate_is_shown(capsys: pytest.CaptureFixtur
 def test_what_is_asked_for_again_is_the_same_load_at_the_same_place() -> None:
     """A file by its path, a cluster of one's own by its context."""
     kept = record("x", planned(), command=("lab", "aa", "--sweep=mine/tiny.toml"), sweep="tiny", target="remote")
-    again = aa._again(kept)  # pyright: ignore[reportPrivateUsage]
-    assert again == "just aa baseline --sweep mine/tiny.toml --target remote --context NAME --blocks 10"
+    assert rerun.load(kept) == " --sweep mine/tiny.toml --target remote --context NAME"
 
 
 def test_what_nobody_can_resolve_is_said_to_be_beyond_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
