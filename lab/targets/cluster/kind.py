@@ -165,9 +165,9 @@ def _patch(kind: str, taints: list[dict[str, str]]) -> str:
     return yaml.safe_dump({"kind": kind, "nodeRegistration": {"taints": taints}})
 
 
-def _kind(*arguments: str, limit_s: float, stdin: str = "") -> CompletedProcess[str]:
+def _kind(verb: str, what: str, *options: str, limit_s: float, stdin: str = "") -> CompletedProcess[str]:
     """By Docker, even where podman is there as well."""
-    argv = ["kind", *arguments, "--name", name(), "--kubeconfig", str(kubeconfig())]
+    argv = ["kind", verb, what, "--name", name(), "--kubeconfig", str(kubeconfig()), *options]
     return programs.run(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})
 
 
