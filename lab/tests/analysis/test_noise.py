@@ -302,7 +302,7 @@ def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
     run = stored()
     found = methods([Evidence(run.record.id, run, tuple(run.samples()), {})])
     assert found.nulls == noise_tables.nulls_line(report_of(run)) and found.nulls.startswith("claimed ")
-    assert {floor.run for floor in found.floors} == {run.record.id} and found.untold == ()
+    assert {name for name, _ in found.floors} == {run.record.id} and found.untold == ()
     assert methods([]).nulls == ""
 
 
