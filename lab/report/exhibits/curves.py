@@ -82,8 +82,7 @@ def _histograms(run: Evidence, variant: str) -> dict[int, Blocks]:
     found: dict[int, Blocks] = {}
     for arm in run.arms(variant)[:1]:
         for point in (point for point in run.points if point.rate_rps is not None and not point.control):
-            samples = run.blocks(arm, point.name)
-            read = {block: run.run.histogram(sample) for block, sample in samples.items()}
+            read = {block: run.run.histogram(sample) for block, sample in run.blocks(arm, point.name).items()}
             if known := {block: histogram for block, histogram in read.items() if histogram is not None}:
                 found[point.connections] = known
     return found
@@ -102,10 +101,8 @@ def _corners(own: Blocks, base: Blocks | None) -> Iterator[Corner]:
             return
         single = [_at(one, other, share) for one, other in pairs]
         known = [each for each in single if each is not None]
-        if len(known) >= stats.MIN_BLOCKS and len(known) == len(single):
-            yield Corner(place, value, min(known), max(known))
-        else:
-            yield Corner(place, value)
+        enough = stats.MIN_BLOCKS <= len(known) == len(single)
+        yield Corner(place, value, min(known) if enough else None, max(known) if enough else None)
 
 
 def _at(own: Histogram, base: Histogram | None, share: float) -> float | None:
