@@ -114,9 +114,7 @@ def _refuse_without_pair(record: RunRecord) -> None:
 
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
-    from lab.analysis import rerun
     from lab.analysis.forecast import past_of
-    from lab.analysis.noise import pairs
     from lab.analysis.summary import summarise_run
     from lab.report.json.noise import printed
     from lab.report.tables import noise as noise_tables
@@ -126,11 +124,18 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     samples = run.samples()
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
-    blocks = max(BLOCKS, record.blocks)
-    again = f"just aa {pairs(record.arms)[0]}{rerun.load(record)} --blocks {blocks}"
-    advice = noise_tables.advise(report, _example(report), again)
+    advice = noise_tables.advise(report, _example(report), _again(record))
     print_answer(options, lambda: noise_tables.page(report, advice), lambda: printed(report, advice).dumps())
     return 0 if report.complete else 1
+
+
+def _again(record: RunRecord) -> str:
+    """The command that measures the noise, in blocks enough."""
+    from lab.analysis import rerun
+    from lab.analysis.noise import pairs
+
+    blocks = f" --blocks {max(BLOCKS, record.blocks)}"
+    return f"just aa {pairs(record.arms)[0]}{rerun.load(record)}{blocks}"
 
 
 def _example(report: Report) -> Example:
