@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 NODE_ADDRESS = "10.64.0.1"
 CLIENT = "client"
+HOSTS = Path("/etc/hosts")
 
 _SYSCTLS = {
     # containerd 2 does this in every pod, so that ports below 1024 need no capability
@@ -202,3 +204,27 @@ def batch(options: Sequence[str], lines: Sequence[str]) -> None:
     subprocess.run(
         ["ip", *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True, capture_output=True
     )
+
+
+@contextlib.contextmanager
+def resolving(addresses: Mapping[str, str], hosts_file: Path = HOSTS) -> Iterator[None]:
+    """Host → address, for everything in the lab's own mount namespace, till the end. MeasuringError."""
+    with tempfile.NamedTemporaryFile("w", prefix="hosts-") as file:
+        try:
+            file.write(hosts_file.read_text())
+        except OSError as error:
+            raise MeasuringError(str(hosts_file), f"cannot be read: {error.strerror}", "the lab covers it") from None
+        file.writelines(f"{address} {name}\n" for name, address in addresses.items())
+        file.flush()
+        Path(file.name).chmod(0o644)
+        _mount("mount", "--bind", file.name, str(hosts_file))
+        try:
+            yield
+        finally:
+            _mount("umount", "--lazy", str(hosts_file))
+
+
+def _mount(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MeasuringError("local target", f"{' '.join(argv)}: {done.stderr.strip()}", "`just doctor` checks mounts")

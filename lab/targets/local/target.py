@@ -16,14 +16,13 @@ from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.sweeps import Point
-from lab.model.variants import hosts as variant_hosts
+from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
 from lab.targets.local import (
     bringup,
     cgroups,
     cpus,
     disk,
-    hosts,
     hostwide,
     namespaces,
     network,
@@ -114,9 +113,9 @@ class LocalTarget:
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
         refusals.vet(wanted, points)
-        routed, routers = variant_hosts.routed(variant.manifests), variant_hosts.routers(variant.manifests)
+        routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
         proxied = bool(wanted.role("proxy"))
-        return {point.name: variant_hosts.expected(routed, proxied, point, routers) for point in points}
+        return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False) -> Iterator[LocalSystem]:
@@ -149,7 +148,7 @@ class LocalTarget:
                 undo.callback(system.end_helpers)
                 kubelet.start([job(pod) for pod in wanted.pods], deadline)
                 kubelet.wait(deadline)
-                undo.enter_context(hosts.resolving(system.addresses()))
+                undo.enter_context(network.resolving(system.addresses()))
                 system.wait(deadline)
                 if control is not None:
                     control.adopt()
