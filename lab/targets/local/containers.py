@@ -17,7 +17,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,26 +138,19 @@ class Process:
 
         A process that bound itself to one CPU keeps one: that of the role's to which the fewest others are bound.
         """
-        strays = []
+        own, strays = self.setting.cpus, list[int]()
         pids = self.processes()
-        bound = Counter(cpu for pid in pids if (cpu := self._bound(pid)) is not None)
+        bound = {pid: cpu for pid in pids if (cpu := self._bound(pid)) is not None}
         for pid in pids:
-            own = self._bound(pid)
             for thread in thread_ids(pid):
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     mask = os.sched_getaffinity(thread)
-                    if mask <= self.setting.cpus:
+                    if mask <= own:
                         continue
-                    allowed = (mask & self.setting.cpus) or self.setting.cpus
-                    if len(mask) == 1:
-                        if own is None:
-                            own = min(sorted(self.setting.cpus), key=lambda cpu: bound[cpu])
-                            bound[own] += 1
-                        allowed = {own}
-                    os.sched_setaffinity(thread, allowed)
+                    if len(mask) == 1 and pid not in bound:
+                        bound[pid] = min(sorted(own), key=[*bound.values()].count)
+                    os.sched_setaffinity(thread, {bound[pid]} if len(mask) == 1 else (mask & own) or own)
                     strays.append(thread)
-                except ProcessLookupError:
-                    continue
         return strays
 
     def _bound(self, pid: int) -> int | None:
