@@ -18,7 +18,7 @@ from lab.model.events import EventLog
 from lab.targets.local import bringup, images, objects
 from lab.targets.local.containers import Process
 from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Container, Pod
+from lab.targets.local.pods import Pod
 from lab.targets.local.reloads import Follower
 
 
@@ -57,8 +57,9 @@ class Routing:
         found = {image.NOTE for item in containers if (image := images.find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
 
-    def follow(self, pod: Pod, container: Container, process: Process) -> None:
+    def follow(self, pod: Pod, process: Process) -> None:
         """A container of a proxy is about to start."""
+        container = process.container
         image = images.find(container.repository)
         control = image.control(process) if image is not None else None
         if control is None:

@@ -6,11 +6,10 @@ import re
 import signal
 
 from lab.base.errors import UsageError
-from lab.targets.local.containers import Process
-from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.containers import Process, Realisation
+from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
 
 IMAGE = "nginx"
-STOP_SIGNAL = signal.SIGQUIT
 NOTE = ""
 FIXED = True
 _REFUSED = {"worker_processes": refuse_workers, "worker_rlimit_nofile": refuse_open_files}
@@ -28,7 +27,8 @@ def realise(context: Context) -> Realisation:
                 for directive, refuse in _REFUSED.items():
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
-    return Realisation(command=container.command + container.args, env=container.env)
+    command = container.command + container.args
+    return Realisation(command, container.env, stop_signal=signal.SIGQUIT)
 
 
 def control(process: Process) -> Control | None:
