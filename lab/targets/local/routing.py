@@ -61,8 +61,7 @@ class Routing:
         """A container of a proxy is about to start."""
         container = process.container
         image = images.find(container.repository)
-        control = image.control(process) if image is not None else None
-        if control is None:
+        if image is None or image.control is None:
             self._deaf.add(container.place)
             return
 
@@ -70,7 +69,7 @@ class Routing:
             place = process.setting.place
             return bringup.realisation(container, pod, place, self._objects, self._addresses, self._pinned).files
 
-        follower = Follower(pod.name, process, control, wanted, self.log, once=not self._changing)
+        follower = Follower(pod.name, process, image.control(process), wanted, self.log, once=not self._changing)
         self._followers.append(follower)
         follower.start()
 

@@ -1,6 +1,6 @@
 """What an image stands for on this machine. One file per image that needs more than its command executed.
 
-Such a file has what `Image` asks for: IMAGE (the repository's last parts, without registry and tag), NOTE, FIXED, `realise`, and `control`, which handles what changes while it runs. It is found by its
+Such a file has what `Image` asks for: IMAGE (the repository's last parts, without registry and tag), NOTE, `realise`, and `control`, which handles what changes while it runs. It is found by its
 presence in this folder; nothing lists it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -94,16 +94,13 @@ class Image(Protocol):
     IMAGE: str
     NOTE: str
     """How changes reach it here otherwise than in a cluster; empty where they do not."""
-    FIXED: bool
-    """It keeps the configuration of its start, its backends' addresses included: `control` gives None."""
 
     def realise(self, context: Context) -> Realisation:
         """UsageError for anything asked of the image that cannot be honoured here."""
         ...
 
-    def control(self, process: Process) -> Control | None:
-        """None for one that is FIXED."""
-        ...
+    control: Callable[[Process], Control] | None
+    """None where it keeps the configuration of its start, its backends' addresses included."""
 
 
 def write_changed(process: Process, files: Mapping[str, str]) -> bool:

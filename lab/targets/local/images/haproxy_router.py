@@ -22,7 +22,6 @@ from lab.targets.local.images import Context, Control, refuse_open_files, refuse
 
 IMAGE = "origin-haproxy-router"
 NOTE = ""
-FIXED = False
 SCRIPT = Path(__file__).with_suffix(".bash")
 INSIDE = f"{HOME}/router.bash"
 

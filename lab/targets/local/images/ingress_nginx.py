@@ -23,7 +23,6 @@ from lab.targets.local.pods import Container
 
 IMAGE = "ingress-nginx/controller"
 NOTE = "endpoints change by a reload (no Lua)"
-FIXED = False
 CONFIG = "/tmp/nginx/nginx.conf"
 LOOKS_EVERY_S = 1.0
 """The controller that has told its nginx to quit looks once a second whether it has (NGINXController.Stop), then waits on."""

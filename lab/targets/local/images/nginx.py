@@ -6,12 +6,12 @@ import re
 import signal
 
 from lab.base.errors import UsageError
-from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
+from lab.targets.local.containers import Realisation
+from lab.targets.local.images import Context, refuse_open_files, refuse_workers
 
 IMAGE = "nginx"
 NOTE = ""
-FIXED = True
+control = None  # its configuration is a ConfigMap, which a pod reads when it starts
 _REFUSED = {"worker_processes": refuse_workers, "worker_rlimit_nofile": refuse_open_files}
 
 
@@ -29,8 +29,3 @@ def realise(context: Context) -> Realisation:
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
     command = container.command + container.args
     return Realisation(command, container.env, stop_signal=signal.SIGQUIT)
-
-
-def control(process: Process) -> Control | None:
-    """Its configuration is a ConfigMap, which a pod reads when it starts."""
-    return None
