@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 
 import numpy as np
 
@@ -83,12 +84,10 @@ class Hey(Generator):
         if exit_status != 0 or block is None:
             raise unreadable("the template's block up to 'LAB end'", stdout, stderr, exit_status)
         total_ns, made, size_bytes, kept = int(block[1]), int(block[2]), int(block[3]), int(block[6])
-        errors: dict[ErrorKind, int] = {}
-        failed = 0
+        errors = Counter[ErrorKind]()
         for count, message in re.findall(r'^LAB error (\d+) (".*)$', block[5], re.MULTILINE):
-            errors[kind] = errors.get(kind := error_kind(message), 0) + int(count)
-            failed += int(count)
-        answered = made - failed
+            errors[error_kind(message)] += int(count)
+        answered = made - errors.total()
         if answered <= 0:
             raise OutputError(f"no request was answered: {block[5].strip()[:160] or block[0][:60]}")
         latencies_s = np.array(block[7].split(), dtype=np.float64)
@@ -96,10 +95,12 @@ class Hey(Generator):
             raise OutputError(f"expected {min(answered, KEPT)} latencies, got {len(latencies_s)}")
         in_time_s = latencies_s[latencies_s < load.timeout_s]
         if late := kept - len(in_time_s):
-            errors["timeout"] = errors.get("timeout", 0) + late
+            errors["timeout"] += late
             answered -= late
         if not len(in_time_s):
-            raise OutputError(f"no request was answered within {load.timeout_s:g} s: {late} were not, and {errors}")
+            raise OutputError(
+                f"no request was answered within {load.timeout_s:g} s: {late} were not, and {dict(errors)}"
+            )
         codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status (\d+) (\d+)", block[4])]
         not_2xx = sum(count for code, count in codes if not 200 <= code < 300)
         duration_s = total_ns * 1e-9

@@ -86,12 +86,13 @@ def failed(result: Result) -> int:
 
 
 def _throttled(counters: Mapping[str, int]) -> bool:
-    for name, periods in counters.items():
-        if name.endswith("/cpu_periods") and periods > 0:
-            throttled = counters.get(name.removesuffix("cpu_periods") + "cpu_throttled_periods", 0)
-            if throttled >= THROTTLED_PERIODS * periods:
-                return True
-    return False
+    of = [
+        name.removesuffix("cpu_periods")
+        for name, periods in counters.items()
+        if name.endswith("/cpu_periods") and periods
+    ]
+    shares = (counters.get(f"{role}cpu_throttled_periods", 0) / counters[f"{role}cpu_periods"] for role in of)
+    return any(share >= THROTTLED_PERIODS for share in shares)
 
 
 MAX_OTHERS_CORES = 0.05

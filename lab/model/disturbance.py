@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, Va
 
 from lab.base.errors import did_you_mean
 from lab.base.validation import Record, faults
-from lab.model.events import Event, EventLog
+from lab.model.events import EventLog
 from lab.model.system import Disturbable
 
 Manifests = Sequence[Mapping[str, Any]]
@@ -121,7 +121,7 @@ class DisturbanceContext:
         at_s, began = time.time(), time.monotonic()
         self.system.apply(objects)
         took_s = time.monotonic() - began
-        self.log.extend([Event(at_s, "lab", role, str(number), "Change", f"{way} accepted after {took_s:.4f} s")])
+        self.log.add("lab", "Change", str(number), f"{way} accepted after {took_s:.4f} s", role, at_s)
 
 
 def known(kinds: Mapping[str, type[Disturbance]]) -> dict[str, Any]:

@@ -56,8 +56,17 @@ class EventLog:
     def __init__(self) -> None:
         self._events: list[Event] = []
 
-    def add(self, source: str, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - the column's name
-        self._events.append(Event(time.time(), source, role, object, kind, detail))
+    def add(
+        self,
+        source: str,
+        kind: str,
+        object: str = "",  # noqa: A002 - the column's name
+        detail: str = "",
+        role: str = "",
+        at_s: float | None = None,
+    ) -> None:
+        """One event; of now, unless it was at another time."""
+        self._events.append(Event(time.time() if at_s is None else at_s, source, role, object, kind, detail))
 
     def extend(self, events: Iterable[Event]) -> None:
         self._events.extend(events)

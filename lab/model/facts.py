@@ -65,16 +65,12 @@ def git_commit() -> str | None:
 
 
 def _field(path: str, name: str) -> str | None:
-    for line in readable(path).splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == name:
-            return value.strip()
-    return None
+    lines = (line.partition(":") for line in readable(path).splitlines())
+    return next((value.strip() for key, _, value in lines if key.strip() == name), None)
 
 
 def _os_release() -> str:
-    for line in readable("/etc/os-release").splitlines():
-        key, _, value = line.partition("=")
-        if key == "PRETTY_NAME":
-            return value.strip('"')
-    return platform.system()
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return platform.system()

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Protocol
 
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Response, Role
 from lab.model.events import Event
 
 
-class Recorder(Protocol):
-    """A context manager around the measuring: what happens to the system meanwhile, from the system itself."""
+class Recorder(AbstractContextManager["Recorder"], Protocol):
+    """Around the measuring: what happens to the system meanwhile, from the system itself."""
 
-    def __enter__(self) -> Recorder: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
     def events(self) -> Sequence[Event]:
         """All that was seen, by the lab's clock; only afterwards. MeasuringError when some may be missing."""
         ...

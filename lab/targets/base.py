@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Protocol
 
 from lab.generators import Generator, Installed
@@ -18,13 +17,9 @@ from lab.model.usage import Observation
 from lab.model.variants.variants import Variant
 
 
-class Watch(Protocol):
-    """A context manager around the measuring: looks at the system at both ends and meanwhile."""
+class Watch(AbstractContextManager["Watch"], Protocol):
+    """Around the measuring: looks at the system at both ends and meanwhile."""
 
-    def __enter__(self) -> Watch: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
-    ) -> None: ...
     def observation(self) -> Observation:
         """What was seen between both ends; only afterwards."""
         ...

@@ -14,7 +14,8 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,52 +39,42 @@ class Finding:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Validator:
-    """Remembers what it has validated, since overlays have most of their objects in common."""
-
-    custom: Path
-    """The folder of the schemas of kinds that Kubernetes does not have."""
-    _known: dict[str, Finding] = field(default_factory=dict[str, Finding])
-
-    def finding(self, item: dict[str, Any]) -> Finding:
-        """Of one object as it was rendered."""
-        key = json.dumps(item, sort_keys=True, default=str)
-        if key not in self._known:
-            self._known[key] = self._validated(item)
-        return self._known[key]
-
-    def _validated(self, item: dict[str, Any]) -> Finding:
+@cache
+def _finding(custom: Path, text: str) -> Finding:
+    """Of one object as JSON: overlays have most of theirs in common. `custom`: the schemas of kinds that Kubernetes does not have."""
+    item = json.loads(text)
+    try:
         try:
-            try:
-                kubernetes_validate.validate(item, KUBERNETES, strict=True)
-            except kubernetes_validate.SchemaNotFoundError:
-                return self._by_own_schema(item)
-        except jsonschema.ValidationError as error:
-            place = "".join(f"/{step}" for step in error.absolute_path)
-            return Finding("Invalid", f"{place or '/'}: {error.message}")
-        return Finding("Valid")
-
-    def _by_own_schema(self, item: dict[str, Any]) -> Finding:
-        group, _, version = item["apiVersion"].rpartition("/")
-        path = self.custom / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
-        try:
-            schema = json.loads(path.read_text(encoding="utf-8"))
-            jsonschema.validate(item, schema, format_checker=jsonschema.FormatChecker())
-        except FileNotFoundError:
-            return Finding("Errors", f"could not find schema for {item['kind']}: add manifests/schemas/{path.name}")
-        except (OSError, json.JSONDecodeError, jsonschema.SchemaError) as error:
-            return Finding("Errors", f"manifests/schemas/{path.name}: not a JSON schema: {error}")
-        return Finding("Valid")
+            kubernetes_validate.validate(item, KUBERNETES, strict=True)
+        except kubernetes_validate.SchemaNotFoundError:
+            return _by_own_schema(custom, item)
+    except jsonschema.ValidationError as error:
+        place = "".join(f"/{step}" for step in error.absolute_path)
+        return Finding("Invalid", f"{place or '/'}: {error.message}")
+    return Finding("Valid")
 
 
-def report(overlay: str, validator: Validator, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
+def _by_own_schema(custom: Path, item: dict[str, Any]) -> Finding:
+    group, _, version = item["apiVersion"].rpartition("/")
+    path = custom / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
+    try:
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        jsonschema.validate(item, schema, format_checker=jsonschema.FormatChecker())
+    except FileNotFoundError:
+        return Finding("Errors", f"could not find schema for {item['kind']}: add manifests/schemas/{path.name}")
+    except (OSError, json.JSONDecodeError, jsonschema.SchemaError) as error:
+        return Finding("Errors", f"manifests/schemas/{path.name}: not a JSON schema: {error}")
+    return Finding("Valid")
+
+
+def report(overlay: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
     """(of manifests/overlays/<overlay> its faults, then how many objects are what; whether it is without fault)."""
     try:
         items = kustomize.objects(kustomize.render([manifests / "overlays" / overlay]))
     except kustomize.BuildError as error:
         return [f"{overlay}: does not build: {error}"], False
-    findings = [validator.finding(item) for item in items]
+    texts = (json.dumps(item, sort_keys=True, default=str) for item in items)
+    findings = [_finding(manifests / "schemas", text) for text in texts]
     lines = [
         f"{overlay}: {item['kind']} {item['metadata']['name']}: {found.fault}"
         for item, found in zip(items, findings, strict=True)
@@ -96,10 +87,9 @@ def report(overlay: str, validator: Validator, manifests: Path = MANIFESTS) -> t
 
 def main(overlays: Sequence[str]) -> int:
     """Reports on every one; 1 if one does not build or has an object that is not valid."""
-    validator = Validator(MANIFESTS / "schemas")
     failed = False
     for overlay in overlays:
-        lines, holds = report(overlay, validator)
+        lines, holds = report(overlay)
         failed |= not holds
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return int(failed)

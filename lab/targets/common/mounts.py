@@ -37,12 +37,8 @@ def parse(mountinfo: str) -> Iterator[Mount]:
 
 def holding(mounts: Iterable[Mount], path: str) -> Mount | None:
     """The one that holds an absolute path: of those above it the deepest, and of two over one another the later."""
-    found: Mount | None = None
-    for mount in mounts:
-        above = posixpath.commonpath([mount.point, path]) == mount.point
-        if above and (found is None or len(mount.point) >= len(found.point)):
-            found = mount
-    return found
+    above = [mount for mount in mounts if posixpath.commonpath([mount.point, path]) == mount.point]
+    return max(reversed(above), key=lambda mount: len(mount.point), default=None)
 
 
 def _plain(text: str) -> str:

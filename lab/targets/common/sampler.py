@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
@@ -135,13 +136,11 @@ class Sampler:
                         self._rows += [(at, role, pid, tid, *astuple(times)) for tid, times in threads.items()]
 
     def _snapshot(self) -> _Snapshot:
-        counters: dict[str, int] = {}
+        counters = Counter[str]()
         for role, pids in self.processes().items():
-            if role in ("proxy", "backend"):
-                for pid in _one_per_network(pids):
-                    for name, value in network_counters(pid).items():
-                        counters[f"{role}/{name}"] = counters.get(f"{role}/{name}", 0) + value
-        counters |= self.extra()
+            for pid in _one_per_network(pids) if role in ("proxy", "backend") else ():
+                counters.update({f"{role}/{name}": value for name, value in network_counters(pid).items()})
+        counters.update(self.extra())
         return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:

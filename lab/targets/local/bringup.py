@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -15,8 +14,8 @@ from lab.base.quantities import quantity
 from lab.model.endpoint import Role
 from lab.targets.local import disk, hostwide, images, network, services
 from lab.targets.local.cgroups import Groups
-from lab.targets.local.containers import Process, Setting, find_program
-from lab.targets.local.images import Context, Realisation
+from lab.targets.local.containers import Process, Realisation, Setting, find_program
+from lab.targets.local.images import Context
 from lab.targets.local.kubelet import PodJob
 from lab.targets.local.namespaces import STATE, real_root
 from lab.targets.local.network import Network, Place
@@ -70,13 +69,13 @@ def job(
     pinned: Mapping[Role, frozenset[int]],
     disks: disk.Disk,
     groups: Groups,
-    made: Callable[[Pod, Container, Process], None],
+    made: Callable[[Pod, Process], None],
     changing: bool = False,
 ) -> PodJob:
     """What the kubelet needs to start a pod. Makes its volumes; its containers are made when their turn comes.
 
-    `made` is told of each container of a proxy before it starts. `changing`: its containers have a cgroup for CPU, limited or not, so that they can be squeezed, and end as slowly as
-    their images do.
+    `made` is told of each container of a proxy before it starts. `changing`: its containers have a cgroup for CPU, limited or not,
+    so that they can be squeezed, and end as slowly as their images do.
     """
     addresses, place = net.addresses, net[pod.name]
     folder = pod_folder(pod, net)
@@ -90,22 +89,16 @@ def job(
 
     def make(container: Container) -> Process:
         if container in pod.init:
-            realisation, stop = Realisation(_command(container), container.env), signal.SIGTERM
+            started = Realisation(_command(container), container.env)
         else:
-            context = _context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place))
-            realisation = _realise(context)
-            image = images.find(container.repository)
-            stop = image.STOP_SIGNAL if image is not None else signal.SIGTERM
+            started = realisation(container, pod, place, objects, addresses, pinned)
         setting = Setting(
             hostname=pod.name,
             place=place,
             cpus=_cpus(pod, pinned),
             hosts=hosts,
             volumes=volumes,
-            command=realisation.command,
-            env=realisation.env,
-            files=realisation.files,
-            stop_signal=stop,
+            started=started if changing else replace(started, waits=(0.0, 0.0)),
             group=groups.make(
                 pod.role,
                 f"{net.lane.prefix}{pod.name}-{container.name}",
@@ -113,12 +106,10 @@ def job(
                 container.limits,
                 room=changing,
             ),
-            waits=realisation.waits if changing else (0.0, 0.0),
         )
-        asked = container if realisation.pre_stop is None else replace(container, pre_stop=realisation.pre_stop)
-        process = Process(asked, setting, folder / "containers" / container.name)
+        process = Process(container, setting, folder / "containers" / container.name)
         if pod.role == "proxy" and container not in pod.init:
-            made(pod, container, process)
+            made(pod, process)
         return process
 
     return PodJob(pod, place, make)

@@ -17,9 +17,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -43,21 +42,32 @@ LEAST_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class Realisation:
+    """What to start instead of the image. `files`: path → text, or `-> target` for a symbolic link."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    pre_stop: tuple[str, ...] | None = None
+    """Instead of the manifest's preStop; None = as the manifest says."""
+    stop_signal: signal.Signals = signal.SIGTERM
+    """The image's STOPSIGNAL."""
+    waits: tuple[float, float] = (0.0, 0.0)
+    """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
+    passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
-    """What a container is started with, beyond its own description."""
+    """What a container is started with, beyond its own description: `started`, and where."""
 
     hostname: str
     place: Place
     cpus: frozenset[int]
     hosts: str
     volumes: Mapping[str, Path]
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    files: Mapping[str, str]
-    stop_signal: signal.Signals
+    started: Realisation
     group: Group
-    waits: tuple[float, float] = (0.0, 0.0)
-    """Seconds between being told to end and the stop signal, and between the main process's end and the container's."""
 
 
 class Process:
@@ -74,7 +84,7 @@ class Process:
         (folder / "sysfs").mkdir(parents=True)
         private = self._private()
         self._binds = [*self._volumes(), *self._covers(), *private]
-        for path, text in setting.files.items():
+        for path, text in setting.started.files.items():
             file = self.inside(path)
             if file is None:
                 raise UsageError(
@@ -97,9 +107,18 @@ class Process:
         setting, container = self.setting, self.container
         user = ["--user", f"--map-user={container.uid}", f"--map-group={container.gid}"]
         identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", *user, "--"]
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": setting.hostname, **setting.env}
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": setting.hostname, **setting.started.env}
         variables = [f"{name}={value}" for name, value in environment.items()]
-        command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, "env", "-i", *variables, *setting.command]
+        command = [
+            "taskset",
+            "-c",
+            cpus.as_list(setting.cpus),
+            *identity,
+            "env",
+            "-i",
+            *variables,
+            *setting.started.command,
+        ]
         script = rendered(
             "container.sh.j2",
             join=setting.group.join(),
@@ -139,26 +158,19 @@ class Process:
 
         A process that bound itself to one CPU keeps one: that of the role's to which the fewest others are bound.
         """
-        strays = []
+        own, strays = self.setting.cpus, list[int]()
         pids = self.processes()
-        bound = Counter(cpu for pid in pids if (cpu := self._bound(pid)) is not None)
+        bound = {pid: cpu for pid in pids if (cpu := self._bound(pid)) is not None}
         for pid in pids:
-            own = self._bound(pid)
             for thread in thread_ids(pid):
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     mask = os.sched_getaffinity(thread)
-                    if mask <= self.setting.cpus:
+                    if mask <= own:
                         continue
-                    allowed = (mask & self.setting.cpus) or self.setting.cpus
-                    if len(mask) == 1:
-                        if own is None:
-                            own = min(sorted(self.setting.cpus), key=lambda cpu: bound[cpu])
-                            bound[own] += 1
-                        allowed = {own}
-                    os.sched_setaffinity(thread, allowed)
+                    if len(mask) == 1 and pid not in bound:
+                        bound[pid] = min(sorted(own), key=[*bound.values()].count)
+                    os.sched_setaffinity(thread, {bound[pid]} if len(mask) == 1 else (mask & own) or own)
                     strays.append(thread)
-                except ProcessLookupError:
-                    continue
         return strays
 
     def _bound(self, pid: int) -> int | None:
@@ -174,15 +186,15 @@ class Process:
 
         As a kubelet does, the stop signal comes however long preStop takes, and leaves `LEAST_S` at least.
         """
-        before_s, after_s = self.setting.waits
+        before_s, after_s = self.setting.started.waits
         with self._stopping:
             deadline = time.monotonic() + grace_s
             if self.popen is None or self.popen.poll() is not None:
                 return True
             hook: subprocess.Popen[bytes] | None = None
             try:
-                if self.container.pre_stop:
-                    argv, nothing = self.enter(self.container.pre_stop), subprocess.DEVNULL
+                if pre_stop := self.setting.started.pre_stop or self.container.pre_stop:
+                    argv, nothing = self.enter(pre_stop), subprocess.DEVNULL
                     hook = subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         hook.wait(grace_s)
@@ -191,7 +203,7 @@ class Process:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         self.popen.wait(min(before_s, max(0.0, deadline - time.monotonic())))
                 with contextlib.suppress(ProcessLookupError):  # preStop may have ended it
-                    os.kill(self._main or self.popen.pid, self.setting.stop_signal)
+                    os.kill(self._main or self.popen.pid, self.setting.started.stop_signal)
                 self.popen.wait(max(0.0, deadline - time.monotonic()))
             except (subprocess.TimeoutExpired, ProcessLookupError):
                 pass
@@ -210,7 +222,7 @@ class Process:
 
     def linger(self) -> None:
         """Returns when the container has ended, after its main process: a `stop` under way is over."""
-        if self.setting.waits[1]:
+        if self.setting.started.waits[1]:
             with self._stopping:
                 pass
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.targets.local.kubelet import RunningPod
-from lab.targets.local.pods import Container, Pod, Probe
+from lab.targets.local.pods import Container, Probe
 from lab.targets.local.runner import Runner
 
 
@@ -17,7 +17,7 @@ def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
         "spec": {
             "hostNetwork": on_the_node,
             "terminationGracePeriodSeconds": pod.pod.grace_s,
-            "containers": [_container(runner, pod.pod) for runner in pod.runners],
+            "containers": [_container(runner) for runner in pod.runners],
         },
         "status": {
             "podIP": pod.runners[0].process.setting.place.address,
@@ -30,7 +30,8 @@ def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
     }
 
 
-def _container(runner: Runner, pod: Pod) -> Mapping[str, Any]:
+def _container(runner: Runner) -> Mapping[str, Any]:
+    """A hook as the manifest has it: what an image's own is here, is told by nobody in a cluster."""
     container, setting = runner.container, runner.process.setting
     probes = {
         "livenessProbe": container.liveness,
@@ -40,19 +41,13 @@ def _container(runner: Runner, pod: Pod) -> Mapping[str, Any]:
     return {
         "name": container.name,
         "image": container.image,
-        "command": list(setting.command),
-        "env": [{"name": name, "value": value} for name, value in setting.env.items()],
+        "command": list(setting.started.command),
+        "env": [{"name": name, "value": value} for name, value in setting.started.env.items()],
         "resources": {"limits": dict(container.limits)},
         "ports": [_port(container, name, number) for name, number in container.ports.items()],
-        **_lifecycle(container, pod),
+        **({"lifecycle": {"preStop": {"exec": {"command": list(container.pre_stop)}}}} if container.pre_stop else {}),
         **{name: _probe(probe) for name, probe in probes.items() if probe is not None},
     }
-
-
-def _lifecycle(container: Container, pod: Pod) -> Mapping[str, Any]:
-    """A hook as the pod has it, where one is run: what an image's own is here, is told by nobody in a cluster."""
-    asked = next(item.pre_stop for item in pod.containers if item.name == container.name)
-    return {"lifecycle": {"preStop": {"exec": {"command": list(asked)}}}} if container.pre_stop else {}
 
 
 def _port(container: Container, name: str, number: int) -> Mapping[str, Any]:

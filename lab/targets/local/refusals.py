@@ -64,7 +64,7 @@ def _vet_fixed(place: str, objects: Objects) -> None:
     for pod in objects.role("proxy"):
         for container in pod.containers:
             image = images.find(container.repository)
-            if image is None or image.FIXED:
+            if image is None or image.control is None:
                 fault = f"{container.place}: this proxy knows its backends' addresses from its start, not a Service's"
                 remedy = "a proxy that reads Ingresses or Routes, or --target kind"
                 raise NotMeasurableError("fixed backends", place, fault, remedy)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from lab.base.errors import LabError, MeasuringError
-from lab.model.events import Event, EventLog
+from lab.model.events import EventLog
 from lab.targets.local.containers import Process
 from lab.targets.local.images import Control, Loading
 
@@ -113,9 +113,9 @@ class Follower:
         self._last = time.monotonic()
         loading = self._control.load(self._wanted(), self._over)
         if loading is not None:
-            self._event(loading.began_s, "Reload", loading)
+            self._log.add("proxy", "Reload", self.pod, f"pid {loading.pid}", "proxy", loading.began_s)
             if self._serve(loading):
-                self._event(None, "Reloaded", loading)
+                self._log.add("proxy", "Reloaded", self.pod, f"pid {loading.pid}", "proxy")
         elif not self._control.looks_once_more:
             self._last = before  # nothing new: no turn was taken
 
@@ -127,7 +127,3 @@ class Follower:
         self.load_s = time.time() - loading.began_s if loading.began_s is not None else None
         self.process.confine()  # its new processes may have chosen CPUs of their own
         return True
-
-    def _event(self, at_s: float | None, kind: str, loading: Loading) -> None:
-        at_s = time.time() if at_s is None else at_s
-        self._log.extend([Event(at_s, "proxy", "proxy", self.pod, kind, f"pid {loading.pid}")])

@@ -77,13 +77,8 @@ def read_strategy(spec: Fields) -> Strategy:
     with spec.inner("strategy") as fields:
         kind = fields.choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
         with fields.inner("rollingUpdate") as rolling:
-            surge, unavailable = (read_amount(rolling, name) for name in ("maxSurge", "maxUnavailable"))
-    default = Strategy()
-    return Strategy(
-        kind == "Recreate",
-        default.surge if surge is None else surge,
-        default.unavailable if unavailable is None else unavailable,
-    )
+            given = {"surge": read_amount(rolling, "maxSurge"), "unavailable": read_amount(rolling, "maxUnavailable")}
+    return Strategy(kind == "Recreate", **{name: amount for name, amount in given.items() if amount is not None})
 
 
 def read_amount(fields: Fields, name: str) -> Amount | None:

@@ -18,7 +18,7 @@ from lab.model.events import EventLog
 from lab.targets.local import bringup, images, objects
 from lab.targets.local.containers import Process
 from lab.targets.local.objects import Objects
-from lab.targets.local.pods import Container, Pod
+from lab.targets.local.pods import Pod
 from lab.targets.local.reloads import Follower
 
 
@@ -57,11 +57,11 @@ class Routing:
         found = {image.NOTE for item in containers if (image := images.find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
 
-    def follow(self, pod: Pod, container: Container, process: Process) -> None:
+    def follow(self, pod: Pod, process: Process) -> None:
         """A container of a proxy is about to start."""
+        container = process.container
         image = images.find(container.repository)
-        control = image.control(process) if image is not None else None
-        if control is None:
+        if image is None or image.control is None:
             self._deaf.add(container.place)
             return
 
@@ -69,7 +69,7 @@ class Routing:
             place = process.setting.place
             return bringup.realisation(container, pod, place, self._objects, self._addresses, self._pinned).files
 
-        follower = Follower(pod.name, process, control, wanted, self.log, once=not self._changing)
+        follower = Follower(pod.name, process, image.control(process), wanted, self.log, once=not self._changing)
         self._followers.append(follower)
         follower.start()
 

@@ -26,7 +26,6 @@ from lab.model.variants import hosts
 from lab.targets.common import fetching, haproxy
 from lab.targets.common.sampler import Sampler
 from lab.targets.local import bringup, cpus, hostwide, network, pod_objects, services, shaping
-from lab.targets.local import hosts as hosts_files
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
 from lab.targets.local.kubelet import Kubelet
@@ -58,8 +57,8 @@ class LocalSystem:
         log: EventLog,
     ) -> None:
         """`manifests`: as they were read into `wanted`; `control`: of a system whose pods may come and go; `log`: what all of them tell."""
-        self._objects, self._net, self._kubelet, self._cpus = wanted, net, kubelet, pinned
-        self._routing, self._changes, self._log = routing, control, log
+        self._objects, self.net, self.kubelet, self._cpus = wanted, net, kubelet, pinned
+        self.routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
         if control is not None:
@@ -67,24 +66,12 @@ class LocalSystem:
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._host = next(iter(self._routed))
         self._addresses = self._resolved()
-        self._client = (*net[network.CLIENT].enter, *hosts_files.resolving(self._addresses, bringup.client_folder(net)))
+        self._client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, bringup.client_folder(net)))
 
     @property
     def events(self) -> Sequence[Event]:
         """What its containers did so far."""
         return [event for event in self._log.events if event.source == CONTAINER]
-
-    @property
-    def kubelet(self) -> Kubelet:
-        return self._kubelet
-
-    @property
-    def routing(self) -> Routing:
-        return self._routing
-
-    @property
-    def net(self) -> Network:
-        return self._net
 
     @property
     def client(self) -> tuple[str, ...]:
@@ -101,7 +88,7 @@ class LocalSystem:
         raise UsageError("generators", "this machine has a place for one", "leave `generators` out of the point")
 
     def pod_address(self, role: Role) -> str:
-        return self._net[self._running(role)[0].name].address
+        return self.net[self._running(role)[0].name].address
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         pods = [] if role == "generator" else self._running(role)
@@ -110,7 +97,7 @@ class LocalSystem:
         if shutil.which(argv[0]) is None:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
         place = network.CLIENT if role == "generator" else pods[0].name
-        enter = self._client if role == "generator" else self._net[place].enter
+        enter = self._client if role == "generator" else self.net[place].enter
         command = [*enter, "taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
         helper = subprocess.Popen(
             command,
@@ -132,21 +119,21 @@ class LocalSystem:
             helper.wait()
 
     def shape(self, link_mbit: float | None) -> None:
-        shaping.shape(shaping.ends(self._net, self._objects), link_mbit)
+        shaping.shape(shaping.ends(self.net, self._objects), link_mbit)
 
     def watch(self) -> Sampler:
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
         return Sampler(lambda: {role: self.processes(role) for role in roles}, self.counters)
 
     def counters(self) -> Mapping[str, int]:
-        links = shaping.counters(shaping.ends(self._net, self._objects))
-        nat = services.counters(self._net, self._objects)
-        return {**self._kubelet.groups.counters(), **links, **nat, **self._handshakes()}
+        links = shaping.counters(shaping.ends(self.net, self._objects))
+        nat = services.counters(self.net, self._objects)
+        return {**self.kubelet.groups.counters(), **links, **nat, **self._handshakes()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        running = [pod for pod in self._kubelet.pods if pod.pod.role == role]
+        running = [pod for pod in self.kubelet.pods if pod.pod.role == role]
         return [
-            pod_objects.shown(pod, services.on_the_node(self._net, self._objects, pod.pod))
+            pod_objects.shown(pod, services.on_the_node(self.net, self._objects, pod.pod))
             for pod in running
             if pod.ready and not pod.terminating
         ]
@@ -156,7 +143,7 @@ class LocalSystem:
     ) -> Response:
         host, port = fetching.place(endpoint)
         address = self._addresses.get(host, host)
-        connection = network.connect(self._net[network.CLIENT], (address, port), timeout_s)
+        connection = network.connect(self.net[network.CLIENT], (address, port), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -191,12 +178,12 @@ class LocalSystem:
             return [
                 pid for generator in self._generators if generator.returncode is None for pid in tree(generator.pid)
             ]
-        return [pid for runner in self._kubelet.runners(role) for pid in runner.process.processes()]
+        return [pid for runner in self.kubelet.runners(role) for pid in runner.process.processes()]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if role == "node":
             return hostwide.run(argv)
-        runners = self._kubelet.runners(role)
+        runners = self.kubelet.runners(role)
         if not runners:
             raise UsageError(
                 f"role {role}", "this variant has no such pod", "leave the check out, or name the other role"
@@ -214,14 +201,14 @@ class LocalSystem:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
     def gauges(self) -> Mapping[str, float]:
-        return self._routing.gauges()
+        return self.routing.gauges()
 
     def recorder(self) -> Recorder:
         control = self._control("events")
 
         def check() -> None:
             control.check()
-            self._routing.check()
+            self.routing.check()
 
         return LocalRecorder(self._log, check)
 
@@ -246,28 +233,28 @@ class LocalSystem:
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         self._control("objects")
-        self._routing.apply(objects)
+        self.routing.apply(objects)
 
     def restarts(self) -> Mapping[str, int]:
         return {
             f"{runner.pod.name}/{runner.container.name}": runner.restarts
             for role in ("proxy", "backend")
-            for runner in self._kubelet.runners(role)
+            for runner in self.kubelet.runners(role)
         }
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return []
 
     def unapplied(self) -> Sequence[str]:
-        return self._kubelet.groups.unapplied()
+        return self.kubelet.groups.unapplied()
 
     def log_tail(self) -> str:
         parts = [
             (runner, runner.process.tail(output_too=False))
             for role in ("proxy", "backend")
-            for runner in self._kubelet.runners(role)
+            for runner in self.kubelet.runners(role)
         ]
-        said = [f"--- {name}\n{text}" for name, text in self._kubelet.groups.deaths()]
+        said = [f"--- {name}\n{text}" for name, text in self.kubelet.groups.deaths()]
         said += [f"--- {runner.pod.name}/{runner.container.name}\n{text}" for runner, text in parts if text]
         return "\n".join(said)
 
@@ -295,7 +282,7 @@ class LocalSystem:
     def _resolved(self) -> Mapping[str, str]:
         """Host → where it is, for a client: the proxy's address, or its Service's."""
         ways = {self._routers.get(host) for host in self._routed}
-        found = {by: services.address(self._objects, self._net, self._way_in, by=by)[0] for by in ways}
+        found = {by: services.address(self._objects, self.net, self._way_in, by=by)[0] for by in ways}
         return {host: found[self._routers.get(host)] for host in self._routed}
 
     def _control(self, what: str) -> Control:
@@ -317,7 +304,7 @@ class LocalSystem:
         def url(by: str | None, host: str) -> str:
             """Of one way in; TLS needs the name, which leads there."""
             port = "http" if tls == "none" else "https"
-            address, number = services.address(self._objects, self._net, self._way_in, port, by)
+            address, number = services.address(self._objects, self.net, self._way_in, port, by)
             return f"http://{address}:{number}" if tls == "none" else f"https://{host}:{number}"
 
         shards = hosts.shards_of(names, self._routers, url)
@@ -329,7 +316,7 @@ class LocalSystem:
         if not {"edge", "reencrypt"} & set(self._routed.values()):
             return {}
         found: Counter[str] = Counter()
-        for runner in self._kubelet.runners("proxy"):
+        for runner in self.kubelet.runners("proxy"):
             path = runner.process.inside(haproxy.SOCKET)
             if path is not None and path.exists():
                 with contextlib.suppress(OSError):  # it has just ended, which the restarts tell
@@ -338,7 +325,7 @@ class LocalSystem:
 
     def _way(self, objects: Objects) -> str:
         """In words; of a changing system also how changes reach the way otherwise than in a cluster."""
-        late = [] if self._changes is None else [self._routing.note, AT_ONCE]
+        late = [] if self._changes is None else [self.routing.note, AT_ONCE]
         return ", ".join(filter(None, [services.way(objects), *late]))
 
     def _at(self, role: Role) -> Endpoint:
@@ -346,6 +333,6 @@ class LocalSystem:
         objects = self._objects
         if role == "backend" and (running := self._running(role)):
             objects = replace(objects, pods=(*objects.role("proxy"), *running))
-        address, number = services.address(objects, self._net, role)
+        address, number = services.address(objects, self.net, role)
         way = self._way(objects) if role == "proxy" else ""
         return Endpoint(f"http://{address}:{number}", self._host, way=way)

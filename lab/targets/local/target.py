@@ -17,7 +17,7 @@ from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.pairs import Side
 from lab.model.sweeps import Point
-from lab.model.variants import hosts as variant_hosts
+from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
 from lab.targets.local import (
     bringup,
@@ -114,9 +114,9 @@ class LocalTarget:
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
         refusals.vet(wanted, points)
-        routed, routers = variant_hosts.routed(variant.manifests), variant_hosts.routers(variant.manifests)
+        routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
         proxied = bool(wanted.role("proxy"))
-        return {point.name: variant_hosts.expected(routed, proxied, point, routers) for point in points}
+        return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[LocalSystem]:

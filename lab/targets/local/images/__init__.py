@@ -1,7 +1,6 @@
 """What an image stands for on this machine. One file per image that needs more than its command executed.
 
-Such a file has what `Image` asks for: IMAGE (the repository's last parts, without registry and tag), STOP_SIGNAL (the
-image's STOPSIGNAL), NOTE, FIXED, `realise`, and `control`, which handles what changes while it runs. It is found by its
+Such a file has what `Image` asks for: IMAGE (the repository's last parts, without registry and tag), NOTE, `realise`, and `control`, which handles what changes while it runs. It is found by its
 presence in this folder; nothing lists it.
 """
 
@@ -9,14 +8,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import signal
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from lab.base.errors import NotMeasurableError
-from lab.targets.local.containers import Process
+from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod
 
@@ -32,20 +30,6 @@ class Context:
     cpus: int
     somaxconn: int
     open_files: int
-
-
-@dataclass(frozen=True, slots=True)
-class Realisation:
-    """What to start instead of the image. `files`: path → text, or `-> target` for a symbolic link."""
-
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    files: Mapping[str, str] = field(default_factory=dict)
-    pre_stop: tuple[str, ...] | None = None
-    """Instead of the manifest's preStop; None = as the manifest says."""
-    waits: tuple[float, float] = (0.0, 0.0)
-    """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
-    passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
@@ -108,19 +92,15 @@ class Control(Protocol):
 
 class Image(Protocol):
     IMAGE: str
-    STOP_SIGNAL: signal.Signals
     NOTE: str
     """How changes reach it here otherwise than in a cluster; empty where they do not."""
-    FIXED: bool
-    """It keeps the configuration of its start, its backends' addresses included: `control` gives None."""
 
     def realise(self, context: Context) -> Realisation:
         """UsageError for anything asked of the image that cannot be honoured here."""
         ...
 
-    def control(self, process: Process) -> Control | None:
-        """None for one that is FIXED."""
-        ...
+    control: Callable[[Process], Control] | None
+    """None where it keeps the configuration of its start, its backends' addresses included."""
 
 
 def write_changed(process: Process, files: Mapping[str, str]) -> bool:

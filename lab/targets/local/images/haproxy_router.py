@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import functools
 import re
-import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from lab.base import durations
 from lab.base.errors import UsageError, did_you_mean
-from lab.targets.local.containers import Process, find_program
+from lab.targets.local.containers import Process, Realisation, find_program
 from lab.targets.local.haproxy_conf import HOME, Backend, render
 from lab.targets.local.haproxy_control import RouterControl
-from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
 
 IMAGE = "origin-haproxy-router"
-STOP_SIGNAL = signal.SIGTERM
 NOTE = ""
-FIXED = False
 SCRIPT = Path(__file__).with_suffix(".bash")
 INSIDE = f"{HOME}/router.bash"
 
@@ -86,7 +83,7 @@ def realise(context: Context) -> Realisation:
 
 def control(process: Process) -> Control:
     place = f"{process.container.place}.env[RELOAD_INTERVAL]"
-    return RouterControl(process, reload_interval_s(place, process.setting.env["RELOAD_INTERVAL"]))
+    return RouterControl(process, reload_interval_s(place, process.setting.started.env["RELOAD_INTERVAL"]))
 
 
 @functools.cache

@@ -15,16 +15,14 @@ from collections.abc import Mapping
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import settings
-from lab.targets.local.containers import Process
-from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.containers import Process, Realisation
+from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
 from lab.targets.local.nginx_conf import PID, render
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.pods import Container
 
 IMAGE = "ingress-nginx/controller"
-STOP_SIGNAL = signal.SIGQUIT  # the controller, told to end, sends its nginx `quit`
 NOTE = "endpoints change by a reload (no Lua)"
-FIXED = False
 CONFIG = "/tmp/nginx/nginx.conf"
 LOOKS_EVERY_S = 1.0
 """The controller that has told its nginx to quit looks once a second whether it has (NGINXController.Stop), then waits on."""
@@ -73,6 +71,7 @@ def realise(context: Context) -> Realisation:
         env=env,
         files={CONFIG: text, **links},
         pre_stop=pre_stop,
+        stop_signal=signal.SIGQUIT,  # the controller, told to end, sends its nginx `quit`
         waits=(float(arguments.get(_BEFORE, "0")), float(arguments.get(_AFTER, "10")) + LOOKS_EVERY_S),
     )
 

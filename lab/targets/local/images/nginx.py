@@ -6,13 +6,12 @@ import re
 import signal
 
 from lab.base.errors import UsageError
-from lab.targets.local.containers import Process
-from lab.targets.local.images import Context, Control, Realisation, refuse_open_files, refuse_workers
+from lab.targets.local.containers import Realisation
+from lab.targets.local.images import Context, refuse_open_files, refuse_workers
 
 IMAGE = "nginx"
-STOP_SIGNAL = signal.SIGQUIT
 NOTE = ""
-FIXED = True
+control = None  # its configuration is a ConfigMap, which a pod reads when it starts
 _REFUSED = {"worker_processes": refuse_workers, "worker_rlimit_nofile": refuse_open_files}
 
 
@@ -28,9 +27,5 @@ def realise(context: Context) -> Realisation:
                 for directive, refuse in _REFUSED.items():
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
-    return Realisation(command=container.command + container.args, env=container.env)
-
-
-def control(process: Process) -> Control | None:
-    """Its configuration is a ConfigMap, which a pod reads when it starts."""
-    return None
+    command = container.command + container.args
+    return Realisation(command, container.env, stop_signal=signal.SIGQUIT)

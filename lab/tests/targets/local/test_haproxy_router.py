@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
-from lab.model.variants import hosts as variant_hosts
+from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.targets.common import certificates, haproxy
-from lab.targets.local import bringup, hosts, objects
+from lab.targets.local import bringup, network, objects
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME
 from lab.targets.local.images import Context, haproxy_router
 from lab.targets.local.images.haproxy_router import reload_interval_s
@@ -224,8 +224,8 @@ def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
 def chosen(items: Manifests, **point: Any) -> tuple[tuple[str, ...], str]:
     """Among the hosts of at most three routes."""
     routes = [item for item in items if item["kind"] == "Route"]
-    routed = variant_hosts.routed([item for item in items if item not in routes[3:]])
-    return variant_hosts.chosen(routed, bool(read(items).role("proxy")), make_point(**point))
+    routed = hosts.routed([item for item in items if item not in routes[3:]])
+    return hosts.chosen(routed, bool(read(items).role("proxy")), make_point(**point))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_point_that_the_routes_cannot_serve_is_refused(variant: str, point: di
 
 def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match="cannot be read"):
-        hosts.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
+        network.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
 
 
 def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:

@@ -120,8 +120,8 @@ def test_an_image_is_fixed_when_nothing_handles_its_changes() -> None:
         images.find(name) for name in ("nginx", "origin-haproxy-router", "ingress-nginx/controller")
     )
     assert nginx is not None and router is not None and controller is not None
-    assert nginx.FIXED and nginx.control(None) is None  # type: ignore[arg-type]
-    assert not router.FIXED and not controller.FIXED
+    assert nginx.control is None
+    assert router.control is not None and controller.control is not None
 
 
 def test_the_sweeps_of_the_lab_are_told_apart() -> None:

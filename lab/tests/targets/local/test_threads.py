@@ -103,10 +103,10 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(tmp_path: Path, monkeyp
     (pod,) = wanted.role("proxy")
     monkeypatch.setattr(images, "find", lambda _: SimpleNamespace(control=lambda _: Broken()))
     monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
-    process = Held(tmp_path)
-    process.setting.place = cast("Any", None)
+    process = cast("Any", Held(tmp_path))
+    process.setting.place, process.container = None, pod.containers[0]
     routing = Routing(wanted, {}, {}, EventLog(), changing=True)
-    routing.follow(pod, pod.containers[0], cast("Any", process))
+    routing.follow(pod, process)
     try:
         until(lambda: faulty(routing))
         routing.leave(pod)
