@@ -7,14 +7,13 @@ import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.commands import Adder
 from lab.commands.answers import print_answer
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from lab.experiments.ablation.prepared import Ready
     from lab.targets.base import Target
 
-Build = Callable[[Path], "tuple[list[Owned], list[str]]"]
+Build = Callable[[Path], "tuple[Sequence[Owned], Sequence[str]]"]
 """The ablation's own manifests folder, to which it may add → the knobs, and notes for the result."""
 
 
@@ -42,6 +41,7 @@ def add(adder: Adder) -> None:
 
 def _ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
+    from lab.experiments.ablation.plan import knobs_in, variants_of
 
     if options.resume and (options.target or of_its_own(options) - {"variant"}):
         raise UsageError(
@@ -51,41 +51,9 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
     if options.resume:
         return inside(options, AblationStore.open(options.resume).record.target, partial(_go_on, options, talk))
-    build, command = partial(_knobs_of, _subject(options), _is_study(options)), recorded(options, "subject")
+    names, study = variants_of(options.subject, options.variant)
+    build, command = partial(knobs_in, names, study), recorded(options, "subject")
     return inside(options, options.target, partial(ablate_here, options, talk, options.subject, build, command))
-
-
-def _is_study(options: argparse.Namespace) -> bool:
-    """A name that a variant has, too, is the study's."""
-    from lab.analysis.claims.studies import study_keys
-
-    return options.subject in study_keys() and not options.variant
-
-
-def _subject(options: argparse.Namespace) -> tuple[str, ...]:
-    """The variants whose knobs are asked for: a study's, then the others that are annotated with it."""
-    from lab.analysis.claims.studies import load_study, study_keys
-    from lab.model.variants.variants import chain, load_overlay, variant_names
-
-    name: str = options.subject
-    if _is_study(options):
-        listed = load_study(name).file.variants
-        own = [other for other in variant_names() if load_overlay(other).study == name]
-        return tuple(dict.fromkeys((*listed, *own)))
-    if "+" not in name and name not in variant_names():
-        raise UsageError(
-            "ablate", f"unknown study or variant '{name}'", did_you_mean(name, [*study_keys(), *variant_names()])
-        )
-    chain(name)
-    return (name,)
-
-
-def _knobs_of(names: Sequence[str], study: bool, manifests: Path) -> tuple[list[Owned], list[str]]:
-    """In a study, knobs that belong to none are only there for its own to be compared with."""
-    from lab.experiments.ablation.plan import knobs_of
-
-    found = knobs_of(names, manifests)
-    return [replace(owned, beside=study and owned.knob.study is None) for owned in found], []
 
 
 def ablate_here(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lab.base.errors import LabError
 from lab.commands import Adder
 from lab.commands.arguments import add_target, inside
 
@@ -45,12 +44,12 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
-    from lab.experiments.sabotage import BAD
+    from lab.experiments.sabotage import BAD, findings
     from lab.model.variants.variants import variant_names
 
     target.check()
     found: list[Finding] = []
-    for finding in _findings(target, options.variants or variant_names(), options.intact):
+    for finding in findings(target, options.variants or variant_names(), options.intact):
         found.append(finding)
         if options.json:
             print(json.dumps(asdict(finding)), flush=True)
@@ -61,19 +60,6 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     if not options.json:
         _print(found)
     return 1 if any(finding.outcome in BAD for finding in found) else 0
-
-
-def _findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    from lab.experiments.sabotage import Finding, Saboteur, intact
-
-    saboteur = Saboteur(target)
-    for name in names:
-        yield intact(target, name)
-        if not intact_only:
-            try:
-                yield from saboteur.findings(name)
-            except LabError as error:
-                yield Finding(name, "", "", "FAILED", f"{error.place}: {error.fault}")
 
 
 def _print(found: Sequence[Finding]) -> None:

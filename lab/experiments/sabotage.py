@@ -138,6 +138,18 @@ class Saboteur:
         return self._held[baseline, check]
 
 
+def findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
+    """Of each variant as it is and, unless `intact_only`, sabotaged."""
+    saboteur = Saboteur(target)
+    for name in names:
+        yield intact(target, name)
+        if not intact_only:
+            try:
+                yield from saboteur.findings(name)
+            except LabError as error:
+                yield Finding(name, "", "", "FAILED", _line(error))
+
+
 def _misnamed(variant: Variant, knob: str) -> Finding | None:
     """The knob's patch for containers of another name, in a copy of the manifests; None if it patches none."""
     with scratch() as folder:

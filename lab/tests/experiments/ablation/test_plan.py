@@ -21,7 +21,16 @@ from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.ablation import plan as ablation
 from lab.experiments.ablation import prepared
 from lab.experiments.ablation.folder import AblationStore
-from lab.experiments.ablation.plan import Cumulative, Owned, knobs_of, overlays_of, plan_steps, runs_of
+from lab.experiments.ablation.plan import (
+    Cumulative,
+    Owned,
+    knobs_in,
+    knobs_of,
+    overlays_of,
+    plan_steps,
+    runs_of,
+    variants_of,
+)
 from lab.model.endpoint import Endpoint
 from lab.model.plan import Arm
 from lab.model.run import NotMeasured
@@ -181,11 +190,11 @@ def test_the_buffered_log_of_the_study_is_compared_with_the_log_on_a_slow_disk()
 @pytest.mark.parametrize("key", study_keys())
 def test_a_study_is_ablated_with_every_overlay_that_is_annotated_with_it(key: str) -> None:
     """Those it lists come first; knobs of no study are there to be compared with."""
-    names = ablate._subject(Namespace(subject=key, variant=False))  # pyright: ignore[reportPrivateUsage]
+    names, study = variants_of(key, as_variant=False)
     listed = load_study(key).file.variants
     assert list(names[: len(listed)]) == listed
     assert {each.name for each in overlays_of(MANIFESTS) if each.study == key} <= set(names)
-    found, _ = ablate._knobs_of(names, True, MANIFESTS)  # pyright: ignore[reportPrivateUsage]
+    found, _ = knobs_in(names, study, MANIFESTS)
     assert [each.beside for each in found] == [each.knob.study is None for each in found]
 
 
