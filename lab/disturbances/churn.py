@@ -30,6 +30,8 @@ FETCH_S = 5.0
 
 
 class Churn(Holding):
+    host = _changing.HOST
+
     kind: Literal["churn"] = "churn"
     what: Literal["routes", "endpoints"] = Field(description="what changes: a route's configuration, or its endpoints")
     per_s: float = Field(gt=0, le=50, description="changes per second")
@@ -55,10 +57,6 @@ class Churn(Holding):
     @property
     def acts_s(self) -> float:
         return self.for_s
-
-    @property
-    def host(self) -> str:
-        return _changing.HOST
 
     @property
     def fixtures(self) -> tuple[str, ...]:

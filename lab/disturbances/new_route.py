@@ -24,6 +24,8 @@ TIMEOUT_S = 5.0
 
 
 class NewRoute(Disturbance):
+    host, awaited = HOST, NOT_THERE
+
     kind: Literal["new-route"] = "new-route"
     within_s: float = Field(default=10.0, ge=1, le=3600, description="how long it may take until the host is answered")
 
@@ -34,14 +36,6 @@ class NewRoute(Disturbance):
     @property
     def acts_s(self) -> float:
         return self.within_s  # done in a moment, and never undone
-
-    @property
-    def host(self) -> str:
-        return HOST
-
-    @property
-    def awaited(self) -> frozenset[int]:
-        return NOT_THERE
 
     def vet(self, manifests: Manifests) -> None:
         new_route(manifests)

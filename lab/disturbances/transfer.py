@@ -28,6 +28,8 @@ UNENDED = "broken off: it did not end in its time"
 
 
 class Transfer(Disturbance):
+    loads_client = True
+
     kind: Literal["transfer"] = "transfer"
     way: Literal["upload", "download"] = Field(description="which way the bodies go")
     size_mb: Literal[1, 10, 100] = Field(default=10, description="how large each is")
@@ -53,10 +55,6 @@ class Transfer(Disturbance):
     @property
     def fixtures(self) -> tuple[str, ...]:
         return (FIXTURE,)
-
-    @property
-    def loads_client(self) -> bool:
-        return True
 
     def disturb(self, context: DisturbanceContext) -> None:
         context.say("Begin", detail=f"{self.parallel} {self.way}s of {self.size_mb} MB at once")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, ValidationInfo
 
@@ -26,6 +26,13 @@ _KINDS = "kinds of disturbances"
 
 class Disturbance(Record, strict=True):
     """What every kind has. A module of `lab/disturbances` carries one subclass, named `KIND`, with a field `kind`: the file's name with dashes."""
+
+    host: ClassVar[str | None] = None
+    """The host that the load asks for, where it is not the variant's own first."""
+    awaited: ClassVar[frozenset[int]] = frozenset()
+    """Statuses that are the right answer as long as it has not been done: they are no failures, and 2xx shows that it has."""
+    loads_client: ClassVar[bool] = False
+    """Whether it works in the client's place itself: how busy its CPUs are says nothing then, requests sent late do."""
 
     at_s: float = Field(default=5.0, ge=1, le=3600, description="when it begins, after the load began")
 
@@ -42,11 +49,6 @@ class Disturbance(Record, strict=True):
         raise NotImplementedError
 
     @property
-    def host(self) -> str | None:
-        """The host that the load asks for, where it is not the variant's own first."""
-        return None
-
-    @property
     def fixtures(self) -> tuple[str, ...]:
         """Components of manifests/fixtures that every variant of the run is laid over with."""
         return ()
@@ -55,16 +57,6 @@ class Disturbance(Record, strict=True):
     def prepared(self) -> tuple[object, ...]:
         """What there is before and beside the load: points that differ in it have control runs of their own."""
         return self.host, self.fixtures
-
-    @property
-    def awaited(self) -> frozenset[int]:
-        """Statuses that are the right answer as long as it has not been done: they are no failures, and 2xx shows that it has."""
-        return frozenset()
-
-    @property
-    def loads_client(self) -> bool:
-        """Whether it works in the client's place itself: how busy its CPUs are says nothing then, requests sent late do."""
-        return False
 
     def vet(self, manifests: Manifests) -> None:
         """UsageError, or NotMeasurableError, for a variant that this cannot be done to. Pure."""

@@ -93,23 +93,18 @@ class Disturbable(Protocol):
 
     def scale(self, role: Role, replicas: int) -> None:
         """Of the role's Deployment. Returns when it was asked for."""
-        ...
 
     def roll(self, role: Role) -> None:
         """A rolling update of the role's Deployment to the same containers, by its strategy. Returns when it was asked for."""
-        ...
 
     def freeze(self, role: Role, frozen: bool) -> None:
         """Stop (SIGSTOP) or continue every process of the role's first pod."""
-        ...
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
         """A CPU limit (`20m`) for the first container of the role's pods while they run; None = as the manifests say."""
-        ...
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         """Create or change Routes, Ingresses, Services and EndpointSlices; returns when the system has accepted them.
 
         When the proxy serves them is its own affair, and what is measured.
         """
-        ...

@@ -16,7 +16,7 @@ from lab.targets.local import disk, hostwide, images, network, services
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, Realisation, Setting, find_program
 from lab.targets.local.images import Context
-from lab.targets.local.kubelet import PodJob
+from lab.targets.local.kubelet import Make
 from lab.targets.local.namespaces import STATE, real_root
 from lab.targets.local.network import Network, Place
 from lab.targets.local.objects import Objects
@@ -71,13 +71,14 @@ def job(
     groups: Groups,
     made: Callable[[Pod, Process], None],
     changing: bool = False,
-) -> PodJob:
-    """What the kubelet needs to start a pod. Makes its volumes; its containers are made when their turn comes.
+) -> Make:
+    """What the kubelet needs to start a pod. Writes its sysctls and makes its volumes; its containers are made when their turn comes.
 
     `made` is told of each container of a proxy before it starts. `changing`: its containers have a cgroup for CPU, limited or not,
     so that they can be squeezed, and end as slowly as their images do.
     """
     addresses, place = net.addresses, net[pod.name]
+    _write_sysctls(pod, place)
     folder = pod_folder(pod, net)
     volumes = {
         name: disks.folder(pod.name, name)
@@ -112,7 +113,7 @@ def job(
             made(pod, process)
         return process
 
-    return PodJob(pod, place, make)
+    return make
 
 
 def realisation(
@@ -135,6 +136,21 @@ def pod_folder(pod: Pod, net: Network) -> Path:
 def client_folder(net: Network) -> Path:
     """What the client's place has of its own."""
     return STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
+
+
+def _write_sysctls(pod: Pod, place: Place) -> None:
+    try:
+        network.write_sysctls(place, dict(pod.sysctls))
+    except OSError as error:
+        if not str(error.filename).startswith("/proc/sys/"):
+            raise
+        name = Path(str(error.filename)).relative_to("/proc/sys").as_posix().replace("/", ".")
+        where = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
+        raise MeasuringError(
+            where,
+            f"cannot be written in a pod: {error.strerror}",
+            "only namespaced sysctls can; the others are the node's",
+        ) from None
 
 
 def remove(pods: Iterable[Pod], net: Network) -> None:

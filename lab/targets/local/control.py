@@ -26,7 +26,7 @@ from lab.model.endpoint import HowToEnd, Role
 from lab.model.events import EventLog
 from lab.targets.local import bringup, services
 from lab.targets.local.deployments import Deployment
-from lab.targets.local.kubelet import Kubelet, PodJob, RunningPod
+from lab.targets.local.kubelet import Kubelet, Make, RunningPod
 from lab.targets.local.network import Network, complaining
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
@@ -53,7 +53,7 @@ class Control:
         kubelet: Kubelet,
         routing: Routing,
         log: EventLog,
-        job: Callable[[Pod], PodJob],
+        job: Callable[[Pod], Make],
     ) -> None:
         self._objects, self._net, self._kubelet, self._routing = objects, net, kubelet, routing
         self._log, self._job = log, job

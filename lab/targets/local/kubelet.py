@@ -14,26 +14,19 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, reap_orphans
-from lab.targets.local.network import Place, write_sysctls
 from lab.targets.local.pods import Container, Pod
 from lab.targets.local.runner import CONTAINER, Runner
 
 ROTATE_EVERY_S, ROTATE_BYTES = 10.0, 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class PodJob:
-    """A pod to start; `make` prepares one of its containers when its turn comes (after the init containers ended)."""
-
-    pod: Pod
-    place: Place
-    make: Callable[[Container], Process]
+Make = Callable[[Container], Process]
+"""Prepares one of a pod's containers when its turn comes (after the init containers ended)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,12 +75,12 @@ class Kubelet:
         self._initialising: list[Process] = []
         self._stopped = threading.Event()
 
-    def start(self, jobs: Sequence[PodJob], deadline: float) -> None:
+    def start(self, pods: Sequence[tuple[Pod, Make]], deadline: float) -> None:
         """Start pods side by side; returns when all are started. Raises the first LabError, one at the deadline (monotonic)."""
         threading.Thread(target=self._rotate, name="logs", daemon=True).start()
-        with ThreadPoolExecutor(len(jobs) or 1) as pool:
+        with ThreadPoolExecutor(len(pods) or 1) as pool:
             try:
-                for result in [pool.submit(self.begin, RunningPod(job.pod), job, deadline) for job in jobs]:
+                for result in [pool.submit(self.begin, RunningPod(pod), make, deadline) for pod, make in pods]:
                     result.result()
             except BaseException:
                 self.stop()  # else the pool would wait for the other pods' init containers
@@ -140,26 +133,14 @@ class Kubelet:
             runner.stop(None)
         reap_orphans()
 
-    def begin(self, running: RunningPod, job: PodJob, deadline: float) -> None:
+    def begin(self, running: RunningPod, make: Make, deadline: float) -> None:
         """Start one pod; returns when its containers are started, ready or not. Starts none when the kubelet is stopped."""
-        pod, place = job.pod, job.place
-        try:
-            write_sysctls(place, dict(pod.sysctls))
-        except OSError as error:
-            if not str(error.filename).startswith("/proc/sys/"):
-                raise
-            name = Path(str(error.filename)).relative_to("/proc/sys").as_posix().replace("/", ".")
-            where = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
-            raise MeasuringError(
-                where,
-                f"cannot be written in a pod: {error.strerror}",
-                "only namespaced sysctls can; the others are the node's",
-            ) from None
+        pod = running.pod
         for container in pod.init:
-            self._initialise(pod, job.make(container), deadline)
+            self._initialise(pod, make(container), deadline)
         if self._stopped.is_set():
             return
-        made = map(job.make, pod.containers)
+        made = map(make, pod.containers)
         running.runners = [Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in made]
         with self._listing:
             self.pods = [*self.pods, running]

@@ -33,7 +33,7 @@ from lab.targets.local import (
 )
 from lab.targets.local.control import Control
 from lab.targets.local.images import haproxy_router, ingress_nginx
-from lab.targets.local.kubelet import Kubelet, PodJob
+from lab.targets.local.kubelet import Kubelet, Make
 from lab.targets.local.pods import Pod
 from lab.targets.local.routing import Routing
 from lab.targets.local.system import LocalSystem
@@ -135,7 +135,7 @@ class LocalTarget:
                 services.install(net, wanted)
                 routing = Routing(wanted, net.addresses, self.cpus(), log, changing=changing)
 
-                def job(pod: Pod) -> PodJob:
+                def job(pod: Pod) -> Make:
                     return bringup.job(
                         pod, routing.objects, net, self.cpus(), disks, kubelet.groups, routing.follow, changing
                     )
@@ -147,7 +147,7 @@ class LocalTarget:
                 undo.callback(routing.stop)
                 system = LocalSystem(variant.manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
-                kubelet.start([job(pod) for pod in wanted.pods], deadline)
+                kubelet.start([(pod, job(pod)) for pod in wanted.pods], deadline)
                 kubelet.wait(deadline)
                 system.wait(deadline)
                 if control is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -194,9 +194,7 @@ class Awaiting(Disturbance):
     def acts_s(self) -> float:
         return 5.0
 
-    @property
-    def awaited(self) -> frozenset[int]:
-        return frozenset({404})
+    awaited: ClassVar[frozenset[int]] = frozenset({404})
 
 
 def test_what_is_awaited_is_right_until_the_first_good_answer() -> None:
