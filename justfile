@@ -109,7 +109,7 @@ calibrate *ARGS:
 usage RUN *ARGS:
     @python -m lab usage "$@"
 
-# Every metric of a run, or of two runs, side by side: medians, effect with its interval, ~ where nothing is resolved
+# Every metric of a run, or of two, side by side: medians, effect with its interval, ~ where nothing is resolved: just compare RUN [RUN]
 [group('decide')]
 [no-cd]
 [no-exit-message]
@@ -130,7 +130,7 @@ gate *ARGS:
 capacity *ARGS:
     @python -m lab capacity "$@"
 
-# A run for other tools: CSV, Parquet, OpenMetrics, or a sample's verbatim output
+# A run for other tools: CSV, Parquet, OpenMetrics, or a sample's verbatim output: just export RUN
 [group('decide')]
 [no-cd]
 [no-exit-message]

@@ -28,7 +28,7 @@ from lab.stats import power
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = TAKES_S
 PRIOR_CV = {"rate": 0.055, "cpu_per_request": 0.03}
-"""Coefficients of variation of ten 5 s wrk samples on a shared 2-core machine (design.md §6)."""
+"""Coefficients of variation of ten 5 s wrk samples on a shared 2-core machine, where no earlier run tells."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
 OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 """What is forecast where no variant has a primary metric."""

@@ -14,6 +14,9 @@ which side of the other it lies, but not on how far: that leaves the odds of a f
   only by their share of the ranks; for p99.9 it is a thousandth.
 - Latency is judged at points with a rate, if the sweep has any: a closed loop's follows from its throughput.
 - The rate is judged at closed loops, where it is not given.
+- Whether a metric is a latency its entry in the catalogue says. Any other ratio that is read off a sample is judged at any load,
+  but not where the generator was the limit: how it would grow in a faster loop is not known. CPU per request is judged
+  there, too: it is of each request, however many there are.
 
 `carrier` says which metric stands for the primary one where that one is not judged. Nothing stands for a latency that the
 generator limits: the proxy's CPU per request says what more requests would cost, not how long a backend takes. A
@@ -28,6 +31,7 @@ from math import exp, log
 
 from lab.analysis.cells import Cell
 from lab.model.bottleneck import FAILED
+from lab.model.metrics import about
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 
@@ -41,20 +45,6 @@ RETRANSMISSION_S = 1.0
 """RFC 6298: the first retransmission of a SYN."""
 DROPS = ("ListenOverflows", "ListenDrops")
 """What a full accept queue always counts. Retransmission timeouts are counted for any connection, a backend's too."""
-BROKEN = frozenset(
-    {
-        Reason.BRING_UP_FAILED,
-        Reason.KNOB_NOT_APPLIED,
-        Reason.WRONG_BACKEND,
-        Reason.PROXY_DIED,
-        Reason.NON_2XX,
-        Reason.ERRORS,
-        Reason.WRONG_SIZE,
-    }
-)
-"""The system did not do its work. No doing of the machine's or the generator's, and not that it was too slow for a rate."""
-UNSERVED = frozenset({Reason.RATE_NOT_ACHIEVED, Reason.DROPPED})
-"""A given rate was not served. Whether the system or the generator was too slow for it, they do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +77,19 @@ def ruling(metric: str, own: Cell, base: Cell, points: Sequence[Point], pairs: b
     if metric == "cpu_per_request":
         same = None in (own.cpu_of, base.cpu_of) or own.cpu_of == base.cpu_of
         return Ruling("" if same else "CPU per request of a proxy is not comparable with a backend's")
-    percentile = metric != "rate"
-    if percentile and point.rate_rps is None and any(other.rate_rps is not None for other in points):
+    known = about(metric)
+    if known.latency and point.rate_rps is None and any(other.rate_rps is not None for other in points):
         return Ruling(FOLLOWS)
     ours, theirs = limited(own.counted.values()), limited(base.counted.values())
     if True not in ours | theirs:
         return Ruling()
-    middles = _middles(metric, own, base, pairs)
+    middles = _middles(metric, own, base, pairs) if known.latency or metric == "rate" else None
     if middles is None:
         return Ruling(LIMITED)
-    slower = ours if (middles[0] > middles[1]) == percentile else theirs
+    slower = ours if (middles[0] > middles[1]) == (known.better == "less") else theirs
     if slower == {False} and middles[0] != middles[1]:
         return Ruling(note=AT_LEAST, bound=True)
-    if percentile and resent(own.counted.values(), base.counted.values(), middles):
+    if known.latency and resent(own.counted.values(), base.counted.values(), middles):
         return Ruling(note="connections were dropped and sent again after 1 s: no doing of the generator's", bound=True)
     return Ruling(LIMITED)
 
@@ -134,7 +124,7 @@ def carrier(metric: str, point: Point, points: Sequence[Point], why: Mapping[str
 
 def failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
     """Of the samples that do not count, by reason: those in which the system did not do its work."""
-    return {reason: count for reason, count in invalid.items() if reason in BROKEN}
+    return {reason: count for reason, count in invalid.items() if reason.broken}
 
 
 def fell(own: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:

@@ -23,7 +23,7 @@ class UsageError(LabError):
 
 
 class NotMeasurableError(UsageError):
-    """What this machine or target cannot show (design.md §6): a row "not measurable: <what>" of the table, not a number.
+    """What this machine or target cannot show (README, "How to read a table", 6): a row "not measurable: <what>" of the table, not a number.
 
     `what` is short: `cores`, `open files`, `host-wide`; `why` is the fault in words. Asked for alone it is an error like any other wrong usage.
     """

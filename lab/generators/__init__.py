@@ -43,7 +43,7 @@ class Generator(Protocol):
     logs_requests: bool = False
     """Whether it can tell every request (`Load.logged`)."""
     stand_ins: tuple[str, ...] = ()
-    """Generators that may take its open-loop loads when it is not installed, the best first (design.md §5)."""
+    """Generators that may take its open-loop loads when it is not installed, the best first (lab/generators/README.md, "Limits")."""
 
     def version(self, output: str) -> str | None:
         """The version in the output (stdout and stderr) of `version_flag`, or None if that is another program."""

@@ -1,4 +1,4 @@
-"""Does a sample count? Pure: what was planned, reported and seen → the reasons why not (design.md §6).
+"""Does a sample count? Pure: what was planned, reported and seen → the reasons why not.
 
 Steady loads: `faults`. Where errors are a point's subject, requests may fail, but some must be answered, and a rate counts
 what was tried. In a disturbance errors and restarts are the outcome: only a fault of generator, clock, event log, control run

@@ -63,6 +63,11 @@ class Metric:
         return self.kind == "ratio"
 
     @property
+    def latency(self) -> bool:
+        """Whether it is of the latencies of a load: at a closed loop these follow from its throughput."""
+        return self.histogram is not None
+
+    @property
     def short(self) -> str:
         """Its name in a table's cell."""
         return self.label or self.title

@@ -68,6 +68,24 @@ class Reason(StrEnum):
         """The machine's doing, not the system's: worth measuring again."""
         return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES, Reason.EVENT_LOG, Reason.CLOCKS}
 
+    @property
+    def broken(self) -> bool:
+        """The system did not do its work. No doing of the machine's or the generator's, and not that it was too slow for a rate."""
+        return self in {
+            Reason.BRING_UP_FAILED,
+            Reason.KNOB_NOT_APPLIED,
+            Reason.WRONG_BACKEND,
+            Reason.PROXY_DIED,
+            Reason.NON_2XX,
+            Reason.ERRORS,
+            Reason.WRONG_SIZE,
+        }
+
+    @property
+    def unserved(self) -> bool:
+        """A given rate was not made. Whether the system or the generator was too slow for it, it does not tell."""
+        return self in {Reason.RATE_NOT_ACHIEVED, Reason.DROPPED}
+
 
 class Sample(Record):
     """One measurement of one variant at one point; the columns of `sample.json`. Seconds and bytes."""

@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.files import json_bytes, read_record, replace, runs_folder, writing
+from lab.base.files import json_bytes, read_record, reference_folder, replace, runs_folder, writing
 from lab.generators import generator
 from lab.generators.loads import load_of
 from lab.generators.streaming import Output, Reduced
@@ -74,6 +74,16 @@ def run_names(folder: Path | None = None) -> list[str]:
     except OSError as error:
         raise unreadable(folder, error, "make it readable, or set LAB_RUNS to a folder that is") from None
     return [name for name in names if has(folder / name, RUN)]
+
+
+def _another(name: str) -> str:
+    """A remedy: the nearest run, or all; where none is one's own yet, the committed ones, by their folder."""
+    folder = reference_folder()
+    own, committed = run_names(), run_names(folder)
+    if own or not committed:
+        return did_you_mean(name, own)
+    place = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    return f"none of yours is known; a committed one is named {place}/RUN: {did_you_mean(name, committed)}"
 
 
 def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
@@ -150,7 +160,7 @@ class RunStore:
                 ]
                 remedy = f"name one of the runs in it: {', '.join(runs[-3:])}" if runs else "name another run"
                 raise UsageError(str(folder), "has no run.json, so it is not a run", remedy)
-            raise UsageError("run", f"unknown run '{name}'", did_you_mean(name, run_names()))
+            raise UsageError("run", f"unknown run '{name}'", _another(name))
         remedy = "restore it from a copy; the samples beside it are untouched"
         return cls(folder, read_record(folder / RUN, RunRecord, remedy, known(disturbances.kinds())))
 

@@ -19,7 +19,7 @@ UNIT_S = 1e-6
 LINEAR = 2048  # buckets of one unit; also the first value whose bucket is two units wide
 HALF = LINEAR // 2  # buckets per doubling after that
 LIMIT_US = 120_000_000
-BEYOND = 10  # samples that must lie beyond a percentile for it to be shown (design.md §6)
+BEYOND = 10  # samples that must lie beyond a percentile for it to be shown (README, "How to read a table", 3)
 
 Kind = Literal["exact", "quantiles"]
 

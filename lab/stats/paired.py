@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy import special
 
 MIN_BLOCKS = 6
-"""Blocks behind an interval (design.md §6); also the fewest with a distribution-free 95 % interval: 2/2^6 < 0.05."""
+"""Blocks behind an interval (README, "How to read a table", 2); also the fewest with a distribution-free 95 % interval: 2/2^6 < 0.05."""
 
 NEED_BLOCKS = f"need >= {MIN_BLOCKS} blocks for an interval"
 ALL_EQUAL = "all differences are equal"

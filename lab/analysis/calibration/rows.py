@@ -20,7 +20,7 @@ AT_RATE = "fixed"
 VISIBLE = 0.5
 """A pause is visible if at least this part of the share that it makes wait is reported."""
 EXAGGERATED = 1.5
-REFUSED = frozenset({str(Reason.RATE_NOT_ACHIEVED), str(Reason.DROPPED)})
+REFUSED = frozenset(str(reason) for reason in Reason if reason.unserved)
 """Either says that the rate offered was not the rate made."""
 
 

@@ -70,7 +70,7 @@ def compare_runs(
     One run: each variant (or `base_arm` alone) against its baseline; with both arms `other_arm` against `base_arm`, paired by
     block. Two runs: arms of the same name (only the one that is named), or `other_arm` of `other` against `base_arm` of `base`.
     `asked`: outcomes of disturbances that have a row also where they were 0 in every block.
-    UsageError for what cannot be compared at all (design.md §6: different targets are never pooled) and for a damaged run.
+    UsageError for what cannot be compared at all (README, "Limits that change a decision": different targets are never pooled) and for a damaged run.
     """
     first, second = run_cells(base), run_cells(other) if other else None
     if (

@@ -13,7 +13,7 @@ from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.decision import MARK_P, UNBOUNDED, Decision
 from lab.analysis.effects import ALONE, untold
-from lab.analysis.judging import UNSERVED, Ruling, fell, ruling
+from lab.analysis.judging import Ruling, fell, ruling
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
@@ -105,7 +105,7 @@ class Compared:
     def unserved(self) -> bool:
         """Whether `other` has no valid block of a steady rate, as it was not served, and `base` served it."""
         base, other = self.counted
-        return self.relative and base > 0 and not other and not UNSERVED.isdisjoint(self.other.invalid)
+        return self.relative and base > 0 and not other and any(reason.unserved for reason in self.other.invalid)
 
     @property
     def beyond_baseline(self) -> bool:

@@ -30,8 +30,10 @@ from lab.report.markdown import markdown
 from lab.report.tables import calibration, selfbench
 from lab.report.tables import ledger as claims
 
-RECIPE = re.compile(r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<name>\w+)\b", re.MULTILINE)
-"""A public recipe of the justfile: its comment, its group, its name."""
+RECIPE = re.compile(
+    r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
+)
+"""A public recipe of the justfile: its comment, its group, its name with what it cannot do without."""
 
 
 def makers() -> Mapping[str, Maker]:
@@ -132,5 +134,5 @@ def _verbs() -> str:
             group = recipe["group"]
             rows.append(f"| **{group}** | |")
         says = recipe["says"].replace("|", r"\|")
-        rows.append(f"| `{recipe['name']}` | {says} |")
+        rows.append(f"| `{recipe['call']}` | {says} |")
     return "\n".join(rows) + "\n"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from lab.analysis import verdicts
+from lab.analysis.cells import cells_of
 from lab.analysis.decision import Decision
 from lab.analysis.effects import UNBOUNDED
-from lab.analysis.judging import AT_LEAST, ERRORS_MIX, LIMITED
+from lab.analysis.judging import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
 from lab.analysis.summary import summarise
+from lab.model import readings
+from lab.model.metric import Metric
+from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.variants.knobs import MANIFESTS
@@ -111,6 +115,24 @@ def test_latency_follows_the_same_rule() -> None:
     assert effect_of(summary, "keepalive", "p99", "ceiling").claimed
     other = summary_of(closed(), {"keepalive": "p99"}, effects={"keepalive": 0.5}, change=limits(**by))
     assert effect_of(other, "keepalive", "p99", "ceiling").decision is Decision.NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    ("limit", "usage", "latency"),
+    [("proxy", Ruling(), Ruling(FOLLOWS)), ("generator", Ruling(LIMITED), Ruling(FOLLOWS))],
+)
+def test_a_ratio_that_is_read_off_usage_is_no_latency(
+    monkeypatch: pytest.MonkeyPatch, limit: str, usage: Ruling, latency: Ruling
+) -> None:
+    """A closed loop beside points with a rate shows it, unless its generator was the limit: then it would grow in a faster loop."""
+    made_up = Metric("proxy's memory", "MB", scale=1e6, kind="ratio", sample=readings.memory_bytes)
+    monkeypatch.setitem(cast("dict[str, Metric]", METRICS), "memory", made_up)
+    plan = make_plan(points=[CEILING, make_point("low")])
+    samples, histograms = make_run(plan, change=limits(keepalive=limit, baseline="proxy"))
+    cells = cells_of(plan, samples, lambda sample: histograms.get(sample.id))
+    own, base = (cells.at(arm, CEILING) for arm in ("keepalive", "baseline"))
+    assert ruling("memory", own, base, plan.points) == usage
+    assert ruling("p99", own, base, plan.points) == latency
 
 
 @pytest.mark.parametrize(

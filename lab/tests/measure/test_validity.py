@@ -1,4 +1,4 @@
-"""Validity: each rule of design.md §6 refuses just what it is for."""
+"""Validity: each rule (lab/model/README.md, "Reasons") refuses just what it is for."""
 
 from dataclasses import replace
 

@@ -94,6 +94,23 @@ def test_a_name_that_is_none_is_told(run: RunStore) -> None:
         RunStore.open("x" * 300)
 
 
+def test_where_no_run_is_ones_own_a_committed_one_is_named(
+    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it has to be typed; an own one stands before it."""
+    monkeypatch.setenv("LAB_REFERENCE", str(run.folder.parent))
+    near = run.folder.name[:-1]
+    with pytest.raises(UsageError) as found:
+        RunStore.open(near)
+    assert found.value.remedy == f"did you mean '{run.folder.name}'?"
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "none"))
+    monkeypatch.chdir(run.folder.parents[1])
+    with pytest.raises(UsageError) as found:
+        RunStore.open(near)
+    named = f"{run.folder.parent.name}/RUN: did you mean '{run.folder.name}'?"
+    assert found.value.remedy == f"none of yours is known; a committed one is named {named}"
+
+
 def test_an_ablation_is_no_run_but_nothing_to_remove(run: RunStore, tmp_path: Path) -> None:
     """Neither `bench --resume` nor `usage` can do anything with it; the verbs that can are named."""
     (tmp_path / "mine").mkdir()

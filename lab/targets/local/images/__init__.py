@@ -33,7 +33,7 @@ class Context:
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
-    """NotMeasurableError for more workers (or threads: `noun`) than the container has CPUs: their number would measure the scheduler (design.md §6)."""
+    """NotMeasurableError for more workers (or threads: `noun`) than the container has CPUs: their number would measure the scheduler (README, "How to read a table", 6)."""
     if workers > context.cpus:
         cpus = "1 CPU" if context.cpus == 1 else f"{context.cpus} CPUs"
         fault = f"asks for {workers} {noun}, the {context.pod.role} has {cpus} here"

@@ -23,7 +23,6 @@ from lab.analysis.comparison.comparison import TOO_FEW, compare_runs
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.decision import Decision
 from lab.analysis.gate.gate import Bounds, Gate, Gated, gate, worse_by
-from lab.analysis.judging import BROKEN
 from lab.analysis.noise import aa_arms
 from lab.base.errors import UsageError
 from lab.commands import parser
@@ -186,7 +185,7 @@ def test_a_regression_that_the_baseline_shares_is_remeasured() -> None:
     }
 
 
-@pytest.mark.parametrize("reason", sorted(BROKEN))
+@pytest.mark.parametrize("reason", sorted(reason for reason in Reason if reason.broken))
 def test_a_candidate_that_does_not_work_is_a_regression(reason: Reason) -> None:
     """No valid block, by a fault of its own, where the base has enough: told as such wherever CI reads it."""
     candidate = broken(another(made("candidate", noise=0.01, seed=2)), reason)
