@@ -15,16 +15,15 @@ goes through polars' streaming engine. Refuses a log with a gap: a request that 
 from __future__ import annotations
 
 import io
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from lab.generators.pieces import Pieces, whole_lines
+from lab.generators.pieces import Pieces, ahead, whole_lines
 from lab.model.load import OutputError
 from lab.model.requests import REQUESTS_SCHEMA
 
@@ -40,8 +39,6 @@ FIELDS = {
     "kind": pl.String(),
     "answer": pl.String(),
 }
-AT_ONCE = 2
-"""Pieces that are read while another's numbers are added up: polars reads one on a single thread."""
 _LINE = (
     r"^request [0-9]{1,18} [0-9]+ [0-9]+ [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]{1,3} (?:-|[a-z]+) "
 )
@@ -78,14 +75,7 @@ def rows_of(log: Iterable[bytes], *fields: str) -> Iterator[pl.DataFrame]:
 
     OutputError for a line that is cut.
     """
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        ahead: deque[Future[pl.DataFrame]] = deque()
-        for piece in whole_lines(log):
-            ahead.append(pool.submit(_rows_in, piece, fields))
-            if len(ahead) > AT_ONCE:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+    return ahead(partial(_rows_in, fields=fields), whole_lines(log))
 
 
 def _rows_in(piece: bytes, fields: Sequence[str]) -> pl.DataFrame:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from lab.model.load import OutputError
 
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 Stream = Literal["stdout", "stderr"]
 
-PIECE_BYTES = 4 * 2**20
-"""Some twenty times as much is held while a few are parsed; larger pieces are no faster."""
+PIECE_BYTES = 12 * 2**20
+"""Some ten times as much is held while a few are parsed; larger pieces are no faster, of a third the size a tenth slower."""
+AT_ONCE = 2
+"""Pieces that are worked at while another's numbers are added up: polars reads one on a single thread."""
 LEAST_BYTES = 2**16
 """Less than this is not worth a reader's start."""
 LONGEST_LINE = 2**20
@@ -50,3 +56,15 @@ def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         raise OutputError(f"expected whole lines, the last one is cut: {cut[:120]!r}")
     if rest:
         yield rest
+
+
+def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
+    """What each becomes, in their order; AT_ONCE are worked at meanwhile, beside the interpreter, as polars and numpy work."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        begun: deque[Future[Made]] = deque()
+        for item in items:
+            begun.append(pool.submit(work, item))
+            if len(begun) > AT_ONCE:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -27,7 +27,7 @@ from lab.base.files import writing
 from lab.generators import Generator, k6
 from lab.generators._k6_log import BEGINNING, Beginning, beginning, due_ms, requests_of, rows_of
 from lab.generators.oha import BYTES, DURATION, HEADER, START, STATUS, Oha, by_summary, ended_s, result_of
-from lab.generators.pieces import Pieces, Stream, whole_lines
+from lab.generators.pieces import Pieces, Stream, ahead, whole_lines
 from lab.model.load import Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -179,15 +179,18 @@ class _Counted:
         """With the latencies, each counted from when it was due."""
         scheduled_ms = begun.began_ms + begun.schedule_ms
         zero_ms = begun.began_ms if self.dropped else scheduled_ms
-        latency = Histogram.empty()
-        self.spool.seek(0)
-        for count in self.spooled:
-            since_ms, done_ms = np.fromfile(self.spool, dtype=np.float64, count=2 * count).reshape(2, count)
-            latency = latency.merge(
-                Histogram.of_values((begun.began_ms + done_ms) * 1e-3 - (zero_ms + since_ms) * 1e-3)
-            )
+        latencies_s = (
+            (begun.began_ms + done_ms) * 1e-3 - (zero_ms + since_ms) * 1e-3 for since_ms, done_ms in self._spooled()
+        )
+        latency = reduce(Histogram.merge, ahead(Histogram.of_values, latencies_s), Histogram.empty())
         ended_s = (begun.began_ms + self.last_ms) * 1e-3 - scheduled_ms * 1e-3 if self.found.requests else 0.0
         return replace(self.found, latency=latency, ended_s=max(0.0, ended_s))
+
+    def _spooled(self) -> Iterator[Floats]:
+        """(since, done) of each piece's answered requests, in ms: shape (2, n)."""
+        self.spool.seek(0)
+        for count in self.spooled:
+            yield np.fromfile(self.spool, dtype=np.float64, count=2 * count).reshape(2, count)
 
 
 def _oha_part(piece: bytes, first: int, load: Load) -> Reduced:

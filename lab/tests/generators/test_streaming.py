@@ -317,7 +317,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from lab.tests.support.made_rows import RowFile, streamed_rows
-streamed_rows(RowFile(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
+streamed_rows(RowFile(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])), 4 * 2**20)
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 
@@ -326,7 +326,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 @pytest.mark.skipif(sys.platform != "linux", reason="this kernel does not tell a process' peak memory")
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_process_itself_does_not_grow_with_the_rows(kind: Format, tmp_path: Path) -> None:
-    """All that it holds, polars' own memory with it."""
+    """All that it holds, polars' own memory with it; in pieces of which both have more than are held at once."""
     peaks: list[int] = []
     for rows in (250_000, 10**6):
         made = write_rows(kind, tmp_path / "rows", rows)
