@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -15,8 +15,8 @@ from lab.base.validation import Record
 
 REPEATS = 2
 """Measurements of one pair in each of its ways."""
-WAYS = ("plain", "slices", "together")
 Way = Literal["plain", "slices", "together"]
+WAYS = get_args(Way)
 
 
 class Compared(Record):

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands.answers import answer
+from lab.commands.answers import answer, print_answer
 from lab.commands.arguments import known_target
 from lab.commands.measuring import say, settle
 from lab.model.names import DEFAULT_TARGET
@@ -42,7 +42,6 @@ def check_pairs(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.pairs import report_of
     from lab.experiments.selfbench import pairs
     from lab.report.tables.pairs import page
-    from lab.report.terminal import show
     from lab.stats.units import format_duration
 
     if options.neighbour is not None or options.effects is not None or options.rows:
@@ -64,11 +63,7 @@ def check_pairs(options: argparse.Namespace, talk: Console) -> int:
     for one in pairs.measured(target, BASELINE, variants, options.rounds, options.seed, folder):
         say(talk, "", pairs.line(one))
     report = report_of(pairs.finished(folder))
-    if options.json:
-        _answer([report.model_dump_json(indent=1)])
-    else:
-        with answer() as out:
-            show(out, page(report))
+    print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1))
     return 0 if report.rows else 1
 
 

@@ -12,20 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from lab.measure.measurement import Measurement, measurement, unmeasured
 from lab.measure.sample_run import Begun, SampleRun
 from lab.measure.slices import Slices
 from lab.measure.steady import Steady
 from lab.measure.validity import Fault
-from lab.model.pairs import PairSide, Side
+from lab.model.pairs import PairSide, Scheme, Side
+from lab.model.sweeps import Point
 from lab.model.usage import Observation
 from lab.targets.common.process import Ended, run_generators, taken
 
 SIDES: tuple[Side, Side] = ("left", "right")
-Which = Literal[0, 1]
-"""0: the left side, 1: the right one."""
 UNTIMED: Mapping[str, Any] = dict.fromkeys(("achieved_rps", "duration_s", "recorded_s", "histogram"))
 """What a generator cannot know that was stopped in between."""
 
@@ -34,9 +33,14 @@ UNTIMED: Mapping[str, Any] = dict.fromkeys(("achieved_rps", "duration_s", "recor
 class Layout:
     """Of one pair in one block: which side came up first, which runs first, and whether in the longer of two lengths of slice."""
 
-    first_up: Which = 0
-    first_slice: Which = 0
+    first_up: Side = "left"
+    first_slice: Side = "left"
     longer: bool = False
+
+
+def scheme(point: Point) -> Scheme:
+    """A schedule cannot be stopped: what has one is loaded together."""
+    return "slices" if point.rate_rps is None else "together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class PairRun:
             if len(begun) < len(SIDES):
                 return _neither(made)
             jobs = [each.job for each in begun]
-            slices = Slices(jobs, self.layout.first_slice) if jobs[0].load.rate_rps is None else None
+            by_turns = scheme(self.sides[0].slot.point) == "slices"
+            slices = Slices(jobs, SIDES.index(self.layout.first_slice)) if by_turns else None
             ended: list[Ended] = []
             right_seen: list[Observation] = []
 
@@ -88,11 +93,9 @@ class PairRun:
         slices: Slices | None,
     ) -> tuple[Measurement, Measurement]:
         used_s = [
-            {role: usage.cpu_s for role, usage in each.usage.items()} | {"generator": end.cpu_s or 0.0}
+            {role: usage.cpu_s for role, usage in each.usage.items() if role != "lab"} | {"generator": end.cpu_s or 0.0}
             for each, end in zip(seen, ended, strict=True)
         ]
-        for each in used_s:
-            each.pop("lab", None)  # which is one
         runs = [side.load_run(begun[at], ended[at], seen[at], used_s[1 - at]) for at, side in enumerate(self.sides)]
         found = [regime.findings(run) for regime, run in zip(regimes, runs, strict=True)]
         shared = slices.faults() if slices is not None else []
@@ -109,16 +112,15 @@ class PairRun:
         return made[0], made[1]
 
     def _side(self, at: int, slices: Slices | None, requests: int) -> PairSide:
-        common = PairSide(
-            against=self.sides[1 - at].slot.arm.name,
+        run, layout = self.sides[1 - at], self.layout
+        return PairSide(
+            against=run.slot.arm.name,
             side=SIDES[at],
-            scheme="together",
-            first_up=self.layout.first_up == at,
+            scheme=scheme(run.slot.point),
+            first_up=layout.first_up == SIDES[at],
+            first_slice=slices is not None and layout.first_slice == SIDES[at],
+            **(slices.of(at, requests) if slices is not None else {}),
         )
-        if slices is None:
-            return common
-        own = slices.of(at, requests)
-        return common.model_copy(update={"scheme": "slices", "first_slice": self.layout.first_slice == at, **own})
 
 
 def _neither(made: Sequence[Begun | Measurement]) -> tuple[Measurement, Measurement]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from lab.base.validation import Record
 
 Side = Literal["left", "right"]
 Scheme = Literal["slices", "together"]
 
 
-class PairSide(BaseModel):
+class PairSide(Record):
     """One side of a pair, in that side's sample. Seconds; shares are fractions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     against: str = Field(description="the arm on the other side")
     side: Side = Field(description="which of the two places it had")

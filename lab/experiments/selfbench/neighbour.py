@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from lab.analysis import noise
 from lab.analysis.summary import summarise_run
-from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import replace, writing
+from lab.base.errors import MeasuringError
+from lab.base.files import writing
 from lab.base.validation import Record
+from lab.experiments.selfbench import lines
 from lab.experiments.selfbench.busy import SPELL_S, Neighbour
 from lab.experiments.selfbench.process import measured_run
 from lab.records.store import RunStore, run_names
@@ -101,14 +102,7 @@ def plan_text(runs: int, done: int) -> str:
 
 def finished(folder: Path) -> list[Neighboured]:
     """What was done in that folder beside a neighbour. UsageError for a file that is damaged."""
-    path = folder / DONE
-    if not path.is_file():
-        return []
-    try:
-        found = [Neighboured.model_validate_json(line) for line in path.read_text().splitlines() if line]
-    except (OSError, ValidationError) as error:
-        raise UsageError(str(path), str(error).splitlines()[0], "name another folder by --into") from None
-    return [one for one in found if one.busy_share >= LEAST_BUSY]
+    return [one for one in lines.read(folder / DONE, Neighboured) if one.busy_share >= LEAST_BUSY]
 
 
 def measured(
@@ -134,8 +128,7 @@ def measured(
             raise MeasuringError(
                 f"selfbench: A/A run {number}", fault, "see why `taskset` did not run; the same command goes on"
             )
-        with writing(folder):
-            replace(folder / DONE, "".join(f"{one.model_dump_json()}\n" for one in [*finished(folder), found]).encode())
+        lines.add(folder / DONE, [found])
         yield found
 
 

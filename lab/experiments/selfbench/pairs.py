@@ -1,37 +1,34 @@
 """Three ways to compare two systems, side by side in one run: each alone one after the other, by turns in slices, both together.
 
 A round brings both up afresh: alone, then as a pair that is measured twice in each of its ways. So what one pair repeats is told from
-what a fresh one differs by. A measurement is a line of FOLDER/pairs.jsonl as soon as it is over, and who goes on there leaves out whole
-rounds. Refuses to leave out what did not count: it is in the file with its reason, and only its number is not used.
+what a fresh one differs by. A round's measurements are lines of FOLDER/pairs.jsonl once it is over, and who goes on there leaves it
+out. Refuses to leave out what did not count: it is in the file with its reason, and only its number is not used.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from lab.analysis.pairs import REPEATS, Compared, Way
-from lab.base.errors import UsageError
-from lab.base.files import writing
 from lab.experiments.bench.loads import choose
+from lab.experiments.selfbench import lines
 from lab.measure.measurement import Measurement
-from lab.measure.pair import Layout, PairRun
+from lab.measure.pair import SIDES, Layout, PairRun, scheme
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
 from lab.model.metrics import METRICS
-from lab.model.pairs import Scheme
 from lab.model.plan import Arm, Slot
 from lab.model.sweeps import Point
 from lab.model.variants import workers
 from lab.model.variants.variants import Variant, load_variant
 from lab.records.sweep_files import load_sweep
 from lab.targets.base import System, Target
-from lab.targets.readback import read_back
+from lab.targets.readback import Reading, read_back
 
 DONE = "pairs.jsonl"
 SWEEP = "quick"
@@ -39,9 +36,6 @@ METRICS_COMPARED = ("cpu_per_request", "p50", "p90", "p99")
 SAMPLE_S = 7.0
 """Of a load of that sweep with its warm-up and canaries, about."""
 BRING_UP_S = 2.0
-
-SCHEMES: Mapping[bool, Scheme] = {True: "slices", False: "together"}
-"""By whether the loop is closed."""
 
 
 def takes_s(rounds: int, variants: int) -> float:
@@ -52,14 +46,7 @@ def takes_s(rounds: int, variants: int) -> float:
 
 def finished(folder: Path) -> list[Compared]:
     """Those of whole rounds, as they were measured. UsageError for a damaged file."""
-    try:
-        lines = (folder / DONE).read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    try:
-        return [Compared.model_validate_json(line) for line in lines if line.endswith("}")]  # the last one may be cut
-    except ValidationError as error:
-        raise UsageError(str(folder / DONE), f"not what selfbench wrote: {error}", "name another folder") from None
+    return lines.read(folder / DONE, Compared)
 
 
 def measured(
@@ -77,10 +64,7 @@ def measured(
         for variant in lots.sample(list(variants), len(variants)):
             if (number, variant) not in have:
                 found = list(_round(target, loaded[baseline], loaded[variant], points, number, lots))
-                with writing(folder, "--into"):
-                    folder.mkdir(parents=True, exist_ok=True)
-                    with (folder / DONE).open("a", encoding="utf-8") as file:
-                        file.writelines(f"{one.model_dump_json()}\n" for one in found)
+                lines.add(folder / DONE, found)
                 yield from found
 
 
@@ -93,17 +77,16 @@ def _round(
     plain = lots.random() < 0.5
     if plain:
         yield from _plain(target, order, right, points, number)
+    here = dict(zip(SIDES, order, strict=True))
     with ExitStack() as up:
-        first_up = lots.randrange(2)
-        systems: dict[int, System] = {}
-        for side in (first_up, 1 - first_up):
-            systems[side] = up.enter_context(target.up(order[side], side="right" if side else "left"))
+        order_up = lots.sample(SIDES, len(SIDES))
+        systems = {side: _up(up.enter_context(target.up(here[side], side=side)), here[side]) for side in order_up}
         for repeat in range(REPEATS):
             for point in lots.sample(list(points), len(points)):
-                layout = Layout(1 if first_up else 0, 1 if first_slice else 0, longer=bool(repeat))
-                left, other = (_run(target, systems[side], order[side], point) for side in (0, 1))
+                layout = Layout(order_up[0], SIDES[first_slice], longer=bool(repeat))
+                left, other = (systems[side].run(target, point) for side in SIDES)
                 made = PairRun((left, other), layout).measure(1)
-                yield _compared(made, right, baseline, variant, point, number, SCHEMES[point.rate_rps is None], repeat)
+                yield _compared(made, right, baseline, variant, point, number, scheme(point), repeat)
     if not plain:
         yield from _plain(target, order, right, points, number)
 
@@ -115,8 +98,9 @@ def _plain(
     made: dict[str, list[Measurement]] = {point.name: [] for point in points}
     for each in order:
         with target.up(each) as system:
+            up = _up(system, each)
             for point in points:
-                run = _run(target, system, each, point)
+                run = up.run(target, point)
                 made[point.name].append(run.measure(Steady(system, point, run.chosen.generator), 1))
     baseline, variant = order if right else order[::-1]
     for point in points:
@@ -124,10 +108,22 @@ def _plain(
         yield _compared((first, second), right, baseline, variant, point, number, "plain", 0)
 
 
-def _run(target: Target, system: System, variant: Variant, point: Point) -> SampleRun:
-    slot = Slot(1, 1, Arm(variant.name, variant.name, "variant", None), point)
-    readings = read_back(system, variant.readback)
-    return SampleRun(target, system, slot, choose(point, target), 0, 0.0, readings, workers.asked(variant.manifests))
+@dataclass(frozen=True, slots=True)
+class _Up:
+    """A variant that is up, and what was read back of it."""
+
+    system: System
+    variant: Variant
+    readings: Sequence[Reading]
+
+    def run(self, target: Target, point: Point) -> SampleRun:
+        name, asked = self.variant.name, workers.asked(self.variant.manifests)
+        slot = Slot(1, 1, Arm(name, name, "variant", None), point)
+        return SampleRun(target, self.system, slot, choose(point, target), 0, 0.0, self.readings, asked)
+
+
+def _up(system: System, variant: Variant) -> _Up:
+    return _Up(system, variant, read_back(system, variant.readback))
 
 
 def _compared(
@@ -154,23 +150,17 @@ def _compared(
         valid=not faults,
         detail="; ".join(dict.fromkeys(faults)),
         log_ratios={
-            metric: log(mine / theirs)
-            for metric in METRICS_COMPARED
-            if (mine := _value(other, metric)) and (theirs := _value(base, metric))
+            metric: ratio for metric in METRICS_COMPARED if (ratio := _log_ratio(other, base, metric)) is not None
         },
-        backend=log(mine / theirs) if (mine := _backend(other)) and (theirs := _backend(base)) else None,
+        backend=_log_ratio(other, base, "backend_cpu_per_request"),
         slice_s=pair.slice_s if pair else None,
         in_flight=pair.in_flight if pair else None,
     )
 
 
-def _value(made: Measurement, metric: str) -> float | None:
-    return METRICS[metric].read(made.sample, made.histograms.get("latency"))
-
-
-def _backend(made: Measurement) -> float | None:
-    usage, requests = made.sample.usage.get("backend"), made.sample.requests
-    return usage.cpu_s / requests if usage and requests else None
+def _log_ratio(other: Measurement, base: Measurement, metric: str) -> float | None:
+    mine, theirs = (METRICS[metric].read(made.sample, made.histograms.get("latency")) for made in (other, base))
+    return log(mine / theirs) if mine and theirs else None
 
 
 def line(one: Compared) -> str:

@@ -68,7 +68,7 @@ def own(sample: Sample) -> float:
 def test_closed_loops_run_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the time each; the noisy machine speaks against neither, and a stopped generator's clock is not kept."""
     monkeypatch.setattr(slices, "MAX_UNEVEN", 1.0)  # whoever runs the tests may be busy
-    left, right = measured(side("a", WORKS), side("b", WORKS), Layout(first_up=1, first_slice=1))
+    left, right = measured(side("a", WORKS), side("b", WORKS), Layout(first_up="right", first_slice="right"))
     assert (left.verdict, right.verdict) == ("valid", "valid"), left.detail
     assert left.pair and right.pair
     assert (left.pair.side, left.pair.against, left.pair.first_up, left.pair.first_slice) == ("left", "b", False, False)
