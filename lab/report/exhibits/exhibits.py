@@ -117,7 +117,7 @@ def _lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool =
 
     `rated`: only at points with a rate.
     """
-    points = _points(run, pattern)
+    points = reproduction.points_of(run, pattern)
     if not points:
         return [f"no load of this run is called `{pattern}`"], []
     rates = {point.name: point.rate_rps for point in run.points}
@@ -169,7 +169,7 @@ def intervals(
     variants: Sequence[str] = (),
 ) -> go.Figure:
     """A metric of every arm (or of these variants') at every such point, and the number that the claim of this id published."""
-    points = _points(run, point)
+    points = reproduction.points_of(run, point)
     told = (
         _told(run, arm, at, metric, arm if len(points) == 1 else f"{arm} · {at}")
         for arm, at in product(_arms(run, variants), points)
@@ -186,7 +186,7 @@ def scaling(
 ) -> go.Figure:
     """A metric of every arm over how many `over` its manifests have, a line per point."""
     lines: dict[str, list[tuple[float, Told]]] = {}
-    for at, arm in product(_points(run, point), _arms(run, ())):
+    for at, arm in product(reproduction.points_of(run, point), _arms(run, ())):
         size, told = _told(run, arm, at, over, arm), _told(run, arm, at, metric, arm)
         if size is not None and size.value and told is not None:
             lines.setdefault(at, []).append((size.value, told))
@@ -198,7 +198,9 @@ def scaling(
 def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Percentiles: what the slowest of 2, 10, 100 and 1000 requests take at least, a line per arm and point."""
     lines: dict[str, list[tuple[float, Told]]] = {}
-    for at, arm, (metric, share) in product(_points(run, point), _arms(run, variants), QUANTILES.items()):
+    for at, arm, (metric, share) in product(
+        reproduction.points_of(run, point), _arms(run, variants), QUANTILES.items()
+    ):
         told = _told(run, arm, at, metric, f"{arm} at {at}, {metric}")
         if told is not None:
             lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
@@ -474,7 +476,7 @@ def table(run: Evidence, metrics: Sequence[str], point: str = "*", variants: Seq
     known = [about(metric) for metric in metrics]
     heads = ["", *(f"{each.title} ({each.unit})" if each.unit else each.title for each in known)]
     rows: list[Sequence[str]] = []
-    for arm, at in product(_arms(run, variants), _points(run, point)):
+    for arm, at in product(_arms(run, variants), reproduction.points_of(run, point)):
         told = [_told(run, arm, at, metric, arm) for metric in metrics]
         if any(each is not None for each in told):
             rows.append([f"{arm} at {at}", *(_cell(each, of.scale) for each, of in zip(told, known, strict=True))])
@@ -523,14 +525,10 @@ def _logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
     return {arm: log for arm in _arms(run, variants) if (log := _log(run, arm, point)[1]) is not None}
 
 
-def _points(run: Evidence, pattern: str) -> list[str]:
-    return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
-
-
 def _log(run: Evidence, variant: str, pattern: str, block: int | None = None) -> tuple[str, Log | None]:
     """(point, log) of the first such point at which the variant has a block that counts."""
     for arm in run.arms(variant):
-        for name in _points(run, pattern):
+        for name in reproduction.points_of(run, pattern):
             log = run.log(arm, name, block)
             if log is not None:
                 return name, log

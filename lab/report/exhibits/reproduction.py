@@ -43,7 +43,7 @@ def gains(
 
     Pairs that the run does not have are named below it, with why, and blocks that do not count.
     """
-    points = _points(run, point)
+    points = points_of(run, point)
     found = {
         pair: [row for at in points if (row := _gain(run, *pair, at, metric, len(points) > 1)) is not None]
         for pair in pairs
@@ -231,5 +231,6 @@ def _shaped(study: str, run: Evidence | None) -> Sequence[study_tables.Shaped]:
     return study_tables.shaped(load_study(study), summary)
 
 
-def _points(run: Evidence, pattern: str) -> list[str]:
+def points_of(run: Evidence, pattern: str) -> list[str]:
+    """Names of the points of that name or pattern, without control runs."""
     return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
