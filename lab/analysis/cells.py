@@ -13,16 +13,22 @@ from dataclasses import dataclass, field
 from math import inf
 from statistics import median
 
+from lab.analysis.decision import guard_of
 from lab.base.errors import MeasuringError
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, about
-from lab.model.plan import Arm, Plan
-from lab.model.samples import Reason, Sample
+from lab.model.plan import Arm, Place, Plan
+from lab.model.samples import Cell as Measured
+from lab.model.samples import Reason, Sample, cell, cells
 from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram, Kind
 
+CONTROLS = ("backend_cpu_per_request",)
+"""What is read beside what has effects: of a pair it must be the same on both sides."""
 HistogramOf = Callable[[Sample], Histogram | None]
 Values = Mapping[str, Mapping[int, float | None]]
+_Where = tuple[str, ...]
+"""Arm, point, and against which arm (empty: alone)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class Cell:
 
     def known(self, metric: str) -> dict[int, float]:
         """Block → number, in block order. A ratio needs one above 0, which would lie below the clock's resolution."""
-        least = 0.0 if METRICS[metric].ratio else -inf
+        least = -inf if METRICS[metric].kind == "difference" else 0.0
         found = self.values.get(metric, {}).items()
         return {block: value for block, value in sorted(found) if value is not None and least < value < inf}
 
@@ -173,38 +179,50 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Two cells whose blocks are compared: an arm's own, and its baseline's."""
+
+    own: Cell
+    base: Cell
+
+    @property
+    def complete(self) -> bool:
+        return all(side.valid_blocks >= side.planned_blocks for side in (self.own, self.base))
+
+
+@dataclass(frozen=True, slots=True)
 class Cells:
-    """All of a run's, by (arm, point)."""
+    """All of a run's, by (arm, point): of the arm alone, which has its levels, and of its pair with its baseline, which has ratios."""
 
     plan: Plan
-    cells: Mapping[tuple[str, str], Cell] = field(repr=False)
+    cells: Mapping[Place, Cell] = field(repr=False)
+    pairs: Mapping[Place, Pair] = field(repr=False, default_factory=dict[Place, "Pair"])
 
     def at(self, arm: str, point: Point) -> Cell:
         return self.cells[arm, point.name]
 
-    def again(self, baseline: str) -> str | None:
-        """The second measurement of a baseline; None where it has none."""
-        return next((arm.name for arm in self.plan.arms if arm.role == "again" and arm.baseline == baseline), None)
+    def pair(self, arm: str, point: Point) -> Pair | None:
+        """None where the arm is not paired."""
+        return self.pairs.get((arm, point.name))
 
-    def floor(self, baseline: str, point: Point, metric: str, clock_error_s: float) -> float | None:
-        """The A/A δ of what is compared with `baseline`, of the metric's kind; None below six A/A blocks."""
-        again = self.again(baseline)
-        aa = paired(self.at(again, point), self.at(baseline, point), metric) if again else None
-        return floor_of(metric, point, aa, clock_error_s)
+    def apart(self, arm: Arm, point: Point) -> Pair:
+        """The arm and its baseline, each alone."""
+        assert arm.baseline is not None, "only what has a baseline is compared"
+        return Pair(self.at(arm.name, point), self.at(arm.baseline, point))
+
+    def guard(self, baseline: str, point: Point, metric: str, beside: bool) -> float:
+        """What the baseline against itself forbids to claim, measured as it is judged: as a pair (`beside`), or each alone."""
+        again = next((arm for arm in self.plan.arms if arm.role == "again" and arm.baseline == baseline), None)
+        sides = None if again is None else self.pair(again.name, point) if beside else self.apart(again, point)
+        return guard_of(paired(sides.own, sides.base, metric)) if sides else 0.0
 
 
 def paired(own: Cell, base: Cell, metric: str) -> stats.Estimate | None:
-    """The effect over the blocks that both have: a log-ratio, or a difference. None without such a block."""
+    """The effect over the blocks that both have: a difference of what came of a disturbance, else a log-ratio. None without such a block."""
     mine, theirs = own.known(metric), base.known(metric)
     both = sorted(mine.keys() & theirs.keys())
-    estimate = stats.paired if METRICS[metric].ratio else stats.difference
+    estimate = stats.difference if METRICS[metric].kind == "difference" else stats.paired
     return estimate([mine[block] for block in both], [theirs[block] for block in both]) if both else None
-
-
-def floor_of(metric: str, point: Point, aa: stats.Estimate | None, clock_error_s: float) -> float | None:
-    """The larger of the A/A pair's δ and of what the metric resolves; None below six A/A blocks."""
-    floor = stats.floor_of(aa) if aa is not None else None
-    return None if floor is None else max(floor, resolution_s(metric, point, clock_error_s))
 
 
 def resolution_s(metric: str, point: Point, clock_error_s: float) -> float:
@@ -222,37 +240,45 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     MeasuringError when samples do not belong together.
     """
     refuse_mixtures(plan, samples)
-    planned: dict[tuple[str, str], set[int]] = defaultdict(set)
-    tried: dict[tuple[str, str], list[Sample]] = defaultdict(list)
-    counted: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
+    planned: dict[_Where, set[int]] = defaultdict(set)
+    tried: dict[_Where, list[Sample]] = defaultdict(list)
+    counted: dict[_Where, dict[int, Sample]] = defaultdict(dict)
     for slot in plan.slots:
-        planned[slot.arm.name, slot.point.name].add(slot.block)
+        for block, *where in cells(slot):
+            planned[tuple(where)].add(block)
     for sample in samples:
-        tried[sample.arm, sample.point.name].append(sample)
-    for (block, *place), sample in sorted(counted_samples(samples).items()):
-        counted[place[0], place[1]][block] = sample
-    found: dict[tuple[str, str], Cell] = {}
-    for point in plan.points:
-        if disturbed is not None and (point.disturbance is not None) is not disturbed:
-            continue
+        tried[tuple(cell(sample)[1:])].append(sample)
+    for (block, *where), sample in sorted(counted_samples(samples).items()):
+        counted[tuple(where)][block] = sample
+
+    def read(arm: Arm, point: Point, against: str = "") -> Cell:
+        where = arm.name, point.name, against
         control = control_of(plan.points, point)
-        for arm in plan.arms:
-            place = arm.name, point.name
-            lost = counted[place].keys() - counted[arm.name, control.name].keys() if control else set[int]()
-            kept = {block: sample for block, sample in counted[place].items() if block not in lost}
-            read = _steady(kept, histogram_of) if point.disturbance is None else (_outcomes(kept), None)
-            found[place] = Cell(
-                arm, point, frozenset(planned[place]), tuple(tried[place]), kept, tuple(sorted(lost)), *read
-            )
-    return Cells(plan, found)
+        lost = counted[where].keys() - counted[arm.name, control.name, ""].keys() if control else set[int]()
+        kept = {block: sample for block, sample in counted[where].items() if block not in lost}
+        values = _steady(kept, histogram_of) if point.disturbance is None else (_outcomes(kept), None)
+        return Cell(arm, point, frozenset(planned[where]), tuple(tried[where]), kept, tuple(sorted(lost)), *values)
+
+    points = [point for point in plan.points if disturbed is None or (point.disturbance is not None) is disturbed]
+    places = [(arm, point) for point in points for arm in plan.arms]
+    base = {arm.name: arm for arm in plan.arms}
+    return Cells(
+        plan,
+        {(arm.name, point.name): read(arm, point) for arm, point in places},
+        {
+            (arm.name, point.name): Pair(read(arm, point, arm.baseline), read(base[arm.baseline], point, arm.name))
+            for arm, point in places
+            if arm.baseline and planned[arm.name, point.name, arm.baseline]
+        },
+    )
 
 
 def _steady(counted: Mapping[int, Sample], histogram_of: HistogramOf) -> tuple[Values, Histogram | None]:
-    values: dict[str, dict[int, float | None]] = {metric: {} for metric in RATIOS}
+    values: dict[str, dict[int, float | None]] = {metric: {} for metric in (*RATIOS, *CONTROLS)}
     merged: Histogram | None = None
     for block, sample in counted.items():
         histogram = histogram_of(sample)
-        for metric in RATIOS:
+        for metric in values:
             values[metric][block] = METRICS[metric].read(sample, histogram)
         if histogram is not None:
             merged = merged.merge(histogram) if merged else histogram
@@ -268,13 +294,18 @@ def _outcomes(counted: Mapping[int, Sample]) -> Values:
     }
 
 
-def counted_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
-    """(block, arm, point) → the sample that counts: the last valid attempt, never one of an interrupted block."""
-    found: dict[tuple[int, str, str], Sample] = {}
+def counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
+    """What is measured once → the sample that counts: the last valid attempt, never one of an interrupted block."""
+    found: dict[Measured, Sample] = {}
     for sample in sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id)):
         if sample.valid and sample.reason is not Reason.BLOCK_INTERRUPTED:
-            found[sample.block, sample.arm, sample.point.name] = sample
+            found[cell(sample)] = sample
     return found
+
+
+def counted_alone(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
+    """(block, arm, point) → the sample that counts, of those that were no side of a pair: only they have levels."""
+    return {place[:3]: sample for place, sample in counted_samples(samples).items() if not place[3]}
 
 
 def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:

@@ -1,86 +1,112 @@
 """Cells → effects: each arm against its baseline, metric by metric, and whether that may be judged at this point.
 
-Refuses to claim anything but the primary metric. Of steady loads effects are ratios; of disturbed ones differences in the metric's
-own unit, as most of it may be 0.
+Where the two were a pair, its ratio is the effect; where a cost can lie in what a pair shares, or a pair does not tell the metric, that of the
+arms alone leads, and the pair's stands beside it. Refuses to claim anything but the primary metric. Of steady loads effects are
+ratios; of disturbed ones differences in the metric's own unit, as most of it may be 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import log
 
-from lab.analysis.cells import Cell, Cells, paired
-from lab.analysis.decision import UNBOUNDED, Decision, adjusted, decide
+from lab.analysis.cells import Cell, Cells, Pair, paired, resolution_s
+from lab.analysis.decision import UNBOUNDED, Decision, Size, adjusted, decide, worth_of
 from lab.analysis.judging import LIMITED, Ruling, carrier, ruling
+from lab.analysis.recovery import recovers
 from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
+from lab.model.pairs import Scheme
 from lab.model.plan import Arm
+from lab.model.run import WORTH
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
 
 ALONE = ("failed", "gap_s")
-"""What a baseline measured alone shows the floor of, beside a disturbance."""
+"""What a baseline that is measured with itself alone shows, beside a disturbance."""
+SAME_P = 0.05
+
+
+SHARED = "its cost can lie in what a pair shares: what the arms were alone leads"
+LENGTHS_DIFFER = "the rate in shorter and in longer slices is not the same: a pair does not tell it"
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
     """One arm against its baseline in one metric at one point, over the blocks in which both have it.
 
-    `estimate` None: no such block. `floor` is the baseline's A/A δ, a log-ratio; None below six A/A blocks. (Of a disturbance
-    both are differences in the metric's own unit, and the floor is no less than what the metric resolves.) `bound`: as
-    `Ruling.bound`. `holm_p`: of what is not primary, adjusted over the whole table. Where it is not judged `note` says why this
-    point cannot show it (lab/analysis/judging.py has the rules).
+    `estimate` None: no such block. `size`: what it is held to, of the estimate's kind (log-ratios; of a disturbance differences in the
+    metric's own unit). `bound`: as `Ruling.bound`. `holm_p`: adjusted over the run's primary effects, or over all others. Where it is
+    not judged `note` says why this point cannot show it (lab/analysis/judging.py has the rules). `scheme`: how the two were a pair, None:
+    each alone. `beside`: the pair's effect, where the arms alone lead.
     """
 
     metric: str
     against: str
     estimate: stats.Estimate | None
-    floor: float | None
+    size: Size
     decision: Decision
     primary: bool
     note: str = ""
     bound: bool = False
     holm_p: float | None = None
+    scheme: Scheme | None = None
+    beside: stats.Estimate | None = None
 
     @property
     def claimed(self) -> bool:
-        """Resolved, in the metric that may claim."""
+        """Better or worse, in the metric that may claim."""
         return self.decision.resolved and self.primary
 
     @property
     def marked(self) -> bool:
-        """Resolved, in another metric."""
+        """Better or worse, in another metric."""
         return self.decision.resolved and not self.primary
 
     @property
     def better(self) -> bool:
         return self.decision is Decision.BETTER
 
+    @property
+    def p_value(self) -> float | None:
+        """Of the family, where it is one of it."""
+        in_family = self.estimate is not None and self.estimate.has_interval and self.decision.judged
+        return self.estimate.p_value if self.estimate and in_family else None
+
     def decided(self, holm_p: float | None) -> Effect:
         """By the rule, where it is judged at all."""
         if self.estimate is None or not self.decision.judged:
             return self
         more = about(self.metric).better == "more"
-        decision = decide(
-            self.estimate, self.floor, more_is_better=more, primary=self.primary, adjusted_p=holm_p, bound=self.bound
-        )
+        decision = decide(self.estimate, self.size, holm_p, more_is_better=more, bound=self.bound)
         note = UNBOUNDED if decision is Decision.NOT_JUDGED else self.note
         return replace(self, decision=decision, note=note, holm_p=holm_p)
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
-    """What is asked of a run's cells. `primary`: arm → its metric; an arm without one claims nothing. `needs`: arm → what its effect
-    needs and no sweep does: then nothing is judged.
+class Asked:
+    """What a run was asked. `primary`: arm → its metric; an arm without one claims nothing. `needs`: arm → what its effect needs and no
+    sweep does: then nothing is judged. `shared`: arms whose cost can lie in what a pair shares. `worth`: the share from which on
+    an effect is worth knowing.
     """
 
+    primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    needs: Mapping[str, str] = field(default_factory=dict[str, str])
+    shared: frozenset[str] = frozenset()
+    worth: float = WORTH
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Of a run's cells."""
+
     cells: Cells
-    primary: Mapping[str, str | None]
-    needs: Mapping[str, str]
+    asked: Asked
 
     def table(self, places: Sequence[tuple[Arm, Point]]) -> list[tuple[Effect, ...]]:
-        """Those of each place, decided: all that is judged and not primary, in the whole table, is the family of Holm's method.
+        """Those of each place, decided: what is judged and primary, in the whole run, is one family of Holm's method, all else another.
 
         Empty of what is compared with nothing, and of control runs.
         """
@@ -88,47 +114,62 @@ class Effects:
             () if arm.baseline is None or point.control else tuple(self._effects(arm, arm.baseline, point))
             for arm, point in places
         ]
-        family = [
-            effect.estimate.p_value
-            if effect.estimate and effect.estimate.has_interval and effect.decision.judged and not effect.primary
-            else None
-            for effects in table
-            for effect in effects
-        ]
-        holm_p = iter(adjusted(family))
-        return [tuple(effect.decided(next(holm_p)) for effect in effects) for effects in table]
+        primary, others = (
+            iter(adjusted([one.p_value for effects in table for one in effects if one.primary is each]))
+            for each in (True, False)
+        )
+        return [tuple(one.decided(next(primary if one.primary else others)) for one in effects) for effects in table]
 
     def _effects(self, arm: Arm, baseline: str, point: Point) -> Iterator[Effect]:
         """What is judged cannot be told yet. Of a disturbance only what has a better side, was measured, or is asked for."""
-        own, base = self.cells.at(arm.name, point), self.cells.at(baseline, point)
-        clock_error_s = max(own.clock_error_s, base.clock_error_s)
         wanted, rulings = self._wanted(arm, point), self._rulings(arm, point)
         asked = compared(point)
         for metric in [*asked, *sorted(wanted.difference(asked))]:
+            sides, scheme, beside = self._sides(arm, point, metric)
+            own, base = sides.own, sides.base
             primary, ruled = metric in wanted, rulings.get(metric, Ruling(f"{metric} are counted, not compared"))
             estimate, why = paired(own, base, metric), ruled.why
             decision = Decision.NOT_AVAILABLE
             silent = METRICS[metric].better == "neither" or not (estimate or why)
             if point.disturbance is not None and silent and not primary:
                 continue
-            floor = self.cells.floor(baseline, point, metric, clock_error_s)
             if estimate is None and metric in QUANTILES and own.counted and base.counted:
                 why = why or f"{metric} needs {BEYOND} requests beyond it in every sample"
             elif why and (estimate or point.disturbance is not None):
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
                 decision = Decision.A_A if arm.role == "again" else Decision.CANNOT_TELL
-            yield Effect(metric, baseline, estimate, floor, decision, primary, why or ruled.note, ruled.bound)
+            size = self._size(sides, baseline, metric, scheme)
+            note = why or ruled.note or (SHARED if beside is not None else "")
+            yield Effect(metric, baseline, estimate, size, decision, primary, note, ruled.bound, None, scheme, beside)
+
+    def _sides(self, arm: Arm, point: Point, metric: str) -> tuple[Pair, Scheme | None, stats.Estimate | None]:
+        """(whose ratio is the effect, how they were a pair, the pair's effect where the arms alone lead)"""
+        pair, apart = self.cells.pair(arm.name, point), self.cells.apart(arm, point)
+        if pair is None:
+            return apart, None, None
+        told = paired(pair.own, pair.base, metric) if lengths_agree(pair, metric) else None
+        if self._is_shared(arm, point):
+            return apart, None, told
+        return (pair, point.scheme, None) if told is not None else (apart, None, None)
+
+    def _is_shared(self, arm: Arm, point: Point) -> bool:
+        return arm.role != "again" and (arm.name in self.asked.shared or point.shared_cost)
+
+    def _size(self, sides: Pair, baseline: str, metric: str, scheme: Scheme | None) -> Size:
+        guard = self.cells.guard(baseline, sides.base.point, metric, scheme is not None)
+        size = size_of(metric, sides, guard, self.asked.worth)
+        return replace(size, same=scheme is None or recovers(metric, scheme))
 
     def _rulings(self, arm: Arm, point: Point) -> dict[str, Ruling]:
-        """Metric → whether it is judged here. An A/A pair's floors are shown where a variant that relies on it is judged."""
-        assert arm.baseline is not None, "only arms with a baseline have effects"
-        own, base = self.cells.at(arm.name, point), self.cells.at(arm.baseline, point)
+        """Metric → whether it is judged here. An A/A pair is shown where a variant that relies on it is judged."""
         if point.disturbance is not None:
-            return {metric: Ruling(untold(own, base, metric)) for metric in compared(point)}
-        if needs := self.needs.get(arm.name, ""):
+            apart = self.cells.apart(arm, point)
+            return {metric: Ruling(untold(apart.own, apart.base, metric)) for metric in compared(point)}
+        if needs := self.asked.needs.get(arm.name, ""):
             return dict.fromkeys([*RATIOS, "errors"], Ruling(f"needs {needs}"))
-        found = {metric: ruling(metric, own, base, self._points) for metric in RATIOS}
+        sides = {metric: self._sides(arm, point, metric)[0] for metric in RATIOS}
+        found = {metric: ruling(metric, each.own, each.base, self._points) for metric, each in sides.items()}
         for user in self._users(arm):
             theirs = self._rulings(user, point)
             found |= {metric: Ruling() for metric in RATIOS if not theirs[metric].why}
@@ -149,15 +190,43 @@ class Effects:
         users = self._users(arm)
         asked = {metric for user in users for metric in self._wanted(user, point)}
         if point.disturbance is not None:
-            own = {carried} if (carried := beside_disturbance(self.primary.get(arm.name))) else set[str]()
+            own = {carried} if (carried := beside_disturbance(self.asked.primary.get(arm.name))) else set[str]()
             return own if arm.role == "variant" else asked or set(ALONE)
         rulings = self._rulings(arm, point)
         if arm.role == "variant":
             why = {metric: found.why for metric, found in rulings.items()}
-            return {carrier(metric, point, self._points, why) for metric in [self.primary.get(arm.name)] if metric}
+            return {
+                carrier(metric, point, self._points, why) for metric in [self.asked.primary.get(arm.name)] if metric
+            }
         judged = {metric for metric in asked if metric in rulings and not rulings[metric].why}
         closed = "cpu_per_request" if rulings["rate"].why == LIMITED else "rate"
         return judged or {closed if point.rate_rps is None else "p99"} | (set() if users else {"cpu_per_request"})
+
+
+def size_of(metric: str, sides: Pair, guard: float, worth: float) -> Size:
+    """What an effect between two arms is held to. `worth`: a share, of differences that of the baseline's level, and no less than what
+    the metric resolves.
+    """
+    if METRICS[metric].ratio:
+        return Size(worth_of(worth), guard)
+    level, clock_s = sides.base.level(metric), max(sides.own.clock_error_s, sides.base.clock_error_s)
+    least = resolution_s(metric, sides.base.point, clock_s)
+    return Size(max(least, worth * abs(level.value) if level else 0.0), max(guard, least))
+
+
+def lengths_agree(pair: Pair, metric: str) -> bool:
+    """Whether a pair in slices tells the metric: rates do where shorter and longer slices show the same one."""
+    if metric != "rate" or pair.own.point.scheme != "slices":
+        return True
+    mine, theirs = pair.own.known(metric), pair.base.known(metric)
+    by_length: dict[float | None, list[float]] = {}
+    for block in sorted(mine.keys() & theirs.keys()):
+        side = pair.own.counted[block].pair
+        by_length.setdefault(side.slice_s if side else None, []).append(log(mine[block] / theirs[block]))
+    if len(by_length) != 2:
+        return False
+    p_value = stats.apart_p(*by_length.values())
+    return p_value is not None and p_value > SAME_P
 
 
 def beside_disturbance(metric: str | None) -> str | None:

@@ -106,7 +106,7 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
         return Forecast(lasts_s, resolves, past.source)
     # an A/A log-ratio is a difference of two samples: its spread is √2 times theirs
     spreads = {f"{about(metric).title} at a ceiling": cv * sqrt(2) for metric, cv in PRIOR_CV.items()}
-    guessed = {label: stats.resolvable(spread, planned.blocks) for label, spread in spreads.items()}
+    guessed = {label: power.resolvable(spread, planned.blocks) for label, spread in spreads.items()}
     source = "measured on another 2-core machine; this one has no A/A run of this sweep yet"
     return Forecast(lasts_s, tuple((label, effect) for label, effect in guessed.items() if effect), source)
 

@@ -1,25 +1,25 @@
 """One variant under several names (A/A) → how much each metric varies here, and what was claimed of differences that are none.
 
-Every arm of `aa_arms` is the same variant: the pair that gives the floor, and null arms that are judged against it like any variant,
+Every arm of `aa_arms` is the same variant: the pair that guards, and null arms that are judged against the baseline like any variant,
 so that each of their claims is a false one. Any run with an A/A pair can be read. Refuses to know how it is printed, and to give a
 spread from fewer than six blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from math import sqrt
 from statistics import fmean, median, stdev
 
-import numpy as np
 from scipy import special
 
-from lab.analysis.decision import Decision
+from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
+from lab.model.pairs import Scheme
 from lab.model.plan import AGAIN, Arm
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
@@ -31,29 +31,25 @@ BASELINE = "baseline"
 PRIMARY = "cpu_per_request"
 """The primary metric of a null arm whose variant has none that steady loads have: it is judged at every point."""
 
-Values = Mapping[int, float]
-"""Block → what was measured."""
-
 
 @dataclass(frozen=True, slots=True)
 class Noise:
     """How much a metric of one variant varies at one point. Seconds and requests per second; `why` empty = it is judged here.
 
     `level` is the median over the blocks of the pair's first arm, `cv` its standard deviation over its mean. `sd` is that of one block's
-    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `floor` the pair's δ, a log-ratio, from
-    `floor_blocks` that are valid in both arms. Where `why` is empty none of
-    these is None. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
+    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `aa` the baseline against itself. Where `why` is empty none of
+    these is None. `scheme`: how the two were a pair, None: each alone. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
     """
 
     variant: str
     point: str
     metric: str
+    scheme: Scheme | None
     level: float | None
     cv: float | None
     sd: float | None
     pilot_blocks: int
-    floor: float | None
-    floor_blocks: int
+    aa: stats.Estimate | None
     outliers: bool
     compared: int
     claimed: int
@@ -95,23 +91,19 @@ def noises(summary: Summary) -> tuple[Noise, ...]:
 def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise:
     metric, estimate = effect.metric, effect.estimate
     values = list(base.cell.known(metric).values())
-    sd, degrees = spread([side.cell.known(metric) for side in (base, again, *nulls)])
-    judged = [
-        stats.beyond(found.estimate, found.floor)
-        for row in nulls
-        for found in row.effects
-        if found.metric == metric and found.estimate and found.decision.judged
-    ]
+    others = [one for row in nulls for one in row.effects if (one.metric, one.scheme) == (metric, effect.scheme)]
+    sd, degrees = pooled([(one.estimate.sd, one.estimate.n - 1) for one in (effect, *others) if one.estimate])
+    judged = [(one.estimate.p_value or 0.0) <= SURE_P for one in others if one.estimate and one.decision.judged]
     return Noise(
         variant=again.arm.variant,
         point=again.point.name,
         metric=metric,
+        scheme=effect.scheme,
         level=median(values) if values else None,
         cv=stdev(values) / fmean(values) if len(values) > 1 else None,
         sd=sd,
         pilot_blocks=degrees + 1,
-        floor=effect.floor,
-        floor_blocks=estimate.n if estimate is not None else 0,
+        aa=estimate,
         outliers=estimate is not None and estimate.outliers,
         compared=len(judged),
         claimed=sum(judged),
@@ -125,7 +117,7 @@ def _why(effect: Effect) -> str:
         return effect.note or "no valid block of both arms"
     if effect.decision is not Decision.A_A:
         return effect.note
-    if effect.floor is None:
+    if not effect.estimate.has_interval:
         return f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
     return ""
 
@@ -135,25 +127,14 @@ def suspicious(claimed: int, compared: int) -> bool:
     return float(special.bdtrc(claimed - 1, compared, 0.05)) < 0.025
 
 
-def spread(sides: Sequence[Values]) -> tuple[float | None, int]:
-    """(standard deviation of the log-ratio of two arms in one block, its degrees of freedom), from ≥ 2 arms of the same variant.
+def pooled(found: Iterable[tuple[float | None, int]]) -> tuple[float | None, int]:
+    """(standard deviation of one block's log-ratio, its degrees of freedom) of several estimates' own: √(Σ f·s² / Σ f).
 
-    √(2·MSE) of the logarithms' two-way layout, blocks × arms without replication, with (a-1)(n-1) degrees of freedom (Box, Hunter &
-    Hunter, Statistics for Experimenters, §4.2). Of two arms that is the standard deviation of their log-ratio. Only blocks that all arms
-    have count; where these tell less than the first two arms' own, those alone. (None, 0) below two blocks.
+    (None, 0) where none has one (Box, Hunter & Hunter, Statistics for Experimenters, §3.2).
     """
-    found = [_residual(sides[:2]), _residual(sides)]
-    return max(found, key=lambda each: each[1])
-
-
-def _residual(sides: Sequence[Values]) -> tuple[float | None, int]:
-    blocks = sorted(set[int].intersection(*(set(side) for side in sides)))
-    degrees = (len(sides) - 1) * (len(blocks) - 1)
-    if degrees < 1:
-        return None, 0
-    logs = np.log([[side[block] for block in blocks] for side in sides])
-    rest = logs - logs.mean(axis=0, keepdims=True) - logs.mean(axis=1, keepdims=True) + logs.mean()
-    return sqrt(2 * float((rest**2).sum()) / degrees), degrees
+    known = [(sd, degrees) for sd, degrees in found if sd is not None and degrees > 0]
+    total = sum(degrees for _, degrees in known)
+    return (sqrt(sum(degrees * sd**2 for sd, degrees in known) / total), total) if total else (None, 0)
 
 
 def nulls_text(found: Sequence[Noise]) -> str:

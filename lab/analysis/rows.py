@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import expm1
 
-from lab.analysis.cells import Cell
-from lab.analysis.decision import MARK_P, Decision
+from lab.analysis.cells import Cell, Pair, paired
+from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.model.metrics import QUANTILES, WINDOWED, about
@@ -16,6 +17,8 @@ from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
 from lab.stats.units import format_blocks
 
+BACKEND = "backend_cpu_per_request"
+"""The negative control of a pair."""
 WHY_NO_MORE = {
     "limit": "limited by a container's CPU limit",
     "link": "limited by the shaped link",
@@ -27,11 +30,14 @@ WHY_NO_MORE = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One arm at one point, which may be a control run. `base`: the cell that it is compared with; None = it is compared with nothing."""
+    """One arm at one point, which may be a control run. `base`: the cell that it is compared with; None = it is compared with nothing.
+    `pair`: the two as a pair; None = they were none.
+    """
 
     cell: Cell
     base: Cell | None
     effects: tuple[Effect, ...]
+    pair: Pair | None = None
 
     @property
     def arm(self) -> Arm:
@@ -43,7 +49,7 @@ class Row:
 
     @property
     def shown(self) -> tuple[Effect, ...]:
-        """What the effect column carries: the primary metric's effect, or the A/A pair's floors."""
+        """What the effect column carries: the primary metric's effect, or the baseline against itself."""
         return tuple(effect for effect in self.effects if effect.primary)
 
     @property
@@ -65,6 +71,8 @@ def _notes(row: Row) -> Iterator[str]:
         yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
     if cell.tried < cell.planned_blocks:
         yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
+    if row.pair is not None:
+        yield from _of_pair(row.pair)
     if row.generator_limited and row.arm.role != "reference" and not any(_despite(effect) for effect in row.shown):
         yield LIMITED
     # p99.9 is mixed up by fewer failures than the others
@@ -78,6 +86,19 @@ def _notes(row: Row) -> Iterator[str]:
     if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
         yield why
     yield from cell.notes
+
+
+def _of_pair(pair: Pair) -> Iterator[str]:
+    """What of it does not count, and whether the backends, which no knob of the process reaches, cost the same on both sides."""
+    own = pair.own
+    if lost := sum(own.invalid.values()):
+        yield f"{lost} pairs invalid: {', '.join(f'{reason} {count}' for reason, count in own.invalid.items())}"
+    if own.tried < own.planned_blocks:
+        yield f"{own.planned_blocks - own.tried} pairs not measured"
+    control = paired(own, pair.base, BACKEND)
+    if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
+        metric = about("cpu_per_request")
+        yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
 
 def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
@@ -94,8 +115,8 @@ def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
         yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
     if stats.NEED_BLOCKS in estimate.notes:
         yield stats.NEED_BLOCKS
-    elif effect.floor is None and effect.decision is Decision.CANNOT_TELL:
-        yield f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
+    elif effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P:
+        yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.guard)}"
 
 
 def _despite(effect: Effect) -> bool:
@@ -121,13 +142,24 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
         if row.cell.histogram == "quantiles":
             yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
     if _judged(rows):
-        yield "effect: change against the baseline with its 95 % interval; ~: not wholly beyond the A/A floor"
+        yield from _of_effects(rows)
     if _marked(rows):
-        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {MARK_P}; only the effect column claims"
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only the effect column claims"
     if any(row.cell.valid_blocks and row.cell.shown(name) is None for row in rows for name in QUANTILES):
         yield f"–: fewer than {BEYOND} requests lie beyond it"
     if any(row.cell.errors_invalid for row in rows):
         yield "errors (+n): n more in invalid samples"
+
+
+def _of_effects(rows: Sequence[Row]) -> Iterator[str]:
+    shown = [effect for row in rows for effect in row.shown if effect.decision.judged]
+    worth = next(expm1(effect.size.worth) for effect in shown)
+    yield (
+        f"effect: change against the baseline with its 95 % interval, and the p of its sign, Holm-adjusted over {len(shown)};"
+        f" same: it lies within ±{100 * worth:g} %, which is not worth knowing; ?: cannot tell"
+    )
+    if any(effect.scheme for effect in shown):
+        yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
 
 
 def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
@@ -137,11 +169,9 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
     if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
         yield f"median (smallest to largest): fewer than {stats.MIN_BLOCKS} blocks, nothing is claimed"
     if _judged(rows):
-        yield (
-            "against the baseline: the blocks' mean difference with its 95 % interval; ~: not wholly beyond the A/A floor"
-        )
+        yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {SURE_P})"
     if _marked(rows):
-        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {MARK_P}; only a variant's primary metric claims"
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only a variant's primary metric claims"
     if measured:
         yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
         points = {row.point.name for row in measured}

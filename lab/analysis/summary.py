@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from lab.analysis import rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
-from lab.analysis.effects import Effect, Effects, beside_disturbance
+from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
 from lab.analysis.rows import Row, general_notes
 from lab.model.plan import Arm, ArmRole, Plan
 from lab.model.run import NotMeasured, RunRecord
-from lab.model.samples import Reason, Sample
+from lab.model.samples import Reason, Sample, cell
+from lab.model.samples import cells as planned_cells
 from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
 
@@ -48,7 +49,10 @@ class Summary:
     @property
     def complete(self) -> bool:
         """Whether every cell has all its valid blocks."""
-        return all(row.cell.valid_blocks >= row.cell.planned_blocks for row in self.rows)
+        return all(
+            row.cell.valid_blocks >= row.cell.planned_blocks and (row.pair is None or row.pair.complete)
+            for row in self.rows
+        )
 
     @property
     def points(self) -> list[Point]:
@@ -74,8 +78,7 @@ def summarise_run(
         for name, variant in variants.items()
         if variant.hypothesis_sweep not in (None, record.sweep)
     }
-    primary, needs = _asked(record, disturbed)
-    summary = summarise(record.plan(), samples, histogram_of, primary, snippets, needs, disturbed)
+    summary = summarise(record.plan(), samples, histogram_of, _asked(record, disturbed), snippets, disturbed)
     notes = (*summary.notes, *changed_facts(record))
     ran = {arm.name: arm.variant for arm in record.arms}
     nulls = frozenset(
@@ -96,22 +99,25 @@ def summarise(
     plan: Plan,
     samples: Sequence[Sample],
     histogram_of: HistogramOf,
-    primary: Mapping[str, str | None],
+    asked: Asked,
     snippets: Mapping[str, str] | None = None,
-    needs: Mapping[str, str] | None = None,
     disturbed: bool = False,
 ) -> Summary:
     """Every cell of the plan as a row, measured or not, of steady loads or of `disturbed` ones.
 
-    `primary`: arm → its primary metric; arms without one claim nothing. `histogram_of` is called once per counted
-    sample. `snippets`: arm → what to apply, for its verdict. `needs`: arm → what its effect needs and no sweep does: then
-    nothing is judged. MeasuringError when samples do not belong together.
+    `histogram_of` is called once per counted sample. `snippets`: arm → what to apply, for its verdict. MeasuringError when samples do
+    not belong together.
     """
     cells = cells_of(plan, samples, histogram_of, disturbed)
     places = _places(cells, disturbed)
     rows = tuple(
-        Row(cells.at(arm.name, point), cells.at(arm.baseline, point) if arm.baseline else None, own)
-        for (arm, point), own in zip(places, Effects(cells, primary, needs or {}).table(places), strict=True)
+        Row(
+            cells.at(arm.name, point),
+            cells.at(arm.baseline, point) if arm.baseline else None,
+            own,
+            cells.pair(arm.name, point),
+        )
+        for (arm, point), own in zip(places, Effects(cells, asked).table(places), strict=True)
     )
     return Summary(
         target=next((one.target for one in samples if (one.point.disturbance is not None) is disturbed), None),
@@ -121,42 +127,51 @@ def summarise(
         notes=general_notes(rows, disturbed),
         snippets=snippets or {},
         disturbed=disturbed,
-        primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in primary.items()},
+        primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in asked.primary.items()},
     )
 
 
-def decided(record: RunRecord, cells: Cells) -> list[Mapping[tuple[str, str, str], Effect]]:
-    """(arm, point, metric) → the effect, as the run's tables have it: those of its steady loads, and of its disturbed ones."""
-    tables: list[Mapping[tuple[str, str, str], Effect]] = []
+def decided(record: RunRecord, cells: Cells) -> Mapping[tuple[str, str, str], Effect]:
+    """(arm, point, metric) → the effect, as the run's table has it."""
+    found: dict[tuple[str, str, str], Effect] = {}
     for disturbed in (False, True):
         places = _places(cells, disturbed)
-        table = zip(places, Effects(cells, *_asked(record, disturbed)).table(places), strict=True)
-        tables.append({(arm.name, point.name, one.metric): one for (arm, point), effects in table for one in effects})
-    return tables
+        table = zip(places, Effects(cells, _asked(record, disturbed)).table(places), strict=True)
+        found |= {(arm.name, point.name, one.metric): one for (arm, point), effects in table for one in effects}
+    return found
 
 
-def _asked(record: RunRecord, disturbed: bool) -> tuple[Mapping[str, str | None], Mapping[str, str]]:
-    """Arm → its primary metric; arm → what its effect needs and no sweep does."""
+def _asked(record: RunRecord, disturbed: bool) -> Asked:
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     asked = (
         record.planned_for.asked if record.planned_for and not disturbed else None
     )  # beforehand, as a hypothesis' own is
-    primary = {name: asked or variant.primary_metric for name, variant in variants.items()}
-    return primary, {name: variant.needs for name, variant in variants.items()}
+    return Asked(
+        primary={name: asked or variant.primary_metric for name, variant in variants.items()},
+        needs={name: variant.needs for name, variant in variants.items()},
+        shared=frozenset(name for name, variant in variants.items() if variant.shared_cost),
+        worth=record.worth,
+    )
 
 
 def _places(cells: Cells, disturbed: bool) -> list[tuple[Arm, Point]]:
     """Of a table's rows, in their order."""
     plan = cells.plan
     points = sorted((p for p in plan.points if (p.disturbance is not None) is disturbed), key=lambda p: p.control)
-    return [(arm, point) for point in points for arm in ordered(plan.arms) if cells.at(arm.name, point).planned]
+    return [
+        (arm, point)
+        for point in points
+        for arm in ordered(plan.arms)
+        if cells.at(arm.name, point).planned or cells.pair(arm.name, point)
+    ]
 
 
 def left_out(record: RunRecord, samples: Iterable[Sample]) -> str:
     """The command that goes on with a run of which something planned was not begun; empty = nothing."""
     counted = (sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED)
-    begun = {(sample.block, sample.arm, sample.point.name) for sample in counted}
-    return rerun.resume(record) if set(record.slots) - begun else ""
+    begun = {cell(sample) for sample in counted}
+    planned = {each for slot in record.plan().slots for each in planned_cells(slot)}
+    return rerun.resume(record) if planned - begun else ""
 
 
 def more_blocks(resume: str, planned: int, valid: int) -> str:

@@ -8,13 +8,14 @@ from math import expm1
 from typing import Literal
 
 from lab.analysis import rerun
-from lab.analysis.decision import Decision
+from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import FOLLOWS, GIVEN_RATE, fell
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, more_blocks
 from lab.model.metrics import METRICS, about
 from lab.stats import paired as stats
+from lab.stats.power import MAX_BLOCKS, blocks_for
 from lab.stats.units import format_blocks
 
 NEEDS = "needs "
@@ -22,7 +23,7 @@ NEEDS = "needs "
 NO_BLOCK = "no valid block of it and its baseline together"
 
 
-Kind = Literal["apply", "worse", "differs", "false", "mixed", "unresolved", "no-interval", "not-measurable"]
+Kind = Literal["apply", "worse", "differs", "false", "mixed", "same", "unresolved", "no-interval", "not-measurable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Verdict:
 
     `mixed`: better at some loads and worse at others, or better and in some blocks not working; the text says when to apply it. `differs`: another system than what it is
     compared with, so that there is nothing to apply. `false`: the same variant under another name (`just aa`), so that the claim is
-    noise. `no-interval`: fewer than six blocks, its own or the A/A pair's.
+    noise. `same`: smaller than what is worth knowing, wherever it is judged. `no-interval`: fewer than six blocks.
     """
 
     arm: str
@@ -97,16 +98,17 @@ def _fell(summary: Summary, arm: str, against: str) -> str:
     return ""
 
 
-def floor_line(summary: Summary) -> str:
-    """The A/A floor by metric, the largest where there are several points: what `bench baseline` alone ends with."""
+def noise_line(summary: Summary) -> str:
+    """The baseline against itself by metric, the largest where there are several points: what `bench baseline` alone ends with."""
     asked = (effect for row in summary.rows for effect in (row.shown if summary.disturbed else row.effects))
     effects = [effect for effect in asked if effect.decision is Decision.A_A]
-    floors = {metric: [e.floor for e in effects if e.metric == metric and e.floor is not None] for metric in METRICS}
+    known = [effect for effect in effects if effect.estimate is not None and effect.estimate.has_interval]
     blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
-    parts = [f"{about(metric).title} {about(metric).size(max(values))}" for metric, values in floors.items() if values]
-    if not parts:
-        return f"no floor yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
-    return f"this machine's floor: {', '.join(parts)} ({format_blocks(blocks)}): smaller differences are noise here"
+    if not known:
+        return f"the noise here is not known yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
+    widest = {effect.metric: effect for effect in sorted(known, key=lambda effect: bound(effect.estimate))}
+    parts = [f"{about(name).title} {difference_text(widest[name])}" for name in METRICS if name in widest]
+    return f"the baseline against itself here: {', '.join(parts)} ({format_blocks(blocks)})"
 
 
 def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
@@ -116,19 +118,18 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     claims = [(row, effect) for row, effect in judged if effect.claimed]
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
-    if not claims and any(effect.floor is None for _, effect in judged):
-        lacks = f"nothing is claimed without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
-        more = (
-            f"go on with: {summary.resume}" if summary.resume else f"measure with --blocks {2 * summary.blocks} or more"
-        )
-        return Verdict(arm, "no-interval", f"{arm}: {lacks}; {more}")
     if not claims:
         elsewhere = another_load(arm, summary.elsewhere.get(arm), summary.target)
-        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(judged)}{elsewhere}")
+        open_ = [each for each in judged if each[1].decision is not Decision.SAME]
+        if not open_:
+            return Verdict(arm, "same", f"{arm}: {_same(judged)}{elsewhere}")
+        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(open_)}{elsewhere}")
     parts = [_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
-        parts.append(f"and beyond it at {len(claims) - 3} more points")
-    rest = f", not resolved at {len(judged) - len(claims)} of {len(judged)} points" if len(claims) < len(judged) else ""
+        parts.append(f"and at {len(claims) - 3} more points")
+    kinds = [effect.decision for _, effect in judged]
+    counts = {"the same": kinds.count(Decision.SAME), "open": kinds.count(Decision.CANNOT_TELL)}
+    rest = "".join(f", {what} at {count} of {len(judged)} points" for what, count in counts.items() if count)
     said = f"{arm}: {'; '.join(parts)}{rest}"
     if arm in summary.nulls:
         return Verdict(arm, "false", f"{said}: a false claim, as it is the same variant: `just aa` counts them")
@@ -171,42 +172,60 @@ def _untold(summary: Summary, arm: str, found: Sequence[Found]) -> str:
 
 
 def _finding(summary: Summary, row: Row, effect: Effect) -> str:
-    metric, floor = about(effect.metric), about(effect.metric).size(effect.floor)
+    metric = about(effect.metric)
     if not summary.disturbed:
         note = f" ({effect.note})" if effect.note else ""
-        return f"{_where(row, effect)} {difference_text(effect)}, beyond the A/A floor of {floor}{note}"
+        return f"{_where(row, effect)} {difference_text(effect)}{note}"
     assert row.base is not None, "what has an effect is compared with something"
     own, base = (
         metric.with_unit(level.value if level else None)
         for level in (row.cell.level(effect.metric), row.base.level(effect.metric))
     )
-    return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}, beyond the floor of {floor}"
+    return f"{_where(row, effect)} {own} instead of {base}: {difference_text(effect)}"
+
+
+def _same(judged: Sequence[Found]) -> str:
+    """The largest of those that are not worth knowing."""
+    row, effect = max(judged, key=lambda item: bound(item[1].estimate))
+    metric, others = about(effect.metric), len(judged) - 1
+    points = f" and {others} more point{'s' if others > 1 else ''}" if others else ""
+    if not bound(effect.estimate):
+        return f"no difference in {_where(row, effect)}{points}: every block was the same; don't bother"
+    sure = effect.holm_p is not None and effect.holm_p <= SURE_P
+    said = f"real, but {metric.size(effect.estimate.effect if effect.estimate else None)}" if sure else "no difference"
+    within = f"smaller than the {metric.size(effect.size.worth)} that are worth knowing"
+    return f"don't bother: {said} in {_where(row, effect)} ({difference_text(effect)}, {within}){points}"
 
 
 def _unresolved(judged: Sequence[Found]) -> str:
-    row, effect = max(judged, key=lambda item: bound(item[1].estimate, item[1].floor))
-    metric, most, others = about(effect.metric), bound(effect.estimate, effect.floor), len(judged) - 1
+    """The one that leaves most open, and how many blocks would do."""
+    row, effect = max(judged, key=lambda item: bound(item[1].estimate))
+    metric, most, others = about(effect.metric), bound(effect.estimate), len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
-    found = f"{_where(row, effect)} ({difference_text(effect)}, floor {metric.size(effect.floor)}){points}"
-    if most == 0:
-        return f"no difference in {found}: every block was the same; don't bother"
-    if metric.ratio:
-        wide, matters = expm1(most) > 0.1, metric.size(most)
-    else:
-        level = row.cell.level(effect.metric)
-        varies = effect.estimate is not None and bool(effect.estimate.sd)
-        wide, matters = (
-            varies and most > 0.1 * abs(level.value if level else 0.0),
-            f"a difference of {metric.size(most)}",
-        )
-    more = "; more blocks would narrow it" if wide else ""
-    return f"no difference resolved in {found}: don't bother unless {matters} matters to you{more}"
+    guarded = "; the baseline against itself shows as much" if effect.size.guard > effect.size.worth else ""
+    matters = metric.size(most) if metric.ratio else f"a difference of {metric.size(most)}"
+    more = more_text(effect)
+    return (
+        f"cannot tell in {_where(row, effect)} ({difference_text(effect)}{guarded}){points}: don't bother unless {matters}"
+        f" matters to you{f'; {more}' if more else ''}"
+    )
 
 
-def bound(estimate: stats.Estimate | None, floor: float | None) -> float:
-    """What an interval and the floor together leave possible."""
-    ends = (estimate.interval if estimate else None) or (0.0,)
-    return max(*map(abs, ends), floor or 0.0)
+def more_text(effect: Effect) -> str:
+    """How many blocks would find what is worth knowing; empty where nobody can say."""
+    estimate, worth = effect.estimate, effect.size.worth
+    if estimate is None or not estimate.sd or not worth or not estimate.has_interval:
+        return ""
+    sd, share = (estimate.sd, expm1(worth)) if about(effect.metric).ratio else (estimate.sd / worth, expm1(1.0))
+    blocks = blocks_for(sd, estimate.n, share)
+    if blocks is None:
+        return f"not even {MAX_BLOCKS} blocks would tell {about(effect.metric).size(worth)}"
+    return f"--blocks {blocks} would tell {about(effect.metric).size(worth)}" if blocks > estimate.n else ""
+
+
+def bound(estimate: stats.Estimate | None) -> float:
+    """What an interval leaves possible."""
+    return max(map(abs, (estimate.interval if estimate else None) or (0.0,)))
 
 
 def _where(row: Row, effect: Effect) -> str:
@@ -231,18 +250,25 @@ def interval_text(effect: Effect) -> str:
 
 
 def effect_text(effect: Effect) -> str:
-    """The effect column's words for one effect; in brackets what is shown but not judged."""
+    """The effect column's words for one effect: its size, how sure its sign is, and the word for it where it is no difference.
+
+    In brackets what is shown but not judged.
+    """
     metric, estimate = about(effect.metric), effect.estimate
-    if effect.decision is Decision.A_A and effect.floor is not None:
-        return f"floor {metric.short} {metric.size(effect.floor)}"
     if estimate is None or (effect.decision is Decision.NOT_JUDGED and (effect.metric == "rate" or not metric.ratio)):
         return f"{metric.short} –"
     if not estimate.has_interval:
         return f"{metric.short} no interval ({format_blocks(estimate.n)})"
-    if effect.claimed:
-        return f"{metric.short} {difference_text(effect)}"
-    if effect.decision is Decision.CANNOT_TELL:
-        unit = f" {metric.unit}" if metric.unit and not metric.ratio else ""
-        floor = f"floor {metric.size(effect.floor)}" if effect.floor is not None else "no floor"
-        return f"{metric.short} ~{interval_text(effect)}{unit} ({floor})"
-    return f"({metric.short} {difference_text(effect)})"
+    if effect.decision is Decision.A_A:
+        return f"a/a {metric.short} {difference_text(effect)}"
+    if not effect.decision.judged or not effect.primary:
+        return f"({metric.short} {difference_text(effect)})"
+    word = {Decision.SAME: "same: ", Decision.CANNOT_TELL: "? "}.get(effect.decision, "")
+    beside = f" (as a pair {metric.change(effect.beside.effect)})" if effect.beside is not None else ""
+    return f"{word}{metric.short} {difference_text(effect)} p {p_text(effect.holm_p)}{beside}"
+
+
+def p_text(p_value: float | None) -> str:
+    if p_value is None:
+        return "–"
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"

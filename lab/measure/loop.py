@@ -1,13 +1,14 @@
 """The loop: bring an arm up, read its knobs back, measure what is due on it, store each sample as it is made.
 
 Everything it touches is handed in (target, generators, store, observer), so tests hand it fakes. Refuses to know what comes
-next where no plan says it: that is the search's for a knee, which goes through `on_one_system` as well.
+next where no plan says it: that is the search's for a knee, which goes through `on_systems` as well.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -17,12 +18,14 @@ from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
 from lab.measure.disturbed import Disturbed
 from lab.measure.measurement import ChosenGenerator, Measurement, blank_sample, not_brought_up
+from lab.measure.pair import PairRun
 from lab.measure.regime import Regime
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
-from lab.model.plan import Slot
+from lab.model.pairs import SIDES, Layout, Side
+from lab.model.plan import Arm, Slot
 from lab.model.run import RoundTrip
-from lab.model.samples import ATTEMPTS, Cell, Sample, cell, counts, settled
+from lab.model.samples import ATTEMPTS, Cell, Sample, cell, cells, counts, settled
 from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -48,6 +51,17 @@ def nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Up:
+    """An arm that is up, and what was read back of it."""
+
+    arm: Arm
+    system: System
+    took_s: float
+    readings: Sequence[Reading]
+    workers: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """One run's parts. `measure()` works through what the plan holds and the store does not."""
 
@@ -67,61 +81,82 @@ class Loop:
     def measure(self) -> None:
         """Everything the plan holds and the store does not: complete samples are kept, whoever measured them."""
         self.take_stored()
-        pending = [slot for slot in self.store.record.plan().slots if cell(slot) not in self.done]
+        pending = [slot for slot in self.store.record.plan().slots if not self._is_done(slot)]
         for _, group in groupby(pending, key=lambda slot: slot.bring_up):
             slots = list(group)
             while slots:
-                self.on_one_system(slots)
-                slots = [slot for slot in slots if cell(slot) not in self.done]
+                self.on_systems(slots)
+                slots = [slot for slot in slots if not self._is_done(slot)]
 
     def take_stored(self) -> None:
         """What the store holds need not be measured again."""
         for sample in self.store.samples():
             self._note(sample)
 
-    def on_one_system(self, slots: Sequence[Slot], then: Callable[[], Slot | None] = nothing) -> None:
-        """Bring one system up for slots of one arm, and for those that `then` names once these are measured.
+    def on_systems(self, slots: Sequence[Slot], then: Callable[[], Slot | None] = nothing) -> None:
+        """Bring one system up (of a pair both) for slots of one bring-up, and for those that `then` names once these are measured.
 
-        When it does not come up, or is lost on the way, every slot that is not done has an invalid sample of that.
+        When one does not come up, or is lost on the way, every slot that is not done has an invalid sample of that.
         """
         first, due = slots[0], list(slots)
-        variant, generation = self.variants[first.arm.variant], self._generation(first)
         self.observer.bringing_up(first)
-        began = time.monotonic()
         try:
-            with self.target.up(variant, changing=first.point.disturbance is not None) as system:
-                took_s = time.monotonic() - began
-                readings = read_back(system, variant.readback)
-                found = [reading.as_json() for reading in readings]
-                *_, point = first.bring_up
-                self.store.write_readback(first.block, first.arm.name, generation, found, point)
-                self.store.write_deployed(first.block, first.arm.name, generation, system.deployed(), point)
-                self.observer.brought_up(first, took_s, readings)
-                if first.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
-                    self.store.write_roundtrip(self.roundtrip(system))
-                asked = workers.asked(variant.manifests)
+            with ExitStack() as lasting:
+                up = self._up(first, lasting)
                 for slot in due:  # it grows meanwhile
-                    chosen, begun = self.chosen[slot.point.name], self._generation(slot)
-                    self._until_settled(SampleRun(self.target, system, slot, chosen, begun, took_s, readings, asked))
+                    runs = [self._run(side, slot if side.arm == slot.arm else slot.turned) for side in up]
+                    self._until_settled(slot, runs)
                     if slot is due[-1] and (following := then()) is not None:
                         due.append(following)
         except (StoreError, LostError):
             raise  # what cannot be recorded must not be measured; what has gone will not come up for the next arm either
         except LabError as error:
             self.observer.failed(first, error)
-            for slot in due:
-                if cell(slot) not in self.done:
-                    chosen, attempt = self.chosen[slot.point.name], self._attempts.get(cell(slot), 0) + 1
-                    blank = blank_sample(self.target, slot, chosen, generation, attempt, None)
-                    self._keep(slot, not_brought_up(blank, error))
+            for side in [side for slot in due if not self._is_done(slot) for side in slot.sides]:
+                attempt, generation = self._attempts.get(cell(side), 0) + 1, self._generation(side)
+                blank = blank_sample(self.target, side, self.chosen[side.point.name], generation, attempt, None)
+                self._keep(side, not_brought_up(blank, error))
 
-    def _until_settled(self, run: SampleRun) -> None:
+    def _up(self, slot: Slot, lasting: ExitStack) -> list[_Up]:
+        """The slot's systems, the left side's first: in the order of its layout, all at the same time, each read back."""
+        mine = {(each.layout or Layout()).side: each for each in slot.sides}
+        first = slot.layout.first_up if slot.layout else SIDES[0]
+        order: list[Side] = [side for side in (first, *SIDES) if side in mine]
+        up = {side: self._bring_up(mine[side], side, lasting) for side in dict.fromkeys(order)}
+        return [up[side] for side in SIDES if side in up]
+
+    def _bring_up(self, slot: Slot, side: Side, lasting: ExitStack) -> _Up:
+        variant, generation = self.variants[slot.arm.variant], self._generation(slot)
+        began = time.monotonic()
+        changing = slot.point.disturbance is not None
+        system = lasting.enter_context(self.target.up(variant, changing=changing, side=side))
+        took_s = time.monotonic() - began
+        readings = read_back(system, variant.readback)
+        name, point = slot.bring_up[1:3], slot.bring_up[3]
+        where = "-beside-".join(filter(None, name))
+        found = [reading.as_json() for reading in readings]
+        self.store.write_readback(slot.block, where, generation, found, point)
+        self.store.write_deployed(slot.block, where, generation, system.deployed(), point)
+        self.observer.brought_up(slot, took_s, readings)
+        if slot.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
+            self.store.write_roundtrip(self.roundtrip(system))
+        return _Up(slot.arm, system, took_s, readings, workers.asked(variant.manifests))
+
+    def _run(self, up: _Up, slot: Slot) -> SampleRun:
+        chosen, generation = self.chosen[slot.point.name], self._generation(slot)
+        return SampleRun(self.target, up.system, slot, chosen, generation, up.took_s, up.readings, up.workers)
+
+    def _until_settled(self, slot: Slot, runs: Sequence[SampleRun]) -> None:
         """A disturbed system is measured once: what has to be measured again is brought up again."""
-        slot = run.slot
         for attempt in range(self._attempts.get(cell(slot), 0) + 1, ATTEMPTS + 1):
             self.observer.measuring(slot, attempt)
-            made = self._keep(slot, run.measure(self._regime(run), attempt))
-            if settled(made) or slot.point.disturbance is not None:
+            if slot.layout is not None:
+                left, right = runs
+                made = PairRun((left, right)).measure(attempt)
+            else:
+                made = (runs[0].measure(self._regime(runs[0]), attempt),)
+            kept = [self._keep(run.slot, each) for run, each in zip(runs, made, strict=True)]
+            if all(map(settled, kept)) or slot.point.disturbance is not None:
                 return
 
     def _regime(self, run: SampleRun) -> Regime:
@@ -130,6 +165,10 @@ class Loop:
             return Steady(run.system, point, generator)
         manifests = self.variants[run.slot.arm.variant].manifests
         return Disturbed(self.target, run.system, point, generator, manifests)
+
+    def _is_done(self, slot: Slot) -> bool:
+        """Of a pair both sides."""
+        return all(each in self.done for each in cells(slot))
 
     def _keep(self, slot: Slot, made: Measurement) -> Sample:
         self.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events, made.left)
@@ -161,7 +200,7 @@ def stale_blocks(store: RunStore, facts: Mapping[str, str]) -> list[Sample]:
     found: list[Sample] = []
     for block in sorted({sample.block for sample in done}):
         mine = [sample for sample in done if sample.block == block]
-        planned = {cell(slot) for slot in record.plan().slots if slot.block == block}
+        planned = {each for slot in record.plan().slots if slot.block == block for each in cells(slot)}
         if planned <= {cell(sample) for sample in mine if settled(sample)}:
             continue
         ended = max(ended_at(sample) for sample in mine)

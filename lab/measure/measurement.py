@@ -11,6 +11,7 @@ import polars as pl
 from lab.generators import Generator
 from lab.measure.regime import Findings, LoadRun
 from lab.measure.validity import Fault
+from lab.model.pairs import PairSide
 from lab.model.plan import Slot
 from lab.model.run import now
 from lab.model.samples import Reason, Sample
@@ -84,12 +85,27 @@ def blank_sample(
         started_at=now(),
         bring_up_s=bring_up_s,
         offered_rps=slot.point.rate_rps,
+        pair=_pair_side(slot),
         achieved_rps=None,
         requests=None,
         duration_s=None,
         recorded_s=None,
         verdict="valid",
         reason=None,
+    )
+
+
+def _pair_side(slot: Slot) -> PairSide | None:
+    """As it was planned; None of an arm that is alone."""
+    if slot.layout is None:
+        return None
+    layout, scheme = slot.layout, slot.point.scheme
+    return PairSide(
+        against=slot.other,
+        side=layout.side,
+        scheme=scheme,
+        first_up=layout.first_up == layout.side,
+        first_slice=scheme == "slices" and layout.first_slice == layout.side,
     )
 
 

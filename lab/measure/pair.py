@@ -19,36 +19,21 @@ from lab.measure.sample_run import Begun, SampleRun
 from lab.measure.slices import Slices
 from lab.measure.steady import Steady
 from lab.measure.validity import Fault
-from lab.model.pairs import PairSide, Scheme, Side
-from lab.model.sweeps import Point
+from lab.model.pairs import SIDES, Layout
 from lab.model.usage import Observation
+from lab.records.reparse import UNTIMED
 from lab.targets.common.process import Ended, run_generators, taken
-
-SIDES: tuple[Side, Side] = ("left", "right")
-UNTIMED: Mapping[str, Any] = dict.fromkeys(("achieved_rps", "duration_s", "recorded_s", "histogram"))
-"""What a generator cannot know that was stopped in between."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Of one pair in one block: which side came up first, which runs first, and whether in the longer of two lengths of slice."""
-
-    first_up: Side = "left"
-    first_slice: Side = "left"
-    longer: bool = False
-
-
-def scheme(point: Point) -> Scheme:
-    """A schedule cannot be stopped: what has one is loaded together."""
-    return "slices" if point.rate_rps is None else "together"
 
 
 @dataclass(frozen=True, slots=True)
 class PairRun:
-    """One point on two systems that are up: `sides` are the left one's sample and the right one's."""
+    """One point on two systems that are up: `sides` are the left one's sample and the right one's, of one slot."""
 
     sides: tuple[SampleRun, SampleRun]
-    layout: Layout = Layout()
+
+    @property
+    def layout(self) -> Layout:
+        return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:
         """Of the left side and of the right one; where one cannot be measured neither is."""
@@ -61,7 +46,7 @@ class PairRun:
             if len(begun) < len(SIDES):
                 return _neither(made)
             jobs = [each.job for each in begun]
-            by_turns = scheme(self.sides[0].slot.point) == "slices"
+            by_turns = self.sides[0].slot.point.scheme == "slices"
             slices = Slices(jobs, SIDES.index(self.layout.first_slice)) if by_turns else None
             ended: list[Ended] = []
             right_seen: list[Observation] = []
@@ -97,30 +82,34 @@ class PairRun:
             for each, end in zip(seen, ended, strict=True)
         ]
         runs = [side.load_run(begun[at], ended[at], seen[at], used_s[1 - at]) for at, side in enumerate(self.sides)]
+        if slices is not None:
+            runs = [replace(run, cores=_own_cores(run.cores, used_s, at)) for at, run in enumerate(runs)]
         found = [regime.findings(run) for regime, run in zip(regimes, runs, strict=True)]
         shared = slices.faults() if slices is not None else []
         made: list[Measurement] = []
         for at, (run, own) in enumerate(zip(runs, found, strict=True)):
             others: list[Fault] = [(reason, f"on the other side: {what}") for reason, what in found[1 - at].faults]
-            columns = {"pair": self._side(at, slices, run.result.requests if run.result else 0)}
-            if slices is not None:
-                columns |= UNTIMED
+            columns: dict[str, Any] = {}
+            if slices is not None and (pair := begun[at].blank.pair) is not None:
+                timed = slices.of(at, run.result.requests if run.result else 0)
+                columns = {**UNTIMED, "pair": pair.model_copy(update=timed)}
             findings = replace(own, faults=[*own.faults, *shared, *others], columns={**own.columns, **columns})
             left_files = taken(begun[at].job.scratch, self.sides[at].chosen.keep)
             one = measurement(begun[at].blank, run, findings, left_files)
             made.append(one if slices is None else replace(one, histograms={}))
         return made[0], made[1]
 
-    def _side(self, at: int, slices: Slices | None, requests: int) -> PairSide:
-        run, layout = self.sides[1 - at], self.layout
-        return PairSide(
-            against=run.slot.arm.name,
-            side=SIDES[at],
-            scheme=scheme(run.slot.point),
-            first_up=layout.first_up == SIDES[at],
-            first_slice=slices is not None and layout.first_slice == SIDES[at],
-            **(slices.of(at, requests) if slices is not None else {}),
-        )
+
+def _own_cores(
+    cores: Mapping[str, float | None], used_s: Sequence[Mapping[str, float]], at: int
+) -> dict[str, float | None]:
+    """How busy the CPUs were in one side's slices, of how busy they were in all: by what its processes used there of what both did."""
+    own: dict[str, float | None] = {}
+    for role, busy in cores.items():
+        there = [sum(used for name, used in side.items() if (name == "proxy") is (role == "proxy")) for side in used_s]
+        share = len(there) * there[at] / sum(there) if sum(there) else 1.0
+        own[role] = None if busy is None else min(1.0, busy * share)
+    return own
 
 
 def _neither(made: Sequence[Begun | Measurement]) -> tuple[Measurement, Measurement]:

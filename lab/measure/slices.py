@@ -17,13 +17,12 @@ from typing import Any
 
 from lab.measure.sample_run import parsed
 from lab.measure.validity import Fault
+from lab.model.pairs import MAX_IN_FLIGHT
 from lab.model.samples import Reason
 from lab.targets.common.process import Ended, Job, run_generators, scratch
 
 SCRIPT = Path(__file__).with_name("slices.bash")
 LENGTHS_S = (0.05, 0.1, 0.25, 0.5, 1.0)
-MAX_IN_FLIGHT = 0.02
-"""Of a side's answers, those that may come in the other's slices: where more do, no rate is told."""
 MAX_UNEVEN = 0.05
 """By so much the sides' own times may differ, of the longer."""
 END_S = 5.0

@@ -1,4 +1,4 @@
-"""Two arms measured at once: how their sides were laid out, and what a sample says of its pair."""
+"""Two arms measured at once: how their sides are laid out, and what a sample says of its pair."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from lab.base.validation import Record
 
 Side = Literal["left", "right"]
 Scheme = Literal["slices", "together"]
+SIDES: tuple[Side, Side] = ("left", "right")
+MAX_IN_FLIGHT = 0.02
+"""Of a side's answers, those that may come in the other's slices: where more do, no rate is told."""
+
+
+class Layout(Record):
+    """One pair at one point in one block, as it is planned: over the blocks each is half and half, in an order drawn by lot."""
+
+    side: Side = Field(default="left", description="of the slot's own arm")
+    first_up: Side = Field(default="left", description="which side is brought up first")
+    first_slice: Side = Field(default="left", description="which side runs first")
+    longer: bool = Field(default=False, description="the longer of two lengths of slice")
+
+    @property
+    def turned(self) -> Layout:
+        """As the arm on the other side has it."""
+        return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 
 class PairSide(Record):

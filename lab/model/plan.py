@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lab.base.errors import UsageError
+from lab.model.pairs import SIDES, Layout
 from lab.model.sweeps import Point
 
 AGAIN = "-again"
@@ -26,23 +27,43 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One planned sample."""
+    """One planned measurement: a sample of an arm alone, or one of each side of a pair (`layout` None: alone)."""
 
     order: int
     block: int
     arm: Arm
     point: Point
+    against: Arm | None = None
+    """The arm on a pair's other side."""
+    layout: Layout | None = None
 
     @property
-    def bring_up(self) -> tuple[int, str, str]:
-        """Slots of one bring-up: block, arm, and, as a disturbance leaves a system changed, the point of one."""
-        return self.block, self.arm.name, self.point.name if self.point.disturbance is not None else ""
+    def bring_up(self) -> tuple[int, str, str, str]:
+        """Slots of one bring-up: block, arm, against which one, and, as a disturbance leaves a system changed, the point of one."""
+        return self.block, self.arm.name, self.other, self.point.name if self.point.disturbance is not None else ""
+
+    @property
+    def other(self) -> str:
+        """The name of the arm on the other side; empty = it is alone."""
+        return self.against.name if self.against else ""
+
+    @property
+    def turned(self) -> Slot:
+        """A pair's other side."""
+        assert self.against is not None and self.layout is not None, "only a pair has two sides"
+        return replace(self, arm=self.against, against=self.arm, layout=self.layout.turned)
+
+    @property
+    def sides(self) -> tuple[Slot, ...]:
+        """Of a pair both; else itself."""
+        return (self, self.turned) if self.against else (self,)
 
     def sample_id(self, attempt: int, generation: int = 0) -> str:
         """Folder name: order, block, arm, point; `generation` counts re-measured blocks, `attempt` re-measurements."""
+        beside = f"-beside-{self.other}" if self.other else ""
         again = f"-g{generation}" if generation else ""
         retry = f"-try{attempt}" if attempt > 1 else ""
-        return f"{self.order:04d}-b{self.block:02d}-{self.arm.name}-{self.point.name}{again}{retry}"
+        return f"{self.order:04d}-b{self.block:02d}-{self.arm.name}{beside}-{self.point.name}{again}{retry}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +109,72 @@ def arms_for(variants: Sequence[tuple[str, str | None]], reference: str | None) 
     return tuple(arms.values())
 
 
-def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int) -> Plan:
+Place = tuple[str, str]
+"""Arm, point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a run's blocks hold. `pairs`: arm → in how many it is paired with its baseline, at `points`. `alone`: in how many it is
+    measured alone; left out: in all.
+    """
+
+    pairs: Mapping[str, int] = field(default_factory=dict[str, int])
+    points: frozenset[str] = frozenset()
+    alone: Mapping[Place, int] = field(default_factory=dict[Place, int])
+
+
+def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, shape: Shape | None = None) -> Plan:
     """Split plot: in every block each arm comes up once, in shuffled order, and inside it every point runs once, shuffled.
 
-    The reference arm is block 0, at every point once, before the others.
+    The reference arm is block 0, at every point once, before the others. Where a `shape` asks for pairs, each is one bring-up more; which
+    arm has which side, which comes up and which runs first is half and half over its blocks. Which blocks, where not all, is drawn by lot.
     """
-    shuffle = random.Random(seed)
+    shape, lots = shape or Shape(), random.Random(seed)
+    some = lots.sample(range(1, blocks + 1), blocks) if shape.pairs else []
+    paired = {name: _layouts(lots, blocks, count, sorted(shape.points)) for name, count in shape.pairs.items()}
     slots: list[Slot] = []
     for block in range(blocks + 1):
-        chosen = [arm for arm in arms if (arm.role == "reference") == (block == 0)]
-        for arm in shuffle.sample(chosen, len(chosen)):
-            for point in shuffle.sample(list(points), len(points)):
-                slots.append(Slot(len(slots) + 1, block, arm, point))
+        units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if (arm.role == "reference") == (block == 0)]
+        units += [(arm, _named(arms, arm.baseline)) for arm in arms if block in paired.get(arm.name, ())]
+        for arm, against in lots.sample(units, len(units)):
+            for point in lots.sample(list(points), len(points)):
+                if against is None:
+                    count = shape.alone.get((arm.name, point.name), blocks)
+                    if block == 0 or count == blocks or block in some[:count]:
+                        slots.append(Slot(len(slots) + 1, block, arm, point))
+                elif point.name in shape.points:
+                    layout = paired[arm.name][block][point.name]
+                    slots.append(Slot(len(slots) + 1, block, arm, point, against, layout))
     return Plan(tuple(arms), tuple(points), blocks, seed, tuple(slots))
+
+
+def _named(arms: Sequence[Arm], name: str | None) -> Arm | None:
+    return next(arm for arm in arms if arm.name == name)
+
+
+def _layouts(lots: random.Random, blocks: int, count: int, points: Sequence[str]) -> dict[int, dict[str, Layout]]:
+    """Block → point → how its pair is laid out, in `count` of the blocks."""
+    chosen = sorted(lots.sample(range(1, blocks + 1), min(count, blocks)))
+
+    def halves() -> list[bool]:
+        """One for each block, as many of one kind as of the other."""
+        return lots.sample([bool(at % 2) for at in range(len(chosen))], len(chosen))
+
+    side, first_up = halves(), halves()
+    per_point = {name: (halves(), halves()) for name in points}
+    return {
+        block: {
+            name: Layout(
+                side=SIDES[side[at]],
+                first_up=SIDES[first_up[at]],
+                first_slice=SIDES[first_slice[at]],
+                longer=longer[at],
+            )
+            for name, (first_slice, longer) in per_point.items()
+        }
+        for at, block in enumerate(chosen)
+    }
 
 
 ArmRole = Literal["variant", "baseline", "again", "reference"]

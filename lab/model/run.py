@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from pydantic import Field
 
 from lab.base.validation import Record
+from lab.model.pairs import Layout
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.sweeps import Point
 
 SCHEMA = 1
+WORTH = 0.02
+"""What is worth knowing unless somebody says otherwise: 2 %."""
 K6_OUT = "out"
 """Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
 
@@ -27,6 +31,9 @@ class VariantRecord(Record):
     hypothesis_sweep: str | None
     manifests_sha256: str
     snippet: str = Field(default="", description="what to apply on a real cluster for its own knobs")
+    shared_cost: bool = Field(
+        default=False, description="its cost can lie in what a pair shares: what it was alone leads"
+    )
     needs: str = Field(
         default="", description="what its effect needs and no sweep does: nothing is judged; empty = nothing"
     )
@@ -97,6 +104,13 @@ class AtKnee(Record):
         return f"{'at least ' if self.at_least else ''}{self.rate_rps:,g} req/s, {whose}"
 
 
+class PairSlot(Layout):
+    """A slot that is a pair: which one, and how it is laid out."""
+
+    order: int = Field(description="of the slot in the plan, from 1")
+    against: str = Field(description="the arm on the other side")
+
+
 class RunRecord(Record):
     """`run.json`: everything about a run that is known before the first sample, and how it was resumed."""
 
@@ -111,6 +125,10 @@ class RunRecord(Record):
     arms: tuple[Arm, ...]
     points: tuple[Point, ...]
     slots: tuple[tuple[int, str, str], ...] = Field(description="the plan in order: (block, arm, point)")
+    pairs: tuple[PairSlot, ...] = Field(default=(), description="which of the slots are measured beside another arm")
+    worth: float = Field(
+        default=WORTH, description="the share from which on an effect is worth knowing, named before the first sample"
+    )
     variants: dict[str, VariantRecord]
     generators: dict[str, dict[str, str | None]] = Field(
         description="point → name, version and stand_in_for of its generator"
@@ -153,11 +171,19 @@ class RunRecord(Record):
     def plan(self) -> Plan:
         arms = {arm.name: arm for arm in self.arms}
         points = {point.name: point for point in self.points}
+        pairs = {pair.order: pair for pair in self.pairs}
         slots = tuple(
-            Slot(order, block, arms[arm], points[point])
+            Slot(order, block, arms[arm], points[point], *_paired(pairs.get(order), arms))
             for order, (block, arm, point) in enumerate(self.slots, start=1)
         )
         return Plan(self.arms, self.points, self.blocks, self.seed, slots)
+
+
+def _paired(pair: PairSlot | None, arms: Mapping[str, Arm]) -> tuple[Arm | None, Layout | None]:
+    if pair is None:
+        return None, None
+    layout = Layout(side=pair.side, first_up=pair.first_up, first_slice=pair.first_slice, longer=pair.longer)
+    return arms[pair.against], layout
 
 
 def now() -> str:

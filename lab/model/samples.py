@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lab.base.validation import Record
 from lab.model.bottleneck import Limit
-from lab.model.pairs import PairSide
+from lab.model.pairs import MAX_IN_FLIGHT, PairSide
 from lab.model.plan import ArmRole, Slot
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
@@ -66,7 +66,14 @@ class Reason(StrEnum):
     @property
     def environmental(self) -> bool:
         """The machine's doing, not the system's: worth measuring again."""
-        return self in {Reason.CLOCK_STEP, Reason.STEAL, Reason.OTHER_PROCESSES, Reason.EVENT_LOG, Reason.CLOCKS}
+        return self in {
+            Reason.CLOCK_STEP,
+            Reason.STEAL,
+            Reason.OTHER_PROCESSES,
+            Reason.UNEVEN,
+            Reason.EVENT_LOG,
+            Reason.CLOCKS,
+        }
 
     @property
     def broken(self) -> bool:
@@ -182,11 +189,23 @@ class Sample(Record):
         return self.verdict == "valid"
 
     @property
+    def untimed(self) -> bool:
+        """Whether its generator was stopped in between: its own clock, rate and latencies are no results."""
+        return self.pair is not None and self.pair.scheme == "slices"
+
+    @property
     def goodput_rps(self) -> float | None:
-        """Requests per second that were answered as they should: the achieved rate less what came with a wrong status."""
-        if self.achieved_rps is None or not self.requests:
-            return self.achieved_rps
-        return self.achieved_rps * (1 - self.errors.get("status", 0) / self.requests)
+        """Requests per second that were answered as they should: the achieved rate less what came with a wrong status.
+
+        Of a side that ran in slices: per second of its own time; None where too many of its answers may have come in the other's.
+        """
+        rate_rps = self.achieved_rps
+        if self.pair is not None and self.pair.own_s and self.requests:
+            told = self.pair.in_flight is not None and self.pair.in_flight <= MAX_IN_FLIGHT
+            rate_rps = self.requests / self.pair.own_s if told else None
+        if rate_rps is None or not self.requests:
+            return rate_rps
+        return rate_rps * (1 - self.errors.get("status", 0) / self.requests)
 
     @property
     def cpu_per_request_s(self) -> float | None:
@@ -201,13 +220,19 @@ class Sample(Record):
 
 ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
 
-Cell = tuple[int, str, str]
+Cell = tuple[int, str, str, str]
 
 
 def cell(of: Slot | Sample) -> Cell:
-    """(block, arm, point): what is measured once."""
-    arm = of.arm if isinstance(of.arm, str) else of.arm.name
-    return of.block, arm, of.point.name
+    """(block, arm, point, the arm on a pair's other side or empty): what is measured once. Of a pair's slot, its own arm's."""
+    if isinstance(of, Sample):
+        return of.block, of.arm, of.point.name, of.pair.against if of.pair else ""
+    return of.block, of.arm.name, of.point.name, of.other
+
+
+def cells(slot: Slot) -> tuple[Cell, ...]:
+    """Of a pair both sides'."""
+    return tuple(map(cell, slot.sides))
 
 
 def counts(sample: Sample) -> bool:

@@ -21,12 +21,15 @@ from lab.base.validation import Record
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
 from lab.model.pages import PAGES
+from lab.model.pairs import Scheme
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 DEFAULT_SWEEP = "quick"
 CONTROL = "control"
 """Name, or its end, of a point that is a control run."""
 
+HALF_KNEE = 0.4
+"""Of a knee: a pair offers its rate twice, to proxies that have the same CPUs."""
 SPARE = 1.2
 """Beside a disturbance: connections per request that may hang at once. A timeout is over a little later than it should be, and
 with none to spare requests were never sent (measured: 995 of 13,500 at 300 per second and 2 s)."""
@@ -51,6 +54,7 @@ GENERATORS = "how many generators make it together, each its part; more than one
 TIMEOUT = "an answer later than this is an error"
 DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every request is logged, errors are the outcome"
 OF_KNEE = "the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured"
+ALONE = "why a pair cannot bear this load, so that arms are measured one after the other; empty = it can, as far as its keys tell"
 SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 
 
@@ -76,6 +80,7 @@ class Point(Record, strict=True):
     generators: int = Field(default=1, description=GENERATORS)
     subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
     timeout_s: float = Field(default=10.0, description=TIMEOUT)
+    alone: str = Field(default="", description=ALONE)
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
@@ -84,6 +89,28 @@ class Point(Record, strict=True):
         if self.of_knee is None:
             return self
         return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
+
+    @property
+    def scheme(self) -> Scheme:
+        """How a pair is loaded: a schedule cannot be stopped."""
+        return "slices" if self.rate_rps is None else "together"
+
+    @property
+    def shared_cost(self) -> bool:
+        """Whether its own work lies in what a pair shares: more than one request in a hundred opens a connection."""
+        return not self.keepalive
+
+    @property
+    def why_alone(self) -> str:
+        """Why no pair can bear it; empty where one can."""
+        bound = {
+            "what is done to a system is bound to it alone": self.disturbance is not None or self.control,
+            "queues, ports or files run out": bool(self.subject),
+            "a number of requests has no slices": self.requests is not None,
+            "several generators make it": self.generators > 1,
+            "two such rates are more than one proxy serves": self.of_knee is not None and self.of_knee > HALF_KNEE,
+        }
+        return self.alone or next((why for why, holds in bound.items() if holds), "")
 
     @property
     def load(self) -> tuple[Point, tuple[object, ...]]:
@@ -131,6 +158,7 @@ class PointSpec(Record, strict=True):
     generators: int = Field(default=1, ge=1, le=100, description=GENERATORS)
     subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
     timeout_s: float = Field(default=10.0, gt=0, le=600, description=TIMEOUT)
+    alone: str = Field(default="", description=ALONE)
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
 
     @property

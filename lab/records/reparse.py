@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lab.model.load import Result
@@ -9,6 +10,9 @@ from lab.model.samples import Sample
 from lab.records.outcomes import outcome
 from lab.records.store import RunStore, Series
 from lab.stats.histogram import Histogram
+
+UNTIMED: Mapping[str, Any] = dict.fromkeys(("achieved_rps", "duration_s", "recorded_s", "histogram"))
+"""What a generator cannot know that was stopped in between."""
 
 
 class Reparsed(RunStore):
@@ -33,8 +37,8 @@ class Reparsed(RunStore):
             again = outcome(sample.point, requests, events, usage, 0.0, error_s)
             sample = sample.model_copy(update={"outcome": again})
         result = self.result(sample)
-        self._read_again[sample.id] = result.histograms
-        return sample.model_copy(update=reported(result))
+        self._read_again[sample.id] = {} if sample.untimed else result.histograms
+        return sample.model_copy(update={**reported(result), **(UNTIMED if sample.untimed else {})})
 
 
 def from_raw(store: RunStore) -> Reparsed:

@@ -364,7 +364,8 @@ class RunStore:
         UsageError when it is missing or damaged.
         """
         point = sample.point.name if sample.point.disturbance is not None else ""
-        stem = _brought_up(sample.block, sample.arm, sample.generation, point)
+        arm = f"{sample.arm}-beside-{sample.pair.against}" if sample.pair else sample.arm
+        stem = _brought_up(sample.block, arm, sample.generation, point)
         place = methodcaller("brought_up_path", READBACK, stem)
         found = self._told(lambda form: form.brought_up(READBACK, stem), place)
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):

@@ -1,4 +1,4 @@
-"""Arrays of one number per block → estimates: paired effects, the noise floor, and what lies beyond it.
+"""Arrays of one number per block → estimates: paired effects, one arm's level, and p-values of a family.
 
 Refuses to know metrics, tools or variants, to average percentiles, and to estimate from values that cannot
 be (not finite; zero or negative for a ratio). Effects on rates and latencies are differences of natural logarithms
@@ -8,11 +8,10 @@ differences in its own unit. Callers see an interval only from six blocks on.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, expm1, sqrt
+from math import exp, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -131,6 +130,22 @@ class Level:
     n: int
 
 
+def apart_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
+    """How likely the means of two groups lie as far apart by chance: Welch's two-sided p-value (1947, Biometrika 34:28), shapes (m,), (n,).
+
+    None below two values on either side. 1 where neither group scatters and the means are equal, 0 where they are not.
+    """
+    x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
+    if min(x.size, y.size) < 2:
+        return None
+    parts = [float(side.var(ddof=1)) / side.size for side in (x, y)]
+    away, spread = abs(float(x.mean() - y.mean())), sum(parts)
+    if spread < 1e-24:
+        return 1.0 if away < 1e-12 else 0.0
+    degrees = spread**2 / sum(part**2 / (side.size - 1) for part, side in zip(parts, (x, y), strict=True))
+    return float(2 * special.stdtr(degrees, -away / sqrt(spread)))
+
+
 def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
     """exp of the mean of the logarithms, and of their t-interval; shape (n,), n ≥ 1, positive and finite, else ValueError.
 
@@ -187,32 +202,6 @@ def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tupl
     return (middle, float(walsh[k - 1]), float(walsh[walsh.size - k])) if k else (middle, None, None)
 
 
-def noise_floor(baseline: npt.ArrayLike, again: npt.ArrayLike, confidence: float = 0.95) -> float | None:
-    """δ: the upper bound of |A/A log-ratio|, from the baseline measured twice in every block; None below six blocks.
-
-    max(|low|, |high|) of the paired interval. If the true A/A log-ratio lies in [low, high], which it does with 95 %
-    confidence, then its size is at most δ: a bound of at least 95 %. It bounds the *mean* over the run's blocks because
-    that is what a variant's effect is; a bound for single blocks would not shrink with more blocks, and measuring
-    longer would buy nothing.
-    """
-    return floor_of(paired(again, baseline, confidence))
-
-
-def floor_of(aa: Estimate) -> float | None:
-    """δ of an A/A estimate, as `noise_floor`."""
-    return max(abs(bound) for bound in aa.interval) if aa.interval else None
-
-
-def beyond(estimate: Estimate, floor: float | None) -> bool:
-    """Whether the interval lies wholly beyond ±floor (≥ 0, of the estimate's kind); nothing does without a floor, or an interval."""
-    if floor is not None and not floor >= 0:
-        raise ValueError(f"floor: expected a number >= 0, got {floor}")
-    if estimate.interval is None or floor is None:
-        return False
-    low, high = estimate.interval
-    return low > floor or high < -floor
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Step-down adjusted p-values in the order given: max over j ≤ i of min(1, (m-j+1) · p_(j)) (Holm 1979)."""
     p = np.asarray(p_values, dtype=np.float64)
@@ -222,50 +211,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
     return [float(value) for value in adjusted]
-
-
-def resolvable(sd_log_ratio: float, blocks: int, power: float = 0.9, confidence: float = 0.95) -> float | None:
-    """The smallest effect (fraction: 0.06 = 6 %) that a run claims with probability `power`; None below six blocks.
-
-    `sd_log_ratio` is the standard deviation of one block's log-ratio (`Estimate.sd` of an A/A pair). In units of sd/√n,
-    an effect D is claimed when D + x > t·s₁ + |a| + t·s₂: the estimate's error x and half-width, and the floor from the
-    A/A mean a and its half-width. So D is the `power` quantile of |a| + t·s₁ + t·s₂ − x, for normal noise of equal size
-    in the three arms; x and a share the baseline, hence correlation ½. Roughly (2t + 2.5)·sd/√n for a power of 0.9.
-    """
-    if not (sd_log_ratio >= 0 and 0 < power < 1):
-        raise ValueError("resolvable: expected sd_log_ratio >= 0 and 0 < power < 1")
-    return (
-        expm1(_claim_quantile(blocks, power, confidence) * sd_log_ratio / sqrt(blocks))
-        if blocks >= MIN_BLOCKS
-        else None
-    )
-
-
-_SIMULATED = (*range(6, 21), 24, 30, 40, 60, 100, 250, 1000, 100_000)
-"""Numbers of blocks at which `_claim_quantile` is simulated; it is as good as a straight line in 1/(n-1) between them."""
-
-
-def _claim_quantile(n: int, power: float, confidence: float) -> float:
-    """Quantile for `resolvable`, n ≥ 6; interpolated, so that planning over many n stays quick and resolves less with every block."""
-    above = bisect_left(_SIMULATED, min(n, _SIMULATED[-1]))
-    right = _simulated_quantile(_SIMULATED[above], power, confidence)
-    if _SIMULATED[above] <= n:
-        return right
-    left = _simulated_quantile(_SIMULATED[above - 1], power, confidence)
-    ends = [1 / (_SIMULATED[at] - 1) for at in (above, above - 1)]
-    return float(np.interp(1 / (n - 1), ends, [right, left]))
-
-
-@lru_cache(maxsize=256)
-def _simulated_quantile(n: int, power: float, confidence: float, draws: int = 100_000) -> float:
-    """As simulated with a fixed seed (error below 1 %); s₁, s₂ by Bartlett's decomposition."""
-    rng, share, rest = np.random.default_rng(1908), 0.5, sqrt(0.75)
-    x = rng.standard_normal(draws)
-    a = share * x + rest * rng.standard_normal(draws)
-    chi, chi_less = (np.sqrt(rng.chisquare(n - 1, draws)), np.sqrt(rng.chisquare(n - 2, draws)))
-    cross = share * chi + rest * rng.standard_normal(draws)
-    widths = _t(n, confidence) * (chi + np.hypot(cross, rest * chi_less)) / sqrt(n - 1)
-    return float(np.quantile(np.abs(a) + widths - x, power))
 
 
 def _log_ratios(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float) -> Floats:

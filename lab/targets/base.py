@@ -89,6 +89,8 @@ class Target(Protocol):
     name: str
     bring_up_s: float
     """How long a variant takes to come up here, about: for forecasts, until a run has shown it."""
+    sides: Sequence[Side]
+    """Where systems can be up at once: two bear pairs."""
 
     def at(self, context: str | None) -> Target:
         """The same target at a kubeconfig context. UsageError where it needs one and there is none, or the other way round."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from lab.analysis.cells import counted_samples, refuse_mixtures
+from lab.analysis.cells import counted_alone, refuse_mixtures
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
 from lab.model.pages import PAGES
@@ -132,7 +132,7 @@ def _of(run: RunStore) -> list[Load]:
     refuse_mixtures(run.record.plan(), samples)
     own = proxy_cpus(run)
     cells: dict[tuple[str, str], list[Sample]] = {}
-    for (_, arm, point), sample in sorted(counted_samples(samples).items()):
+    for (_, arm, point), sample in sorted(counted_alone(samples).items()):
         if "proxy" in sample.usage and sample.cpu_per_request_s:
             cells.setdefault((arm, point), []).append(sample)
     counts = {variant: workers_of(run, variant) for variant in {cell[0].variant for cell in cells.values()}}

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from lab.analysis import rerun, timelines
-from lab.analysis.cells import counted_samples
+from lab.analysis.cells import counted_alone
 from lab.analysis.claims.derived import value_of
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
@@ -229,7 +229,7 @@ def references() -> tuple[list[Evidence], list[Damaged]]:
         except LabError as error:
             damaged.append(damage(name, error, run.record if run else None))
         else:
-            whole.append(Evidence(name, run, samples, counted_samples(samples)))
+            whole.append(Evidence(name, run, samples, counted_alone(samples)))
     whole.sort(key=lambda each: each.run.record.created_at, reverse=True)
     whole.sort(key=lambda each: each.run.record.target != "local")
     return whole, damaged

@@ -1,6 +1,6 @@
 """One test of a rule on one run: a number of every block, its interval, and whether that lies where the test wants it.
 
-Refuses to decide without an interval, without a floor where two sides are compared, where a block's log cannot tell, where the
+Refuses to decide without an interval, where a block's log cannot tell, where the
 generator was the limit of a closed loop and the truth may lie beyond the interval, and where a latency at a rate shows no more than
 the same load does without a proxy.
 """
@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, inf
 
-from lab.analysis.cells import floor_of
+from lab.analysis.cells import resolution_s
 from lab.analysis.claims import Other, Test, fits, holds
 from lab.analysis.claims.evidence import Blocks, Evidence
 from lab.analysis.claims.quantities import short
+from lab.analysis.decision import guard_of
 from lab.analysis.judging import limited as limits
 from lab.analysis.judging import resent
 from lab.model.metrics import METRICS, about
@@ -112,7 +113,7 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     if not mine:
         gap = not theirs and bool(run.blocks(*against))
         return replace(blank, why=f"no block in which both {arm} and {against[0]} count", gap=gap)
-    floor, ratio = _floor(blank.test, arm, against, point, run), blank.test.ratio_to is not None
+    guard, ratio = _guard(blank.test, arm, against, point, run), blank.test.ratio_to is not None
     if ratio and min(*mine, *known) <= 0:
         return replace(blank, why="no ratio to 0")
     estimate = stats.paired(mine, known) if ratio else stats.difference(mine, known)
@@ -125,7 +126,7 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     if blank.test.metric in LESS and resent(*sides, middles):
         # the slower side waited for the kernel, not for the generator
         limited[middles[0] < middles[1]] = False
-    found = _held(found, floor, _hidden(blank.test.metric, *limited))
+    found = _held(found, guard, _hidden(blank.test.metric, *limited))
     # two variants under one load have the generator and the backend in common
     return found if other.variant else _beside_direct(found, point, against[1], run)
 
@@ -146,20 +147,17 @@ def _pairs(mine: Blocks, theirs: Blocks) -> tuple[list[float], list[float]]:
     return [value for value, _ in told], [other for _, other in told]
 
 
-def _floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float | None:
-    """Of differences the larger of the A/A δ and of what the metric resolves; of ratios exp(δ) - 1. None: not told."""
+def _guard(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float:
+    """What the baseline against itself forbids to claim, and of differences what the metric resolves; of ratios exp of it - 1."""
     twin = run.twin(against[0])
-    if twin is None:
-        return None
-    base, again = _pairs(*(run.values(name, against[1], test.metric) for name in twin))
-    if not base:
-        return None
+    base, again = _pairs(*(run.values(name, against[1], test.metric) for name in twin)) if twin else ([], [])
     if test.ratio_to is not None:
-        floor = stats.floor_of(stats.paired(again, base)) if min(*base, *again) > 0 else None
-        return None if floor is None else exp(floor) - 1
+        told = bool(base) and min(*base, *again) > 0
+        return exp(guard_of(stats.paired(again, base) if told else None)) - 1
     sides = ((arm, point.name), against)
     errors = (sample.outcome.get("clock_error_s") or 0.0 for side in sides for sample in run.blocks(*side).values())
-    return floor_of(test.metric, point, stats.difference(again, base), max(errors, default=0.0))
+    guard = guard_of(stats.difference(again, base) if base else None)
+    return max(guard, resolution_s(test.metric, point, max(errors, default=0.0)))
 
 
 def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
@@ -169,27 +167,25 @@ def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
     return (mine, theirs) if metric in LESS else (False, False)
 
 
-def _held(found: Measured, floor: float | None, hidden: tuple[bool, bool]) -> Measured:
-    """With whether the interval lies where the test wants it: `above` and `below` are moved by the floor, away from what is claimed,
+def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
+    """With whether the interval lies where the test wants it: `above` and `below` are moved by the guard, away from what is claimed,
     a ratio's by it as a factor.
 
     Where the truth may lie beyond an end (`hidden`), the interval has none there, so that only the other end can decide.
     """
     if found.low is None or found.high is None:
         return replace(found, why=f"no interval: {format_blocks(found.blocks)}, {stats.MIN_BLOCKS} are needed")
-    if floor is None:
-        return replace(found, why=f"no A/A floor: fewer than {stats.MIN_BLOCKS} blocks with both baselines")
     test = found.test
     if not test.bounded:
         return found
     low, high = -inf if hidden[0] else found.low, inf if hidden[1] else found.high
-    held = holds(low, high, test.within, test.above, test.below, partial(_moved, test, floor))
+    held = holds(low, high, test.within, test.above, test.below, partial(_moved, test, guard))
     return replace(found, holds=held, why=_bound(test.metric, hidden))
 
 
-def _moved(test: Test, floor: float, bound: float) -> tuple[float, float]:
-    """The bound, moved down and up by the floor."""
-    return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
+def _moved(test: Test, guard: float, bound: float) -> tuple[float, float]:
+    """The bound, moved down and up by the guard."""
+    return (bound / (1 + guard), bound * (1 + guard)) if test.ratio_to is not None else (bound - guard, bound + guard)
 
 
 def _bound(metric: str, hidden: tuple[bool, bool]) -> str:

@@ -14,7 +14,7 @@ from lab.analysis.comparison.meeting import Meeting, between_notes, common_point
 from lab.analysis.comparison.rows import Compared as Compared
 from lab.analysis.comparison.rows import rows_at
 from lab.analysis.comparison.run_cells import RunCells, run_cells
-from lab.analysis.decision import MARK_P, adjusted, decide
+from lab.analysis.decision import SURE_P, adjusted, decide
 from lab.analysis.summary import decided
 from lab.base.errors import UsageError, did_you_mean
 from lab.model.plan import Arm
@@ -99,7 +99,7 @@ def _decided(row: Compared, holm_p: float | None) -> Compared:
         return row
     if holm_p is None and row.estimate.has_interval:
         holm_p = 1.0
-    decision = decide(row.estimate, row.floor, more_is_better=row.more_is_better, adjusted_p=holm_p, bound=row.bound)
+    decision = decide(row.estimate, row.size, holm_p, more_is_better=row.more_is_better, bound=row.bound)
     return row.decided(decision, holm_p)
 
 
@@ -111,9 +111,9 @@ def blocks_wanted(rows: Sequence[Compared]) -> int:
     family = [row for row in rows if row.tested]
     sizes = [(len(row.other.values), len(row.base.values)) for row in family]
     least = min((2 / comb(m + n, m) for m, n in sizes), default=0.0)
-    if least * len(family) <= MARK_P:
+    if least * len(family) <= SURE_P:
         return 0
-    return next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= MARK_P)
+    return next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= SURE_P)
 
 
 # -- which sides meet ---------------------------------------------------------------------------------------
@@ -122,19 +122,16 @@ def blocks_wanted(rows: Sequence[Compared]) -> int:
 def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
     """One run: arms share blocks. What a table of it has is decided there."""
     pairs = list(_pairs_inside(run, base_arm, other_arm))
-    meeting = Meeting(run, run, {point.name: point for point in _points(run)}, paired=True)
-    rows = [row for point in _points(run) for pair in pairs for row in rows_at(meeting, point, *pair, asked)]
-    family: tuple[int, ...] = (sum(row.tested for row in rows),)
-    if all(other.role == "variant" and other.baseline == base.name for base, other in pairs):
-        tables = decided(run.record, run.cells)
-        effects = {place: effect for table in tables for place, effect in table.items()}
-        told = [effects.get((row.other.arm, row.point.name, row.metric)) if row.estimate else None for row in rows]
-        rows = [
-            row.decided(effect.decision, effect.holm_p, effect.primary) if effect else row
-            for row, effect in zip(rows, told, strict=True)
-        ]
-        family = tuple(filter(None, (sum(one.holm_p is not None for one in table.values()) for table in tables)))
+    worth = run.record.worth
+    meeting = Meeting(run, run, {point.name: point for point in _points(run)}, paired=True, worth=worth)
+    as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
+    effects = decided(run.record, run.cells) if as_in_table else {}
+    rows = [row for point in _points(run) for pair in pairs for row in rows_at(meeting, point, *pair, asked, effects)]
+    if as_in_table:
+        known = [one.primary for one in effects.values() if one.holm_p is not None]
+        family = tuple(filter(None, (known.count(each) for each in (True, False))))
     else:
+        family = (sum(row.tested for row in rows),)
         rows = judged(rows)
     return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run, "")), family)
 
@@ -146,7 +143,7 @@ def _pairs_inside(run: RunCells, base_arm: str | None, other_arm: str | None) ->
     named = base_arm or other_arm
     chosen = [_arm(run, named)] if named else [arm for arm in run.record.arms if arm.role == "variant"]
     if not chosen:
-        remedy = "`just table` shows its floor; name a second run, or two of its arms as RUN:ARM RUN:ARM"
+        remedy = "`just table` shows it against itself; name a second run, or two of its arms as RUN:ARM RUN:ARM"
         raise UsageError(run.record.id, "has a baseline and no variant to compare with it", remedy)
     for arm in chosen:
         if arm.baseline is None:

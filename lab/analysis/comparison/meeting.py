@@ -15,7 +15,7 @@ from lab.analysis.summary import changed_facts
 from lab.base.errors import UsageError
 from lab.model.facts import lasting
 from lab.model.plan import Arm
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.run import WORTH, RunRecord, VariantRecord
 from lab.model.sweeps import Point
 from lab.stats.units import format_blocks
 
@@ -35,6 +35,8 @@ class Meeting:
     other: RunCells
     points: Mapping[str, Point]
     paired: bool
+    worth: float = WORTH
+    """The share from which on an effect is worth knowing."""
 
     @property
     def loads(self) -> list[Point]:
@@ -134,8 +136,8 @@ def common_points(first: RunCells, second: RunCells) -> dict[str, Point]:
 
 
 def _load(point: Point) -> Point:
-    """Every key of a load. Who makes it is looked at sample by sample."""
-    return point.model_copy(update={"name": "", "generator": ""})
+    """Every key of a load. Who makes it is looked at sample by sample, and that no pair bears it is none of the load."""
+    return point.model_copy(update={"name": "", "generator": "", "alone": ""})
 
 
 def _points_apart(first: RunCells, second: RunCells) -> Iterator[str]:

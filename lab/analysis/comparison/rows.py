@@ -5,14 +5,14 @@ Refuses to compare sides that different generators measured, that the judging ru
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from lab.analysis.cells import Cell, paired
+from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.comparison.meeting import Meeting
 from lab.analysis.comparison.run_cells import CellStats
-from lab.analysis.decision import MARK_P, UNBOUNDED, Decision
-from lab.analysis.effects import ALONE, untold
+from lab.analysis.decision import SURE_P, UNBOUNDED, Decision, Size
+from lab.analysis.effects import ALONE, Effect, size_of, untold
 from lab.analysis.judging import Ruling, fell, ruling
 from lab.model.metrics import METRICS, QUANTILES, about, compared
 from lab.model.plan import Arm
@@ -23,10 +23,8 @@ from lab.stats.units import format_blocks
 from lab.stats.unpaired import unpaired, unpaired_difference
 
 LONELY = "no block in which both are valid"
-WITHIN = "surer than chance, but within the A/A floor of"
-REACHES = "surer than chance, but its interval reaches into the A/A floor of"
-NO_FLOOR = f"nothing is resolved without a floor: fewer than {stats.MIN_BLOCKS} valid A/A blocks"
-WHY_OPEN = (WITHIN, REACHES, NO_FLOOR, UNBOUNDED)
+GUARDED = "surer than chance, but the baseline against itself shows as much as"
+WHY_OPEN = (GUARDED, UNBOUNDED)
 """Notes that come with a decision, by how they begin."""
 
 
@@ -34,8 +32,8 @@ WHY_OPEN = (WITHIN, REACHES, NO_FLOOR, UNBOUNDED)
 class Compared:
     """`other` against `base` in one metric at one point; where it is not judged, `notes` say why.
 
-    `primary`: in what the arm's table claims, which is no part of Holm's family, so that `holm_p` is None. `estimate` and `floor` are log-ratios where `relative`, else differences in the metric's own unit. `floor`: the larger of
-    the sides' A/A floors. `baseline_move`: across runs, the same estimate of the baseline that both runs have with the same
+    `primary`: in what the arm's table claims, which is a family of its own. `estimate` and `size` are log-ratios where `relative`, else
+    differences in the metric's own unit. `guard` of the size: the larger of the sides'. `baseline_move`: across runs, the same estimate of the baseline that both runs have with the same
     manifests. `bound`: one side's number is a bound (`lab.analysis.judging`), so that what is not resolved bounds nothing. `counted`, `begun`:
     (base, other) blocks that are valid, whatever the metric, and that were begun.
     """
@@ -49,7 +47,7 @@ class Compared:
     base: CellStats
     other: CellStats
     estimate: stats.Estimate | None
-    floor: float | None
+    size: Size
     decision: Decision
     holm_p: float | None
     notes: tuple[str, ...]
@@ -70,20 +68,16 @@ class Compared:
 
     @property
     def p_value(self) -> float | None:
-        """Adjusted, or the primary metric's own; None below six blocks, and of what is not compared."""
-        own = self.estimate.p_value if self.estimate and self.estimate.has_interval else None
-        return own if self.primary else self.holm_p
+        """Adjusted; None below six blocks, and of what is not compared."""
+        return self.holm_p
 
     def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> Compared:
         """With why nothing is resolved, where that is known."""
         told, why = replace(self, decision=decision, holm_p=holm_p, primary=primary), ""
         if decision is Decision.NOT_JUDGED:
             why = UNBOUNDED
-        elif decision is Decision.CANNOT_TELL and self.floor is None:
-            why = NO_FLOOR
-        elif decision is Decision.CANNOT_TELL and self.floor is not None and (told.p_value or 0.0) <= MARK_P:
-            reaches = self.estimate is not None and abs(self.estimate.effect) > self.floor
-            why = f"{REACHES if reaches else WITHIN} {size_text(self, self.floor)}"
+        elif decision is Decision.CANNOT_TELL and holm_p is not None and holm_p <= SURE_P:
+            why = f"{GUARDED} {size_text(self, self.size.guard)}"
         return replace(told, notes=tuple(dict.fromkeys(filter(None, [*self.notes, why]))))
 
     @property
@@ -130,19 +124,30 @@ def change_text(row: Compared, estimate: stats.Estimate) -> str:
     return metric.change(estimate.effect) + (metric.ends(*estimate.interval) if estimate.interval else " (no interval)")
 
 
+Effects = Mapping[tuple[str, str, str], Effect]
+"""(arm, point, metric) → the effect as the run's table has it."""
+UNTOLD: Effects = {}
+
+
 def rows_at(
-    meeting: Meeting, point: Point, base_arm: Arm, other_arm: Arm, asked: Collection[str] = ()
+    meeting: Meeting,
+    point: Point,
+    base_arm: Arm,
+    other_arm: Arm,
+    asked: Collection[str] = (),
+    effects: Effects = UNTOLD,
 ) -> Iterator[Compared]:
     """Every metric's row of two arms at a point of `meeting.base`, not judged yet; none where an arm has no slot there.
 
-    `asked`: outcomes that have a row also where they were 0 in every block.
+    `asked`: outcomes that have a row also where they were 0 in every block. `effects`: of one run, what its table says, which is
+    said here, too.
     """
     base = meeting.base.at(base_arm.name, point.name)
     other = meeting.other.at(other_arm.name, meeting.points[point.name].name)
     if base is None or other is None:
         return
     for metric in compared(point) if point.disturbance is None else _outcomes_of(base, other, asked):
-        yield _row(meeting, base, other, metric)
+        yield _row(meeting, base, other, metric, effects.get((other_arm.name, point.name, metric)))
 
 
 def _outcomes_of(base: Cell, other: Cell, asked: Collection[str]) -> Iterator[str]:
@@ -159,17 +164,17 @@ def _outcomes_of(base: Cell, other: Cell, asked: Collection[str]) -> Iterator[st
             yield metric
 
 
-def _row(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Compared:
+def _row(meeting: Meeting, base: Cell, other: Cell, metric: str, told: Effect | None) -> Compared:
     relative, point = base.point.disturbance is None, base.point
-    ruled, about_it = _ruled(meeting, base, other, metric), METRICS[metric]
-    clock_s = max(base.clock_error_s, other.clock_error_s)
-    floors = [
-        run.cells.floor(
-            cell.arm.baseline or cell.arm.name, cell.point, metric, clock_s
+    paired_with = meeting.base.cells.pair(other.arm.name, point) if told and told.scheme else None
+    sides = paired_with or Pair(other, base)
+    ruled, about_it = _ruled(meeting, sides.base, sides.own, metric), METRICS[metric]
+    guards = [
+        run.cells.guard(
+            cell.arm.baseline or cell.arm.name, cell.point, metric, beside=False
         )  # of itself, where with nothing
         for run, cell in ((meeting.base, base), (meeting.other, other))
     ]
-    known = [floor for floor in floors if floor is not None]
     move = None if ruled.why else _moved(meeting, base, other, metric)
     row = Compared(
         point=point,
@@ -178,23 +183,24 @@ def _row(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Compared:
         unit=about_it.unit,
         more_is_better=about_it.better == "more",
         relative=relative,
-        base=meeting.base.stats(base, metric),
-        other=meeting.other.stats(other, metric),
-        estimate=None if ruled.why else _estimate(meeting, other, base, metric),
-        floor=max(known) if len(known) == len(floors) else None,
+        base=meeting.base.stats(base, metric, sides.base),
+        other=meeting.other.stats(other, metric, sides.own),
+        estimate=None if ruled.why else _estimate(meeting, sides.own, sides.base, metric),
+        size=told.size if told else size_of(metric, sides, max(guards), meeting.worth),
         decision=Decision.NOT_JUDGED,
         holm_p=None,
         notes=(),
         baseline_move=move,
         bound=ruled.bound,
-        counted=(len(base.counted), len(other.counted)),
-        begun=(base.tried, other.tried),
+        counted=(len(sides.base.counted), len(sides.own.counted)),
+        begun=(sides.base.tried, sides.own.tried),
     )
     lonely = "" if ruled.why or row.estimate else LONELY
     said = [*meeting.remarks(base, other), ruled.why, ruled.note, lonely, *_estimate_notes(row)]
     if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
         said.append(f"the baseline itself, the same in both runs, moved by {change_text(row, move)}")
-    return replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
+    row = replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
+    return row.decided(told.decision, told.holm_p, told.primary) if told and row.estimate else row
 
 
 def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:

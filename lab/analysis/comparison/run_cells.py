@@ -18,7 +18,7 @@ from lab.stats import paired as stats
 
 @dataclass(frozen=True, slots=True)
 class CellStats:
-    """One arm of one run at one point, in one metric; seconds, bytes, req/s or counts. `level`: the blocks' median."""
+    """One arm of one run at one point, in one metric; seconds, bytes, req/s or counts. `level`: the median of its blocks alone."""
 
     run: str
     arm: str
@@ -76,14 +76,15 @@ class RunCells:
         cells = (cell for cell in self.cells.cells.values() if not cell.point.control)
         return all(cell.tried >= cell.planned_blocks for cell in cells)
 
-    def stats(self, cell: Cell, metric: str) -> CellStats:
+    def stats(self, cell: Cell, metric: str, side: Cell) -> CellStats:
+        """Levels are the arm's alone; blocks and what does not count are the compared side's, where that was a pair's."""
         return CellStats(
             run=self.record.id,
             arm=cell.arm.name,
-            values=cell.known(metric),
+            values=side.known(metric),
             level=cell.level(metric),
-            planned_blocks=cell.planned_blocks,
-            invalid=cell.invalid,
+            planned_blocks=side.planned_blocks,
+            invalid=side.invalid,
             generator=str(self.tool(cell)),
         )
 

@@ -10,7 +10,7 @@ from typing import Literal
 from lab.analysis import rerun
 from lab.analysis.comparison.comparison import TOO_FEW, Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import NO_FLOOR, Compared, change_text, size_text
+from lab.analysis.comparison.rows import Compared, change_text, size_text
 from lab.analysis.decision import Decision
 from lab.analysis.verdicts import another_load, bound, remedy
 from lab.model.metrics import CARRIED, QUANTILES, about
@@ -94,7 +94,7 @@ class _Pair:
     @property
     def told(self) -> Told:
         resolved = [row for row in self.rows if row.decision.resolved]
-        open_rows = [row for row in self.rows if row.decision is Decision.CANNOT_TELL]
+        open_rows = [row for row in self.rows if row.decision in (Decision.CANNOT_TELL, Decision.SAME)]
         if not resolved:
             return self._unresolved(open_rows) if open_rows else ("nothing", f"{self.name}: {self._nothing()}", "")
         resolved.sort(key=lambda row: (row.metric != self._primary, -_size(row)))
@@ -182,21 +182,15 @@ class _Pair:
         return kind, f"{said}: {what}{when}", ""
 
     def _unresolved(self, rows: Sequence[Compared]) -> Told:
-        """The bound is what the interval and the floor together leave possible; the primary metric's, and the widest of all."""
-        bounded = [row for row in rows if row.floor is not None]
-        blocks = 2 * max(side.planned_blocks for row in rows for side in (row.base, row.other))
-        lacking = self._more(NO_FLOOR, blocks) if len(bounded) < len(rows) else ""
-        if not bounded:
-            return "nothing", f"{self.name}: {lacking}{self._short}", ""
-        own = [row for row in bounded if row.metric == self._primary]
-        shown = dict.fromkeys(_widest(part).metric for part in (own, bounded) if part)
-        widest = [_widest([row for row in bounded if row.metric == metric]) for metric in shown]
+        """The bound is what the interval leaves possible; the primary metric's, and the widest of all."""
+        own = [row for row in rows if row.metric == self._primary]
+        shown = dict.fromkeys(_widest(part).metric for part in (own, rows) if part)
+        widest = [_widest([row for row in rows if row.metric == metric]) for metric in shown]
         bounds = " or ".join(map(_amount, widest))
-        comparisons = "1 comparison" if len(bounded) == 1 else f"{len(bounded)} comparisons"
-        wide = any(row.relative and expm1(bound(row.estimate, row.floor)) > WIDE for row in widest)
+        comparisons = "1 comparison" if len(rows) == 1 else f"{len(rows)} comparisons"
+        wide = any(row.relative and expm1(bound(row.estimate)) > WIDE for row in widest)
         text = f"{self.name}: no difference resolved in {comparisons}: don't bother unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{self._short}"
-        text += f"; of {len(rows) - len(bounded)} more {lacking}" if lacking else ""
         if any(TOO_FEW in note for note in self.comparison.notes):
             text += (
                 "; so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
@@ -282,14 +276,14 @@ def _size(row: Compared) -> float:
 
 
 def _amount(row: Compared) -> str:
-    size = size_text(row, bound(row.estimate, row.floor))
+    size = size_text(row, bound(row.estimate))
     return f"{size if row.relative else f'a difference of {size}'} in {_where(row)}"
 
 
 def _drifted(row: Compared) -> bool:
-    """Whether the common baseline moved for sure, and by more than the floor."""
-    ends = row.baseline_move.interval if row.baseline_move else None
-    return ends is not None and row.floor is not None and (ends[0] > row.floor or ends[1] < -row.floor)
+    """Whether the common baseline moved for sure, and by more than is worth knowing and it showed against itself."""
+    ends, least = row.baseline_move.interval if row.baseline_move else None, max(row.size.worth, row.size.guard)
+    return ends is not None and (ends[0] > least or ends[1] < -least)
 
 
 def _widest(rows: Sequence[Compared]) -> Compared:
@@ -297,7 +291,7 @@ def _widest(rows: Sequence[Compared]) -> Compared:
 
     def size(row: Compared) -> float:
         level = row.base.level.value if row.base.level else 0.0
-        most = bound(row.estimate, row.floor)
+        most = bound(row.estimate)
         return most if row.relative or not level else most / abs(level)
 
     return max(rows, key=size)

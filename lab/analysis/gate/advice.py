@@ -71,11 +71,8 @@ def after_open(comparison: Comparison, row: Compared, bound: float, text: str, b
     """
     estimate = row.estimate
     assert estimate is not None and estimate.sd is not None, "what has an interval has a standard deviation"
-    if row.floor is None and comparison.other.knee is not None:
+    if comparison.other.knee is not None:
         return AFTER_SEARCH
-    if row.floor is None:
-        planned = max(row.base.planned_blocks, row.other.planned_blocks)
-        return f"measure with --blocks {2 * planned} or more, so that {stats.MIN_BLOCKS} A/A blocks count"
     wanted = 0 if comparison.paired else blocks_wanted(comparison.rows)
     fewer, twice = "gate one arm (RUN:ARM RUN:ARM)", 2 * estimate.n
     few = (
@@ -83,9 +80,9 @@ def after_open(comparison: Comparison, row: Compared, bound: float, text: str, b
         f" {sum(comparison.family)} {TOO_FEW} are never resolved"
     )
     if beyond and not wanted:
-        if row.primary or abs(estimate.effect) <= row.floor:
-            floor = size_text(row, row.floor)
-            return f"measure again with --blocks {twice}, or on a quieter machine: the A/A pair leaves {floor} open"
+        if abs(estimate.effect) <= row.size.guard:
+            guard = size_text(row, row.size.guard)
+            return f"measure again with --blocks {twice}, or on a quieter machine: the baseline against itself shows {guard}"
         return f"measure again with --blocks {twice}{'' if comparison.paired else f', or {fewer}'}"
     if beyond:
         return few

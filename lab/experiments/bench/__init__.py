@@ -20,6 +20,7 @@ from lab.experiments.bench.loads import choose_again, choose_generators, generat
 from lab.experiments.bench.measurable import MeasurableRun, checked, facts_of, measurable
 from lab.experiments.bench.record import record_of
 from lab.experiments.bench.request import LoadedRequest, Request, fixtures_of, load, load_variants
+from lab.experiments.bench.shape import shape_of
 from lab.experiments.resolve import Choice, Subject
 from lab.measure.loop import stale_blocks
 from lab.measure.measurement import ChosenGenerator
@@ -59,8 +60,9 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     choice = choose_blocks(loaded, shown, chosen, target)
     blocks = choice.blocks if choice else request.blocks or loaded.sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    planned = plan(shown.arms, shown.points, blocks, seed)
-    check_writable(runs_folder(), len(planned.slots) * SAMPLE_BYTES)
+    shape = shape_of(shown.arms, shown.points, shown.variants, blocks, target.sides)
+    planned = plan(shown.arms, shown.points, blocks, seed, shape)
+    check_writable(runs_folder(), sum(len(slot.sides) for slot in planned.slots) * SAMPLE_BYTES)
     planned_for, past = (choice.planned_for, choice.past) if choice else (None, None)
     record = record_of(loaded, shown, chosen, planned_for, planned, target, command)
     return Prepared(record, planned, shown.variants, chosen, forecast(record, target.bring_up_s, past))

@@ -14,7 +14,7 @@ from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.metrics import RATIOS
 from lab.model.plan import Plan
-from lab.model.run import PlannedFor, RunRecord, VariantRecord, now
+from lab.model.run import PairSlot, PlannedFor, RunRecord, VariantRecord, now
 from lab.model.variants.variants import Variant, config_snippet
 from lab.records import store
 from lab.targets.base import Target
@@ -70,6 +70,11 @@ def new_record(
         arms=planned.arms,
         points=planned.points,
         slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
+        pairs=tuple(
+            PairSlot(order=slot.order, against=slot.other, **slot.layout.model_dump())
+            for slot in planned.slots
+            if slot.layout is not None
+        ),
         variants=dict(variants),
         generators={point: generator_record(used) for point, used in chosen.items()},
         facts=dict(found_facts),
@@ -89,6 +94,7 @@ def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
         hypothesis_sweep=variant.sweep,
         manifests_sha256=variant.manifests_sha256,
         snippet=config_snippet(variant, manifests),
+        shared_cost=variant.shared_cost,
         needs=variant.needs,
     )
 
@@ -98,4 +104,4 @@ def _null_record(variant: Variant, manifests: Path) -> VariantRecord:
     record = variant_record(variant, manifests)
     metric = record.primary_metric if record.primary_metric in RATIOS else PRIMARY
     changed = {"baseline": record.name, "own_knobs": (), "primary_metric": metric, "hypothesis_sweep": None}
-    return record.model_copy(update={**changed, "snippet": "", "needs": ""})
+    return record.model_copy(update={**changed, "snippet": "", "needs": "", "shared_cost": False})

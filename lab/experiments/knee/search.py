@@ -42,7 +42,7 @@ class AdaptiveSearch:
         for arm in self.store.record.arms:
             while (due := self._due(arm)) is not None:
                 slot, fresh = due
-                self._loop.on_one_system([slot], nothing if fresh else partial(self._following, arm))
+                self._loop.on_systems([slot], nothing if fresh else partial(self._following, arm))
 
     def _following(self, arm: Arm) -> Slot | None:
         """What is due next, unless it wants a system of its own."""

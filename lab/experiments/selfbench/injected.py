@@ -29,6 +29,7 @@ from lab.model.samples import Sample
 from lab.model.variants.variants import variant_names
 from lab.records.store import RunStore, run_names
 from lab.stats import paired as stats
+from lab.stats.power import resolvable
 from lab.stats.units import format_interval, format_percent
 
 BLOCKS, TEN = 40, 10
@@ -256,7 +257,7 @@ def _injected(
         low=None if low is None else expm1(low),
         high=None if high is None else expm1(high),
         blocks=estimate.n,
-        resolvable=None if sd is None else stats.resolvable(sd, TEN),
+        resolvable=None if sd is None else resolvable(sd, TEN),
         **dict(zip(("true", "true_low", "true_high"), map(expm1, true), strict=False)),
         promised=None if sd is None else power(true[0] if true else estimate.effect, sd, TEN),
         claimed=sum(one.claimed for one in judged),

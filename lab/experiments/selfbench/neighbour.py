@@ -76,7 +76,9 @@ class Neighboured(Record):
         description="point → of planned blocks those that are valid in all arms compared"
     )
     invalid: dict[str, int] = Field(description="samples by reason, re-measured ones included")
-    floors: dict[str, float] = Field(description="metric at point → the A/A floor, a log-ratio; absent = no interval")
+    aa_sd: dict[str, float] = Field(
+        description="metric at point → the A/A pair's scatter, a log-ratio; absent = no interval"
+    )
 
     @property
     def busy_share(self) -> float:
@@ -170,7 +172,7 @@ def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -
         compared=sum(one.compared for one in noises),
         valid_blocks={point: f"{have}/{run.record.blocks}" for point, have in valid.items()},
         invalid=dict(Counter(str(sample.reason) for sample in samples if not sample.valid)),
-        floors={f"{one.metric} at {one.point}": one.floor for one in noises if one.floor is not None and not one.why},
+        aa_sd={f"{one.metric} at {one.point}": one.sd for one in noises if one.sd is not None and not one.why},
     )
 
 

@@ -18,10 +18,11 @@ from lab.analysis.pairs import REPEATS, Compared, Way
 from lab.experiments.bench.loads import choose
 from lab.experiments.selfbench import lines
 from lab.measure.measurement import Measurement
-from lab.measure.pair import SIDES, Layout, PairRun, scheme
+from lab.measure.pair import PairRun
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
 from lab.model.metrics import METRICS
+from lab.model.pairs import SIDES, Layout
 from lab.model.plan import Arm, Slot
 from lab.model.sweeps import Point
 from lab.model.variants import workers
@@ -83,10 +84,11 @@ def _round(
         systems = {side: _up(up.enter_context(target.up(here[side], side=side)), here[side]) for side in order_up}
         for repeat in range(REPEATS):
             for point in lots.sample(list(points), len(points)):
-                layout = Layout(order_up[0], SIDES[first_slice], longer=bool(repeat))
-                left, other = (systems[side].run(target, point) for side in SIDES)
-                made = PairRun((left, other), layout).measure(1)
-                yield _compared(made, right, baseline, variant, point, number, scheme(point), repeat)
+                layout = Layout(first_up=order_up[0], first_slice=SIDES[first_slice], longer=bool(repeat))
+                left, other = (systems[side] for side in SIDES)
+                slot = Slot(1, 1, left.arm, point, other.arm, layout)
+                made = PairRun((left.run(target, slot), other.run(target, slot.turned))).measure(1)
+                yield _compared(made, right, baseline, variant, point, number, point.scheme, repeat)
     if not plain:
         yield from _plain(target, order, right, points, number)
 
@@ -100,7 +102,7 @@ def _plain(
         with target.up(each) as system:
             up = _up(system, each)
             for point in points:
-                run = up.run(target, point)
+                run = up.run(target, Slot(1, 1, up.arm, point))
                 made[point.name].append(run.measure(Steady(system, point, run.chosen.generator), 1))
     baseline, variant = order if right else order[::-1]
     for point in points:
@@ -116,10 +118,13 @@ class _Up:
     variant: Variant
     readings: Sequence[Reading]
 
-    def run(self, target: Target, point: Point) -> SampleRun:
-        name, asked = self.variant.name, workers.asked(self.variant.manifests)
-        slot = Slot(1, 1, Arm(name, name, "variant", None), point)
-        return SampleRun(target, self.system, slot, choose(point, target), 0, 0.0, self.readings, asked)
+    @property
+    def arm(self) -> Arm:
+        return Arm(self.variant.name, self.variant.name, "variant", None)
+
+    def run(self, target: Target, slot: Slot) -> SampleRun:
+        asked = workers.asked(self.variant.manifests)
+        return SampleRun(target, self.system, slot, choose(slot.point, target), 0, 0.0, self.readings, asked)
 
 
 def _up(system: System, variant: Variant) -> _Up:

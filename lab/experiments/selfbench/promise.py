@@ -6,25 +6,18 @@ Refuses to know where the effect comes from; noise and effect are log-ratios.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1
+from math import sqrt
 
 import numpy as np
-
-from lab.stats import paired as stats
+from scipy import special
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
-    """The chance that `blocks` (>= 6) claim an effect (log-ratio) at this noise: where `stats.resolvable` says just that effect.
-
-    Between 1 and 99 %, to half a per cent.
-    """
-    low, high = 0.01, 0.99
-    while high - low > 0.005:
-        middle = (low + high) / 2
-        needed = stats.resolvable(sd, blocks, middle)
-        assert needed is not None, "six blocks at least"
-        low, high = (middle, high) if needed <= expm1(abs(effect)) else (low, middle)
-    return (low + high) / 2
+    """The chance that `blocks` (>= 6) claim the sign of an effect (log-ratio) at this noise, alone in its family: of the noncentral t."""
+    if not sd:
+        return float(effect != 0)
+    least = special.stdtrit(blocks - 1, 0.975)
+    return float(1 - special.nctdtr(blocks - 1, abs(effect) / sd * sqrt(blocks), least))
 
 
 def kept(claimed: int, chances: Sequence[float], unlikely: float) -> bool:

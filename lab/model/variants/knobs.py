@@ -34,6 +34,9 @@ KEYS = {"resources", "configMapGenerator", "patches", "replacements", "transform
 """What a component's kustomization.yaml may hold beside apiVersion, kind and metadata."""
 
 
+Cost = Literal["process", "shared"]
+
+
 class Check(Record, coerce_numbers_to_str=True):
     """One read-back: what must be found in the running system before a sample counts.
 
@@ -128,6 +131,11 @@ class Knob(Record):
     )
     sweep: str = Field(description="the sweep in which an effect could show")
     primary_metric: Primary = Field(description="the one metric that may claim in the summary line")
+    cost: Cost = Field(
+        default="shared",
+        description="where its cost can lie: in the process, so that a pair shows it whole; or also in what a pair shares or halves"
+        " (connections' state in the kernel, ports, TIME-WAIT, queues, files, disk, memory), so that it is measured alone as well",
+    )
     needs: str | None = Field(
         default=None,
         min_length=20,

@@ -95,6 +95,11 @@ class Variant(Record):
         return self.stated_metric or (self.knobs[-1].primary_metric if self.own_knobs else None)
 
     @property
+    def shared_cost(self) -> bool:
+        """Whether the cost of one of its own knobs can lie in what a pair shares."""
+        return any(knob.cost == "shared" for knob in self.knobs if knob.name in self.own_knobs)
+
+    @property
     def manifests_sha256(self) -> str:
         """By which a run knows again what it applied."""
         return hashlib.sha256(json.dumps(self.manifests, sort_keys=True).encode()).hexdigest()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from lab.analysis.cells import counted_samples
+from lab.analysis.cells import counted_alone
 from lab.analysis.claims import fits
 from lab.analysis.claims.evidence import AsApplied, Evidence, Missing, references
 from lab.analysis.comparison.comparison import compare_runs
@@ -59,7 +59,7 @@ def _opened(name: str) -> Run:
         samples = tuple(run.samples())
     except LabError as error:
         return Missing(f"{name}: {error.fault}")
-    return Evidence(run.folder.name, run, samples, counted_samples(samples))
+    return Evidence(run.folder.name, run, samples, counted_alone(samples))
 
 
 def variants(run: Run) -> list[str]:

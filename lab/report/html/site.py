@@ -22,7 +22,7 @@ from lab.analysis.claims import ANSWERS, KINDS, ledger
 from lab.analysis.claims.evidence import Evidence, Missing, references
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.claims.publications import OWN_ANSWERS
-from lab.analysis.decision import MARK_P
+from lab.analysis.decision import SURE_P
 from lab.base.errors import UsageError
 from lab.base.files import replace
 from lab.model.metrics import about
@@ -166,7 +166,7 @@ def _rendered(**what: Any) -> str:
         own_answers=OWN_ANSWERS,
         kinds=KINDS,
         least_blocks=MIN_BLOCKS,
-        mark_p=MARK_P,
+        mark_p=SURE_P,
         about=about,
         level_text=level_text,
         format_size=format_size,

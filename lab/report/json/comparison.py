@@ -17,16 +17,6 @@ from lab.report.json.printed import Bound, Count, Invalid, Printed, Share
 from lab.report.loads import load_text
 from lab.stats import paired as stats
 
-Judgement = Literal["better", "worse", "unresolved", "no-interval", "not-compared"]
-WORDS: dict[Decision, Judgement] = {
-    Decision.BETTER: "better",
-    Decision.WORSE: "worse",
-    Decision.CANNOT_TELL: "unresolved",
-    Decision.NO_INTERVAL: "no-interval",
-    Decision.NOT_JUDGED: "not-compared",
-}
-"""What is printed of a row's decision."""
-
 
 class RunJson(Printed):
     """Which run."""
@@ -111,7 +101,7 @@ class EffectJson(Printed):
 
 
 class ComparedJson(Printed):
-    """A metric of a load, of two arms. `ratio`: effect, low, high and floor are other / base; `difference`: other - base."""
+    """A metric of a load, of two arms. `ratio`: effect, low, high, worth and guard are other / base; `difference`: other - base."""
 
     point: str
     load: str = Field(description="in words")
@@ -119,7 +109,7 @@ class ComparedJson(Printed):
     title: str
     kind: Literal["ratio", "difference"]
     more_is_better: bool
-    judgement: Judgement
+    decision: Decision
     base: SideJson
     other: SideJson
     effect: float | None = Field(description="other / base, or other - base")
@@ -128,9 +118,12 @@ class ComparedJson(Printed):
     blocks: Count = Field(description="pairs; of two runs the fewer")
     p_value: Share | None = Field(description="null below six blocks")
     holm_p_value: Share | None = Field(
-        description="adjusted over the run's table, of two runs over all rows; null of what the table claims in"
+        description="adjusted over the run's primary metrics, or over all others; of two runs over all rows"
     )
-    floor: float | None = Field(description="the larger of the sides' A/A floors; null below six A/A blocks")
+    worth: float = Field(description="from which on a difference is worth knowing: within it, it is the same")
+    guard: float = Field(
+        description="nothing smaller is claimed: the larger of what the sides' baselines against themselves showed"
+    )
     baseline_move: EffectJson | None = Field(description="of two runs: how the baseline that both have moved by itself")
     notes: tuple[str, ...]
 
@@ -145,7 +138,7 @@ class ComparedJson(Printed):
             title=row.title,
             kind="ratio" if row.relative else "difference",
             more_is_better=row.more_is_better,
-            judgement=WORDS[row.decision],
+            decision=row.decision,
             base=SideJson.of(row.base),
             other=SideJson.of(row.other),
             effect=effect.effect,
@@ -154,7 +147,8 @@ class ComparedJson(Printed):
             blocks=effect.blocks,
             p_value=estimate.p_value if estimate and estimate.has_interval else None,
             holm_p_value=row.holm_p,
-            floor=_shown(row, row.floor),
+            worth=row.size.worth if not row.relative else exp(row.size.worth),
+            guard=row.size.guard if not row.relative else exp(row.size.guard),
             baseline_move=EffectJson.of(row, row.baseline_move) if row.baseline_move else None,
             notes=row.notes,
         )
@@ -167,7 +161,7 @@ class ComparisonJson(Printed):
         title="What `compare --json` prints; seconds, bytes, requests per second, counts; null = not known"
     )
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     paired: bool = Field(description="one run's arms, paired by block")
     base: RunJson
     other: RunJson
@@ -178,7 +172,7 @@ class ComparisonJson(Printed):
 
 def printed(comparison: Comparison) -> ComparisonJson:
     return ComparisonJson(
-        schema_version=1,
+        schema_version=2,
         paired=comparison.paired,
         base=RunJson.of(comparison.base),
         other=RunJson.of(comparison.other),

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from math import exp
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.model.metrics import DIFFERENCES
+from lab.model.pairs import Scheme
 from lab.report.json.printed import Bound, Count, Printed, Share
 
-Judgement = Literal["claimed", "marked", "unresolved", "no-interval", "a/a", "not-judged", "not-available"]
-WORDS: dict[Decision, Judgement] = {
-    Decision.CANNOT_TELL: "unresolved",
-    Decision.NO_INTERVAL: "no-interval",
-    Decision.A_A: "a/a",
-    Decision.NOT_JUDGED: "not-judged",
-    Decision.NOT_AVAILABLE: "not-available",
-}
-"""What is printed of a decision that is neither better nor worse."""
 Ratio = Annotated[float, Field(gt=0)]
 Primary = Annotated[bool, Field(description="only the primary metric may claim")]
 Against = Annotated[str, Field(description="the baseline's arm")]
@@ -32,14 +24,21 @@ class RatioJson(Printed):
     metric: str
     against: Against
     primary: Primary
-    judgement: Judgement
+    decision: Decision
+    scheme: Scheme | None = Field(description="how the two were a pair; null = each alone")
     blocks: Count
     ratio: Ratio | None = Field(description="arm / baseline")
     ratio_low: Ratio | None = Field(description="95 % interval; null below six blocks")
     ratio_high: Ratio | None = Field(description="95 % interval; null below six blocks")
     p_value: Share | None
     holm_p_value: Share | None
-    floor_ratio: Ratio | None = Field(description="what A/A leaves open; null below six blocks")
+    worth_ratio: Ratio = Field(description="from which on a difference is worth knowing: within it, it is the same")
+    guard_ratio: Ratio = Field(
+        description="nothing smaller is claimed: the baseline against itself showed as much; 1 = it did not"
+    )
+    pair_ratio: Ratio | None = Field(
+        description="what the pair showed where the arms alone lead; null = they do not, or it was none"
+    )
     hodges_lehmann_ratio: Ratio | None
     hodges_lehmann_low: Ratio | None
     hodges_lehmann_high: Ratio | None
@@ -53,14 +52,17 @@ class RatioJson(Printed):
             metric=effect.metric,
             against=effect.against,
             primary=effect.primary,
-            judgement=_judgement(effect),
+            decision=effect.decision,
+            scheme=effect.scheme,
             blocks=estimate.n if estimate else 0,
             ratio=estimate.ratio if estimate else None,
             ratio_low=_ratio(low),
             ratio_high=_ratio(high),
             p_value=_p_value(effect),
             holm_p_value=effect.holm_p,
-            floor_ratio=_ratio(effect.floor),
+            worth_ratio=exp(effect.size.worth),
+            guard_ratio=exp(effect.size.guard),
+            pair_ratio=effect.beside.ratio if effect.beside else None,
             hodges_lehmann_ratio=_ratio(estimate.hodges_lehmann) if estimate else None,
             hodges_lehmann_low=_ratio(estimate.hl_low) if estimate else None,
             hodges_lehmann_high=_ratio(estimate.hl_high) if estimate else None,
@@ -74,14 +76,16 @@ class DifferenceJson(Printed):
     metric: Annotated[str, Field(json_schema_extra={"enum": list(DIFFERENCES)})]
     against: Against
     primary: Primary
-    judgement: Judgement
+    decision: Decision
+    scheme: Scheme | None = Field(description="how the two were a pair; null = each alone")
     blocks: Count
     difference: float | None = Field(description="arm - baseline, the blocks' mean, in the metric's own unit")
     low: Bound
     high: Bound
     p_value: Share | None
     holm_p_value: Share | None
-    floor: float | None = Field(description="what A/A and the load's resolution leave open; null below six blocks")
+    worth: float = Field(description="from which on a difference is worth knowing: within it, it is the same")
+    guard: float = Field(description="nothing smaller is claimed: what A/A showed, and what the load resolves")
     hodges_lehmann: float | None
     hodges_lehmann_low: float | None
     hodges_lehmann_high: float | None
@@ -95,14 +99,16 @@ class DifferenceJson(Printed):
             metric=effect.metric,
             against=effect.against,
             primary=effect.primary,
-            judgement=_judgement(effect),
+            decision=effect.decision,
+            scheme=effect.scheme,
             blocks=estimate.n if estimate else 0,
             difference=estimate.effect if estimate else None,
             low=low,
             high=high,
             p_value=_p_value(effect),
             holm_p_value=effect.holm_p,
-            floor=effect.floor,
+            worth=effect.size.worth,
+            guard=effect.size.guard,
             hodges_lehmann=estimate.hodges_lehmann if estimate else None,
             hodges_lehmann_low=estimate.hl_low if estimate else None,
             hodges_lehmann_high=estimate.hl_high if estimate else None,
@@ -113,10 +119,6 @@ class DifferenceJson(Printed):
 def effect_json(effect: Effect) -> RatioJson | DifferenceJson:
     """By its metric: a difference for what comes of a disturbance."""
     return DifferenceJson.of(effect) if effect.metric in DIFFERENCES else RatioJson.of(effect)
-
-
-def _judgement(effect: Effect) -> Judgement:
-    return "claimed" if effect.claimed else "marked" if effect.marked else WORDS[effect.decision]
 
 
 def _p_value(effect: Effect) -> float | None:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from lab.analysis.decision import Decision
 from lab.analysis.gate.gate import Gate, Gated, Verdict, worse_by
-from lab.report.json.comparison import WORDS, Judgement
 from lab.report.json.printed import Count, Printed, Share
 from lab.report.tables.gate import conclusion
 
@@ -28,7 +28,7 @@ class GatedJson(Printed):
     worse_by_at_most: float | None = Field(description="the worse end of the 95 % interval; null below six blocks")
     holm_p_value: Share | None = Field(description="as in the comparison")
     blocks: Count
-    judgement: Judgement
+    decision: Decision
     said: str
     do: str
     notes: tuple[str, ...]
@@ -49,7 +49,7 @@ class GatedJson(Printed):
             worse_by_at_most=one.worst,
             holm_p_value=row.holm_p,
             blocks=row.estimate.n if row.estimate else 0,
-            judgement=WORDS[row.decision],
+            decision=row.decision,
             said=one.said,
             do=one.do,
             notes=row.notes,
@@ -61,7 +61,7 @@ class GateJson(Printed):
 
     model_config = ConfigDict(title="What `gate --json` prints; null = not known")
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     base: str = Field(description="the run that it is held against")
     other: str = Field(description="the run that is judged; of one run the same")
     paired: bool
@@ -81,7 +81,7 @@ class GateJson(Printed):
 
 def printed(gate: Gate, strict: bool) -> GateJson:
     return GateJson(
-        schema_version=1,
+        schema_version=2,
         base=gate.comparison.base.id,
         other=gate.comparison.other.id,
         paired=gate.comparison.paired,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from math import exp
 from typing import Literal
 
 from pydantic import ConfigDict, Field
 
 from lab.analysis.noise import Noise, counted, null_arms
-from lab.report.json.printed import Count, Printed
+from lab.model.pairs import Scheme
+from lab.report.json.printed import Bound, Count, Printed
 from lab.report.tables.noise import EFFECTS, Report
 
 
@@ -29,17 +29,21 @@ class NoiseJson(Printed):
     level: float | None = Field(description="the blocks' median, in seconds or requests per second")
     cv: float | None = Field(description="over the blocks: standard deviation / mean")
     pilot_blocks: Count = Field(description="its degrees of freedom + 1")
-    floor_blocks: Count = Field(description="valid in both arms of the A/A pair")
+    aa_blocks: Count = Field(description="valid in both arms of the A/A pair")
+    scheme: Scheme | None = Field(description="how the two were a pair; null = each alone")
     outliers: bool
     compared: Count = Field(description="judged effects of the null arms")
     claimed: Count = Field(description="of these; every one is false")
     why: str = Field(description="why it is not judged here; empty = it is")
     sd_log_ratio: float | None = Field(description="standard deviation of one block's log-ratio of two arms")
-    floor_ratio: float | None = Field(description="what the A/A pair leaves open; null below six blocks")
+    aa_ratio: float | None = Field(description="the baseline against itself")
+    aa_low: Bound
+    aa_high: Bound
     resolve: tuple[ResolveJson, ...]
 
     @staticmethod
     def of(found: Report, noise: Noise) -> NoiseJson:
+        low, high = (noise.aa.ratio_interval if noise.aa else None) or (None, None)
         counts = [None if noise.why else found.needed(noise, effect) for effect in EFFECTS]
         return NoiseJson(
             variant=noise.variant,
@@ -48,13 +52,16 @@ class NoiseJson(Printed):
             level=noise.level,
             cv=noise.cv,
             pilot_blocks=noise.pilot_blocks,
-            floor_blocks=noise.floor_blocks,
+            aa_blocks=noise.aa.n if noise.aa else 0,
+            scheme=noise.scheme,
             outliers=noise.outliers,
             compared=noise.compared,
             claimed=noise.claimed,
             why=noise.why,
             sd_log_ratio=noise.sd,
-            floor_ratio=None if noise.floor is None else exp(noise.floor),
+            aa_ratio=noise.aa.ratio if noise.aa else None,
+            aa_low=low,
+            aa_high=high,
             resolve=tuple(
                 ResolveJson(effect=effect, blocks=blocks, duration_s=found.lasts_s(blocks) if blocks else None)
                 for effect, blocks in zip(EFFECTS, counts, strict=True)
@@ -75,7 +82,7 @@ class AaJson(Printed):
 
     model_config = ConfigDict(title="What `aa --json` prints; seconds, requests per second, ratios; null = not known")
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     run: str
     target: str
     sweep: str
@@ -90,7 +97,7 @@ def printed(found: Report, advice: str) -> AaJson:
     compared, claimed = counted(found.noises)
     record = found.record
     return AaJson(
-        schema_version=1,
+        schema_version=2,
         run=record.id,
         target=record.target,
         sweep=record.sweep,

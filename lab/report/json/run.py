@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
-from lab.analysis.verdicts import Kind, floor_line, verdicts
+from lab.analysis.verdicts import Kind, noise_line, verdicts
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, WINDOWED
 from lab.model.plan import ArmRole
 from lab.model.run import NotMeasured, RoundTrip
@@ -195,7 +195,7 @@ class OutcomesJson(Printed):
     """Of loads beside a disturbance; seconds, bytes, counts."""
 
     complete: bool
-    floor: str
+    noise: str
     notes: tuple[str, ...]
     verdicts: tuple[VerdictJson, ...]
     metrics: dict[str, AboutJson] = Field(json_schema_extra=BY_METRIC)
@@ -205,7 +205,7 @@ class OutcomesJson(Printed):
     def of(summary: Summary) -> OutcomesJson:
         return OutcomesJson(
             complete=summary.complete,
-            floor=floor_line(summary),
+            noise=noise_line(summary),
             notes=summary.notes,
             verdicts=tuple(map(VerdictJson.model_validate, verdicts(summary))),
             metrics={name: AboutJson.model_validate(METRICS[name]) for name in DIFFERENCES},
@@ -220,12 +220,12 @@ class ResultJson(Printed):
         title="What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known"
     )
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     target: str | None
     blocks: Count
     seed: int
     complete: bool
-    floor: str
+    noise: str
     not_measurable: tuple[NotMeasured, ...] = Field(
         description="what was asked for and cannot be shown here; counts against nothing"
     )
@@ -249,12 +249,12 @@ def printed(
 ) -> ResultJson:
     """`summary`: of the steady loads; `outcomes`: of the disturbed ones, where there are any."""
     return ResultJson(
-        schema_version=1,
+        schema_version=2,
         target=summary.target,
         blocks=summary.blocks,
         seed=summary.seed,
         complete=summary.complete and (outcomes is None or outcomes.complete),
-        floor=floor_line(summary),
+        noise=noise_line(summary),
         not_measurable=summary.not_measurable,
         notes=summary.notes,
         verdicts=tuple(map(VerdictJson.model_validate, verdicts(summary))),

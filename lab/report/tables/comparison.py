@@ -17,10 +17,11 @@ from rich.text import Text
 
 from lab.analysis.comparison.comparison import Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
-from lab.analysis.comparison.rows import Compared, change_text, size_text
+from lab.analysis.comparison.rows import Compared, change_text
 from lab.analysis.comparison.run_cells import CellStats
 from lab.analysis.comparison.verdicts import advices
-from lab.analysis.decision import MARK_P, Decision
+from lab.analysis.decision import SURE_P, Decision
+from lab.analysis.verdicts import p_text
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.model.sweeps import Point
@@ -31,13 +32,13 @@ from lab.stats.units import format_blocks
 
 COLUMNS = columns(("", "", "base", "other", "effect", "p", "n"), left=(0, 1, 2, 3, 4, 6))
 """Numbers stand left where an interval or footnotes follow them."""
-WIDE = columns(("arm", "metric", "base", "other", "effect", "floor", "p", "n"), left=(0, 1))
+WIDE = columns(("arm", "metric", "base", "other", "effect", "p", "n"), left=(0, 1))
 STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.CANNOT_TELL: ""}
 UNRESOLVED = "~"
 
 
 def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> list[Part]:
-    """The runs, each point's rows, how to read them, and a sentence per arm; in Markdown each row has its arm and its floor.
+    """The runs, each point's rows, how to read them, and a sentence per arm; in Markdown each row has its arm.
 
     `shown`: those of its rows that are printed. Their p-values, and what is advised of their arms, are of the whole comparison.
     """
@@ -66,7 +67,7 @@ def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> lis
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
-    """Each as a terminal has it, below its pair of arms, and as Markdown has it, with them and its floor."""
+    """Each as a terminal has it, below its pair of arms, and as Markdown has it, with them."""
     for point, rows in groupby(comparison.rows, key=lambda row: row.point):
         at_point = list(rows)
         heading = _heading(point, at_point)
@@ -76,12 +77,11 @@ def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
             levels = level_text(each, each.base), level_text(each, each.other)
             effect = Cell(effect_text(each), STYLES.get(each.decision, "dim"))
             sure = p_text(each.p_value), Cell(n_text(each, comparison.paired), notes=each.notes)
-            floor = size_text(each, each.floor) if each.floor is not None else "–"
             metric = f"{each.title} ({each.unit})" if each.unit else each.title
             under = [heading, Heading(pair, inner=True)]
             narrow = row(each.title, Cell(each.unit, "dim"), *levels, effect, *sure, under=under)
             strong = replace(effect, strong=each.decision.resolved)
-            yield narrow, row(pair, metric, *levels, strong, floor, *sure, under=[heading])
+            yield narrow, row(pair, metric, *levels, strong, *sure, under=[heading])
 
 
 def runs_text(comparison: Comparison) -> list[str]:
@@ -117,10 +117,9 @@ def legend(comparison: Comparison) -> Iterator[str]:
         yield f"{how} [95 % interval]"
         test = "paired t-test" if comparison.paired else "rank sum (Mann–Whitney)"
         yield (
-            f"p: {test}, Holm-adjusted over {many} comparisons; ~: not resolved (p > {MARK_P}, or within the A/A floor)"
+            f"p: {test}, Holm-adjusted over {many} comparisons; same: within what is worth knowing; ~: cannot tell (p > {SURE_P},"
+            " or no more than the baseline shows against itself)"
         )
-        if any(row.primary and row.decision.judged for row in comparison.rows):
-            yield "a variant's primary metric, as in `just table`: p is its own; ~: not wholly beyond the A/A floor"
 
 
 def level_text(row: Compared, side: CellStats) -> str:
@@ -137,13 +136,9 @@ def effect_text(row: Compared) -> str:
         return "–"
     text = change_text(row, row.estimate)
     unit = " %" if row.relative else ""
+    if row.decision is Decision.SAME:
+        return f"same: {text}"
     return f"{UNRESOLVED}{text[text.index(' [') :]}{unit}" if row.decision is Decision.CANNOT_TELL else text
-
-
-def p_text(p_value: float | None) -> str:
-    if p_value is None:
-        return "–"
-    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
 def n_text(row: Compared, paired: bool) -> str:

@@ -143,11 +143,13 @@ def _effect(effect: Effect | None) -> Cell:
     if effect is None:
         return Cell("")
     metric = METRICS[effect.metric]
-    if effect.decision is Decision.A_A and effect.floor is not None:
-        return Cell("", "cyan", f" floor {metric.text(effect.floor)}")
     if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:
         return Cell("–", "dim")
     number = metric.text(effect.estimate.effect, signed=True)
+    if effect.decision is Decision.A_A and effect.estimate.has_interval:
+        return Cell(f"a/a {number}", "cyan", interval_text(effect))
+    if effect.decision is Decision.SAME:
+        return Cell(f"same: {number}", "", interval_text(effect))
     if effect.claimed:
         return Cell(number, "bold green" if effect.better else "bold red", interval_text(effect))
     if effect.decision is Decision.CANNOT_TELL:

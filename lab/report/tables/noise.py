@@ -15,11 +15,11 @@ from lab.model.plan import arms_for, plan
 from lab.model.run import RunRecord
 from lab.report.grid import Grid, Notes, Part, columns, plain, row
 from lab.stats import power
-from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds, format_size
+from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds
 
 EFFECTS = (0.02, 0.05, 0.1)
 SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
-HEADERS = ("point", "metric", "level", "CV", "sd", "floor", *(f"{effect:.0%} in" for effect in EFFECTS))
+HEADERS = ("point", "metric", "level", "CV", "pair sd", "against itself", *(f"{effect:.0%} in" for effect in EFFECTS))
 NOT_JUDGED = "†"
 
 
@@ -84,7 +84,7 @@ def page(found: Report, advice: str) -> list[Part]:
 
 def _limited(noise: Noise) -> bool:
     """A ceiling's rate that was the generator's: it varies so much here, but no number of blocks makes an effect of it."""
-    return noise.metric == "rate" and noise.why == LIMITED and noise.floor is not None
+    return noise.metric == "rate" and noise.why == LIMITED and noise.aa is not None and noise.aa.has_interval
 
 
 def _name(noise: Noise) -> str:
@@ -98,7 +98,7 @@ def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
         level_text(noise),
         f"{noise.cv or 0:.1%}",
         f"{noise.sd or 0:.1%}",
-        format_size(noise.floor or 0),
+        _itself(noise),
         *(_wanted(found, noise, effect) for effect in EFFECTS),
     ]
 
@@ -106,6 +106,11 @@ def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
 def level_text(noise: Noise) -> str:
     """The blocks' median with its unit."""
     return f"{format_rate(noise.level)}/s" if noise.metric == "rate" else format_seconds(noise.level)
+
+
+def _itself(noise: Noise) -> str:
+    metric, aa = about(noise.metric), noise.aa
+    return f"{metric.change(aa.effect)}{metric.ends(*aa.interval) if aa.interval else ''}" if aa else "–"
 
 
 def _wanted(found: Report, noise: Noise, effect: float) -> str:
@@ -121,11 +126,11 @@ def notes(found: Report) -> list[str]:
     lines: list[str] = []
     if degrees:
         nulls = len(null_arms(found.record.arms))
-        over = f"pooled over {nulls + 2} arms of the same variant" if nulls else "of the A/A pair"
+        over = f"pooled over {nulls + 1} pairs of the same variant" if nulls else "of the A/A pair"
         freedom = f"{degrees[0]}" if len(degrees) == 1 else f"{degrees[0]} to {degrees[-1]}"
         lines += [
-            f"sd: of one block's log-ratio of two arms, {over} ({freedom} degrees of freedom); floor: of the pair alone,"
-            f" in {_blocks(found.known)}",
+            f"pair sd: of one block's log-ratio, {over} ({freedom} degrees of freedom); against itself: mean of"
+            f" {_blocks(found.known)} with its 95 % interval",
             "N % in: blocks that find such an effect with 90 % probability, though the sd is only measured; and how long a"
             " variant and its baseline then take here",
         ]
@@ -143,7 +148,7 @@ def notes(found: Report) -> list[str]:
 
 def _blocks(known: Sequence[Noise]) -> str:
     """`10 blocks`, or `7 to 10 blocks`: those valid in both arms of the pair."""
-    counts = sorted({noise.floor_blocks for noise in known})
+    counts = sorted({noise.aa.n for noise in known if noise.aa})
     return f"{counts[0]} to {format_blocks(counts[-1])}" if len(counts) > 1 else format_blocks(counts[0])
 
 
@@ -156,10 +161,10 @@ def advise(found: Report, example: Example, again: str) -> str:
     """What is noise here, and what to run next. `again`: the command that measures the noise anew."""
     if not found.judged:
         return f"nothing is known of the noise here yet: {again}"
-    floors = ", ".join(f"{format_size(noise.floor or 0.0)} at {noise.point}" for noise in example.noises)
+    sds = ", ".join(f"{noise.sd or 0:.1%} at {noise.point}" for noise in example.noises)
     name = " and ".join(dict.fromkeys(about(noise.metric).title for noise in example.noises))
-    head = f"in {name}, differences below {floors} are noise in {_blocks(example.noises)} here"
-    for effect in (0.05, 0.1, 0.2):
+    head = f"in {name} one block's comparison scatters by {sds} here"
+    for effect in (*EFFECTS, 0.2):
         counts = [found.needed(noise, effect) for noise in example.noises]
         if None not in counts:
             blocks = max(filter(None, counts))

@@ -13,7 +13,7 @@ from rich.text import Text
 from lab.analysis.decision import Decision
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
-from lab.analysis.verdicts import effect_text, floor_line, verdicts
+from lab.analysis.verdicts import effect_text, noise_line, verdicts
 from lab.model.metrics import COLUMNS, METRICS
 from lab.report import grid
 from lab.report.grid import Cell, Column, Fold, Grid, Heading, Notes, Part, advice, plain, title
@@ -22,12 +22,12 @@ from lab.report.tables import disturbed
 from lab.stats.units import format_rate
 
 UNDISTURBED = "nothing failed, and no good answer was missing for 0.1 s or three times the p99: what stands above came of the disturbance"
-STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.A_A: "cyan"}
+STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.SAME: "", Decision.A_A: "cyan"}
 """Of the effect column, but for what is better; else it is dim."""
 
 
 def page(summary: Summary) -> list[Part]:
-    """Tables, numbered notes, and the verdicts with what to apply (of a baseline alone, its floor)."""
+    """Tables, numbered notes, and the verdicts with what to apply (of a baseline alone, its noise)."""
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True)
     return [*(_disturbed(summary) if summary.disturbed else [_steady(summary)]), notes, *_verdicts(summary)]
 
@@ -37,7 +37,7 @@ def _verdicts(summary: Summary) -> Iterator[Part]:
     for number, verdict in enumerate(found):
         yield advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply", blank=not number)
     if not found:
-        yield plain(floor_line(summary), blank=True)
+        yield plain(noise_line(summary), blank=True)
 
 
 def _steady(summary: Summary) -> Grid:

@@ -17,7 +17,7 @@ from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableEr
 from lab.base.quantities import quantity
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
-from lab.model.pairs import Side
+from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
@@ -67,6 +67,7 @@ class ClusterTarget:
     """
 
     bring_up_s = 12.0
+    sides = SIDES[:1]
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from lab.base.errors import UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
-from lab.model.pairs import Side
+from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
@@ -49,6 +49,7 @@ class LocalTarget:
 
     name = "local"
     bring_up_s = 2.0
+    sides = SIDES
 
     def __init__(self) -> None:
         self._cpus = cpus.available()

@@ -1,55 +1,93 @@
-"""The one rule of decision: what is resolved, by which of its two ways, and what is none."""
+"""The one rule of decision: what is the same, what is better or worse, what nobody can tell, and that nothing else decides."""
 
 from __future__ import annotations
 
-import pytest
+from math import log1p
 
-from lab.analysis.decision import MARK_P, Decision, adjusted, decide
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.analysis.decision import SURE_P, Decision, Size, adjusted, decide, guard_of, worth_of
 from lab.stats import paired as stats
 
 BASE = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]
 FASTER = stats.paired([0.8 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
+"""About −20 %, with a narrow interval."""
+TWO = Size(worth_of(0.02))
 
 
 @pytest.mark.parametrize("more_is_better", [True, False])
-@pytest.mark.parametrize(("primary", "adjusted_p"), [(True, None), (False, MARK_P)])
-def test_less_is_worse_where_more_is_better(more_is_better: bool, primary: bool, adjusted_p: float | None) -> None:
-    found = decide(FASTER, 0.1, more_is_better=more_is_better, primary=primary, adjusted_p=adjusted_p)
+def test_less_is_worse_where_more_is_better(more_is_better: bool) -> None:
+    found = decide(FASTER, TWO, SURE_P, more_is_better=more_is_better)
     assert found is (Decision.WORSE if more_is_better else Decision.BETTER) and found.resolved and found.judged
 
 
-def test_a_primary_metric_is_held_to_its_interval_and_any_other_to_its_p_and_size() -> None:
-    """At a floor that the effect is beyond and the near end of its interval is not."""
+@pytest.mark.parametrize("adjusted_p", [None, SURE_P + 1e-9])
+def test_a_sign_needs_a_p(adjusted_p: float | None) -> None:
+    found = decide(FASTER, TWO, adjusted_p, more_is_better=False)
+    assert found is Decision.CANNOT_TELL and found.judged and not found.resolved
+
+
+def test_what_lies_within_the_worth_is_the_same_whatever_its_sign() -> None:
     assert FASTER.interval is not None
-    floor = (-FASTER.effect - FASTER.interval[1]) / 2
-    assert decide(FASTER, floor, more_is_better=False, primary=True, adjusted_p=0.0) is Decision.CANNOT_TELL
-    assert decide(FASTER, floor, more_is_better=False, adjusted_p=MARK_P) is Decision.BETTER
-    assert decide(FASTER, -FASTER.effect, more_is_better=False, adjusted_p=0.0) is Decision.CANNOT_TELL
+    far = max(map(abs, FASTER.interval))
+    for adjusted_p in (0.0, 1.0, None):
+        assert decide(FASTER, Size(far), adjusted_p, more_is_better=False) is Decision.SAME
+    assert decide(FASTER, Size(far * 0.999), 0.0, more_is_better=False) is Decision.BETTER
 
 
-@pytest.mark.parametrize("adjusted_p", [None, MARK_P + 1e-9])
-def test_what_is_not_primary_needs_a_p(adjusted_p: float | None) -> None:
-    assert decide(FASTER, 0.0, more_is_better=False, adjusted_p=adjusted_p) is Decision.CANNOT_TELL
+def test_same_is_not_said_where_it_cannot_be_known() -> None:
+    """Of what a pair shares, of a bound, and where the baseline against itself shows more."""
+    wide = Size(1.0)
+    assert decide(FASTER, Size(1.0, same=False), 1.0, more_is_better=False) is Decision.CANNOT_TELL
+    assert decide(FASTER, wide, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
+    assert decide(FASTER, Size(1.0, guard=1.1), 0.0, more_is_better=False) is Decision.CANNOT_TELL
 
 
-@pytest.mark.parametrize("primary", [True, False])
-def test_nothing_is_resolved_without_a_floor_or_an_interval(primary: bool) -> None:
-    without = decide(FASTER, None, more_is_better=False, primary=primary, adjusted_p=0.0)
-    assert without is Decision.CANNOT_TELL and without.judged and not without.resolved
-    few = decide(
-        stats.paired(BASE[:5], BASE[1:]), 0.0, more_is_better=False, primary=primary, adjusted_p=0.0, bound=True
-    )
+def test_nothing_smaller_than_the_guard_is_claimed() -> None:
+    assert decide(FASTER, Size(0.0, guard=-FASTER.effect), 0.0, more_is_better=False) is Decision.CANNOT_TELL
+    assert decide(FASTER, Size(0.0, guard=-FASTER.effect - 1e-9), 0.0, more_is_better=False) is Decision.BETTER
+
+
+def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing() -> None:
+    apart = stats.paired([1.05 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
+    assert apart.interval is not None and guard_of(apart) == apart.interval[1] > 0
+    assert guard_of(stats.paired(BASE[::-1], BASE)) == 0.0
+    assert guard_of(stats.paired([2.0] * 5, [1.0] * 5)) == 0.0, "five blocks have no interval"
+    assert guard_of(None) == 0.0
+
+
+def test_nothing_is_decided_without_an_interval() -> None:
+    few = decide(stats.paired(BASE[:5], BASE[1:]), TWO, 0.0, more_is_better=False, bound=True)
     assert few is Decision.NO_INTERVAL and not few.judged
 
 
-@pytest.mark.parametrize("primary", [True, False])
-def test_a_bound_that_is_not_resolved_is_not_judged(primary: bool) -> None:
+def test_a_bound_that_is_not_resolved_is_not_judged() -> None:
     """What may be any larger shows nothing by not being seen."""
-    near, far = (
-        decide(FASTER, floor, more_is_better=False, primary=primary, adjusted_p=0.0, bound=True) for floor in (0.1, 1.0)
-    )
-    assert near is Decision.BETTER
-    assert far is Decision.NOT_JUDGED and not far.judged
+    assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
+    assert decide(FASTER, TWO, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
+
+
+@given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=20), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.3))
+def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, worth: float, guard: float) -> None:
+    """Better and worse swap with the sides; *same* only ever hides what lies within the worth."""
+    estimate = stats.difference(logs, [0.0] * len(logs))
+    mirrored = stats.difference([-each for each in logs], [0.0] * len(logs))
+    words = [
+        decide(each, Size(worth, guard), p_value, more_is_better=more)
+        for each, more in ((estimate, True), (mirrored, False))
+    ]
+    assert words[0] is words[1]
+    assert estimate.interval is not None
+    if words[0] is Decision.SAME:
+        assert all(abs(end) <= worth for end in estimate.interval)
+    if words[0].resolved:
+        assert p_value <= SURE_P and abs(estimate.effect) > guard
+
+
+def test_worth_is_a_log_ratio() -> None:
+    assert worth_of(0.02) == log1p(0.02)
 
 
 def test_holm_is_over_what_has_a_p() -> None:

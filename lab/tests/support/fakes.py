@@ -22,7 +22,7 @@ from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.model.events import Event
 from lab.model.load import Load, OutputError, Result
-from lab.model.pairs import Side
+from lab.model.pairs import SIDES, Side
 from lab.model.plan import Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord, now
 from lab.model.samples import Sample
@@ -242,6 +242,7 @@ class FakeTarget:
 
     name: str = "fake"
     bring_up_s: float = 2.0
+    sides: Sequence[Side] = SIDES[:1]
     system: FakeSystem = field(default_factory=FakeSystem)
     on_up: Callable[[int], None] = lambda count: None
     ups: list[str] = field(default_factory=list)
