@@ -6,17 +6,20 @@ Both come from an earlier run on this machine with the same target, loads and ge
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import sqrt
+from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import median
 
+from lab.analysis.decision import SURE_P
 from lab.analysis.judging import carrier
-from lab.analysis.noise import Noise, noises, null_arms, pairs
+from lab.analysis.noise import Noise, noises, null_arms, pairs, pooled
+from lab.analysis.recovery import scatter_elsewhere
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
 from lab.model.facts import lasting
 from lab.model.metrics import RATIOS, about
-from lab.model.plan import TAKES_S, Plan
+from lab.model.pairs import Scheme
+from lab.model.plan import TAKES_S, Arm, Plan
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
@@ -27,8 +30,8 @@ from lab.stats import power
 
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = TAKES_S
-PRIOR_CV = {"rate": 0.055, "cpu_per_request": 0.03}
-"""Coefficients of variation of ten 5 s wrk samples on a shared 2-core machine, where no earlier run tells."""
+POOLED = 10
+"""Earlier runs whose noise is put together."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
 OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 """What is forecast where no variant has a primary metric."""
@@ -71,10 +74,13 @@ class Past:
     noises: tuple[Noise, ...]
     manifests: Mapping[str, str]
     only_aa: bool = False
+    runs: int = 1
+    """Whose noise is in it."""
 
     @property
     def source(self) -> str:
-        return f"from the A/A {'run' if self.only_aa else 'pairs of'} {self.id}"
+        more = f" and {self.runs - 1} more" if self.runs > 1 else ""
+        return f"from the A/A {'run' if self.only_aa else 'pairs of'} {self.id}{more}"
 
     def of(self, baseline: str) -> list[Noise]:
         """The noise of one variant, judged or not."""
@@ -101,14 +107,30 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
     if all(point.disturbance is not None for point in planned.points):
         return Forecast(lasts_s, (), UNKNOWN)
     if past is not None and any(not noise.why for noise in past.noises):
-        found = _resolved(record, past)
-        resolves = tuple((label, effect) for label, effect in found if effect is not None)
-        return Forecast(lasts_s, resolves, past.source)
-    # an A/A log-ratio is a difference of two samples: its spread is √2 times theirs
-    spreads = {f"{about(metric).title} at a ceiling": cv * sqrt(2) for metric, cv in PRIOR_CV.items()}
-    guessed = {label: power.resolvable(spread, planned.blocks) for label, spread in spreads.items()}
-    source = "measured on another 2-core machine; this one has no A/A run of this sweep yet"
-    return Forecast(lasts_s, tuple((label, effect) for label, effect in guessed.items() if effect), source)
+        return Forecast(lasts_s, resolved(record, past.noises), past.source)
+    source = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
+    return Forecast(lasts_s, resolved(record, committed(record)), source)
+
+
+def committed(record: RunRecord) -> list[Noise]:
+    """What `just selfbench pairs` found elsewhere, as if it were of this run's baselines."""
+    bases = dict.fromkeys(arm.baseline for arm in record.arms if arm.baseline)
+    variant_of = {arm.name: arm.variant for arm in record.arms}
+    return [
+        Noise(variant_of[base], point.name, one.metric, one.scheme, None, None, one.sd, one.rounds, None, False, 0, 0)
+        for base in bases
+        if base
+        for point in record.points
+        for one in scatter_elsewhere()
+        if one.scheme in (None, point.scheme)
+    ]
+
+
+def scheme_of(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
+    """How an arm's effect is come by at a point: None where the arms alone lead."""
+    shared = point.shared_cost or (arm.role == "variant" and record.variants[arm.variant].shared_cost)
+    paired = any(slot.arm == arm and slot.point == point for slot in record.plan().slots if slot.against)
+    return point.scheme if paired and not shared else None
 
 
 def duration_s(planned: Plan, bring_up_s: float) -> float:
@@ -141,14 +163,23 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
     return Past(record.id, median(taken) if taken else None, noises(summary), digests, only_aa)
 
 
-def judged_at(noise: Sequence[Noise], points: Sequence[Point], metric: str | None, asked: bool = False) -> list[Noise]:
+def judged_at(
+    noise: Sequence[Noise],
+    points: Sequence[Point],
+    metric: str | None,
+    asked: bool = False,
+    schemes: Mapping[str, Scheme | None] | None = None,
+) -> list[Noise]:
     """Of one variant's noise, what carries an effect in `metric` at each point where one is judged; None: OF_A_BASELINE.
 
-    `asked`: that very metric, whatever carries it elsewhere.
+    `asked`: that very metric, whatever carries it elsewhere. `schemes`: point → how the effect is come by there; None: any way.
     """
     found: list[Noise] = []
     for point in points:
-        here = {each.metric: each for each in noise if each.point == point.name}
+        fitting = [each for each in noise if each.point == point.name]
+        if schemes is not None:
+            fitting = [each for each in fitting if each.scheme == schemes[point.name]]
+        here = {each.metric: each for each in fitting}
         why = {name: each.why for name, each in here.items() if each.why}
         given = (metric,) if asked and metric else None
         wanted = given or (OF_A_BASELINE if metric is None else (carrier(metric, point, points, why),))
@@ -157,31 +188,53 @@ def judged_at(noise: Sequence[Noise], points: Sequence[Point], metric: str | Non
 
 
 def _best(record: RunRecord) -> Past | None:
-    """The newest that knows the noise of all that is compared with, as it is now, else of anything; else the newest."""
+    """All that know the noise of what is compared with, as it is now, pooled; else the newest that knows of any; else the newest."""
     baselines = {name: record.variants[name].manifests_sha256 for name in pairs(record.arms)}
     newest = other = None
-    for past in past_runs(Conditions.of(record), record.id):
+    covering: list[Past] = []
+    for past in islice(past_runs(Conditions.of(record), record.id), POOLED):
         if past.covers(baselines):
-            return past
+            covering.append(past)
         newest = newest or past
         other = other or (past if any(not noise.why for noise in past.noises) else None)
-    return other or newest
+    return together(covering) if covering else other or newest
 
 
-def _resolved(record: RunRecord, past: Past) -> list[tuple[str, float | None]]:
-    """Label → the effect, in the metrics that the record's variants are judged by: the one that it was planned for, or their own."""
+def together(pasts: Sequence[Past]) -> Past:
+    """The newest, with the noise of all."""
+    groups: dict[tuple[str, str, str, Scheme | None], list[Noise]] = {}
+    for noise in (noise for past in pasts for noise in past.noises if not noise.why or past is pasts[0]):
+        groups.setdefault((noise.variant, noise.point, noise.metric, noise.scheme), []).append(noise)
+    made: list[Noise] = []
+    for first, *others in groups.values():
+        sd, degrees = pooled([(each.sd, each.pilot_blocks - 1) for each in (first, *others)])
+        made.append(replace(first, sd=sd, pilot_blocks=degrees + 1))
+    return replace(pasts[0], noises=tuple(made), runs=len(pasts))
+
+
+def resolved(record: RunRecord, known: Sequence[Noise]) -> tuple[tuple[str, float], ...]:
+    """Label → the effect, in the metrics that the record's variants are judged by: the one that it was planned for, or their own.
+
+    At the first step of Holm's method over all of them, and the upper limit of the scatter.
+    """
     asked = record.planned_for.asked if record.planned_for else None
     variant_of = {arm.name: arm.variant for arm in record.arms}
-    judged = [
-        (arm.baseline, record.variants[arm.variant].primary_metric) for arm in record.arms if arm.role == "variant"
+    tried = [
+        arm
+        for arm in record.arms
+        if arm.role == "variant" and (asked or record.variants[arm.variant].primary_metric in RATIOS)
     ]
-    wanted = [(base, metric, False) for base, metric in judged if base and metric in RATIOS and asked is None]
-    bases = [arm.baseline for arm in record.arms if arm.role == "again" and arm.baseline]
-    wanted += [(base, asked, asked is not None) for base in bases if asked or not wanted]
-    found: dict[str, float | None] = {}
-    for base, metric, exactly in wanted:
-        for noise in judged_at(past.of(variant_of[base]) or past.noises, record.points, metric, exactly):
-            label = f"{about(noise.metric).title} at {noise.point}"
-            effect = power.resolvable_now(noise.sd or 0.0, noise.pilot_blocks, record.blocks)
-            found[label] = max(filter(None, (found.get(label), effect)), default=None)
-    return list(found.items())
+    judged: list[Noise] = []
+    for arm in tried or [arm for arm in record.arms if arm.role == "again"]:
+        metric = asked or (record.variants[arm.variant].primary_metric if arm in tried else None)
+        schemes: dict[str, Scheme | None] = {point.name: scheme_of(record, arm, point) for point in record.points}
+        noise = [each for each in known if each.variant == variant_of[arm.baseline or ""]]
+        judged += judged_at(noise, record.points, metric, asked is not None, schemes)
+    level = SURE_P / max(1, len(judged))
+    found: dict[str, float] = {}
+    for noise in judged:
+        effect = power.resolvable_now(noise.sd or 0.0, noise.pilot_blocks, record.blocks, level)
+        label = f"{about(noise.metric).title} at {noise.point}"
+        if effect is not None:
+            found[label] = max(found.get(label, 0.0), effect)
+    return tuple(found.items())

@@ -7,7 +7,7 @@ spread from fewer than six blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from math import sqrt
@@ -37,8 +37,7 @@ class Noise:
     """How much a metric of one variant varies at one point. Seconds and requests per second; `why` empty = it is judged here.
 
     `level` is the median over the blocks of the pair's first arm, `cv` its standard deviation over its mean. `sd` is that of one block's
-    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `aa` the baseline against itself. Where `why` is empty none of
-    these is None. `scheme`: how the two were a pair, None: each alone. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
+    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `aa` the baseline against itself, None where only variants tell. `scheme`: how the two were a pair, None: each alone. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
     """
 
     variant: str
@@ -76,35 +75,44 @@ def pairs(arms: Sequence[Arm]) -> list[str]:
 
 
 def noises(summary: Summary) -> tuple[Noise, ...]:
-    """Every metric of every A/A pair at every steady point, in the table's order."""
-    rows = {(row.point.name, row.arm.name): row for row in summary.rows}
+    """Every metric of what something is compared with, at every steady point, in the table's order and as it was judged there.
+
+    Of the A/A pair and null arms; where a metric was judged as none of them was, of the variants that were.
+    """
     names = {arm.name for arm in null_arms([row.arm for row in summary.rows])}
-    found: list[Noise] = []
-    for again in (row for row in summary.rows if row.arm.role == "again" and row.arm.baseline):
-        base = rows[again.point.name, again.arm.baseline or ""]
-        at = again.point, base.arm.name
-        nulls = [row for row in summary.rows if row.arm.name in names and (row.point, row.arm.baseline) == at]
-        found += [_noise(base, again, nulls, effect) for effect in again.effects]
-    return tuple(found)
+    rows = {(row.point.name, row.arm.name): row for row in summary.rows}
+    found: dict[tuple[str, str, str, Scheme | None], list[tuple[Row, Effect]]] = {}
+    for row in sorted(summary.rows, key=lambda row: (row.arm.role != "again", row.arm.name not in names)):
+        for effect in row.effects if row.arm.baseline else ():
+            found.setdefault((row.point.name, row.arm.baseline or "", effect.metric, effect.scheme), []).append(
+                (row, effect)
+            )
+    return tuple(
+        _noise(rows[point, base], known, names)
+        for (point, base, _, scheme), known in found.items()
+        if known[0][0].arm.role == "again" or (known[0][1].estimate and scheme is None)
+    )
 
 
-def _noise(base: Row, again: Row, nulls: Sequence[Row], effect: Effect) -> Noise:
-    metric, estimate = effect.metric, effect.estimate
+def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str]) -> Noise:
+    first, effect = known[0]
+    metric, itself = effect.metric, first.arm.role == "again"
     values = list(base.cell.known(metric).values())
-    others = [one for row in nulls for one in row.effects if (one.metric, one.scheme) == (metric, effect.scheme)]
-    sd, degrees = pooled([(one.estimate.sd, one.estimate.n - 1) for one in (effect, *others) if one.estimate])
-    judged = [(one.estimate.p_value or 0.0) <= SURE_P for one in others if one.estimate and one.decision.judged]
+    nulls = [one for row, one in known if row.arm.name in names]
+    told = [effect, *nulls] if itself else [one for _, one in known]
+    sd, degrees = pooled([(one.estimate.sd, one.estimate.n - 1) for one in told if one.estimate])
+    judged = [(one.estimate.p_value or 0.0) <= SURE_P for one in nulls if one.estimate and one.decision.judged]
     return Noise(
-        variant=again.arm.variant,
-        point=again.point.name,
+        variant=base.arm.variant,
+        point=base.point.name,
         metric=metric,
         scheme=effect.scheme,
         level=median(values) if values else None,
         cv=stdev(values) / fmean(values) if len(values) > 1 else None,
         sd=sd,
         pilot_blocks=degrees + 1,
-        aa=estimate,
-        outliers=estimate is not None and estimate.outliers,
+        aa=effect.estimate if itself else None,
+        outliers=any(one.estimate is not None and one.estimate.outliers for one in told),
         compared=len(judged),
         claimed=sum(judged),
         why=_why(effect),
@@ -115,7 +123,7 @@ def _why(effect: Effect) -> str:
     """Why nothing is said of a metric; empty if something is."""
     if effect.estimate is None:
         return effect.note or "no valid block of both arms"
-    if effect.decision is not Decision.A_A:
+    if effect.decision is Decision.NOT_JUDGED:
         return effect.note
     if not effect.estimate.has_interval:
         return f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"

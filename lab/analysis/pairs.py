@@ -7,36 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import Field
 
 from lab.base.validation import Record
-
-REPEATS = 2
-"""Measurements of one pair in each of its ways."""
-Way = Literal["plain", "slices", "together"]
-WAYS = get_args(Way)
-
-
-class Compared(Record):
-    """One measurement of a variant against the baseline. `log_ratios`: metric → natural logarithm of variant / baseline."""
-
-    round: int
-    variant: str
-    baseline: str
-    point: str
-    way: Way
-    repeat: int = Field(description="0 or 1: of the same pair")
-    right: bool = Field(description="whether the variant was on the right side, or alone the second")
-    valid: bool
-    detail: str = Field(description="why it does not count")
-    log_ratios: dict[str, float]
-    backend: float | None = Field(
-        default=None, description="the same of the backends' CPU per request: no knob reaches them"
-    )
-    slice_s: float | None = None
-    in_flight: float | None = None
+from lab.model.pairs import REPEATS, WAYS, Compared, Way
 
 
 class Scatter(Record):

@@ -1,16 +1,98 @@
-"""Does a pair show the whole of an effect? What `just selfbench pairs` recovered of known ones → whether a pair may say *same*.
+"""What pairs showed of known costs and of nothing, as committed → whether a pair may say *same*, and what a plan may promise elsewhere.
 
-Refuses to believe it of what was not measured: a scheme and metric without a committed measurement recovers nothing.
+Refuses to believe a pair of what was not measured: a metric and scheme without known costs recovers nothing.
 """
 
 from __future__ import annotations
 
-from lab.model.pairs import Scheme
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import expm1
+from statistics import fmean
+
+import numpy as np
+
+from lab.analysis.pairs import scatter
+from lab.model.pairs import Compared, Scheme, Way
+from lab.records.pairs import committed
 
 LEAST_SLOPE = 0.8
-"""The lower 95 % limit of paired on injected effects from which on a pair may say *same*."""
+"""The lower 95 % limit of what is paired on what is injected, from which on a pair may say *same*."""
+DRAWS, SEED = 2000, 2511
 
 
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Of known costs: what the pair showed of them, 1 = all; with its 95 % interval over the rounds, drawn anew."""
+
+    value: float
+    low: float
+    high: float
+    doses: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """One metric's scatter of a baseline against itself, as one block has it; a log-ratio's standard deviation."""
+
+    metric: str
+    scheme: Scheme | None
+    sd: float
+    rounds: int
+
+
+@cache
 def recovers(metric: str, scheme: Scheme) -> bool:
     """Whether effects in the metric are recovered where both ran by turns, or at once."""
-    return metric == "cpu_per_request" and scheme == "slices"
+    found = slope(committed(), metric, scheme)
+    return found is not None and found.low >= LEAST_SLOPE
+
+
+def slope(found: Sequence[Compared], metric: str, way: Way) -> Slope | None:
+    """Cost per unit of dose as the pairs have it, over that of the arms alone; None without both, at two rounds or more."""
+    sides = [_by_dose(one for one in found if one.way == each) for each in (way, "plain")]
+    paired, plain = (
+        {dose: told for dose, rounds in side.items() if len(told := _told(rounds, metric)) > 1} for side in sides
+    )
+    if not paired or not plain:
+        return None
+    lots = np.random.default_rng(SEED)
+    drawn = [_per_dose(paired, lots) / _per_dose(plain, lots) for _ in range(DRAWS)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    value = _per_dose(paired) / _per_dose(plain)
+    return Slope(value, float(low), float(high), len(paired), min(len(told) for told in paired.values()))
+
+
+def scatter_elsewhere() -> list[Elsewhere]:
+    """Of what was compared with itself, of every way."""
+    itself = [one for one in committed() if one.variant == one.baseline]
+    return [
+        Elsewhere(one.metric, None if one.way == "plain" else one.way, one.sd / 100, one.rounds)
+        for one in scatter(itself)
+        if one.sd is not None
+    ]
+
+
+def _by_dose(found: Iterable[Compared]) -> dict[float, dict[int, list[Compared]]]:
+    """Dose → round → its comparisons that count."""
+    by_dose: dict[float, dict[int, list[Compared]]] = {}
+    for one in found:
+        if one.valid and one.dose:
+            by_dose.setdefault(one.dose, {}).setdefault(one.round, []).append(one)
+    return by_dose
+
+
+def _told(rounds: Mapping[int, Sequence[Compared]], metric: str) -> list[float]:
+    """Each round's effect, a fraction."""
+    means = ([one.log_ratios[metric] for one in each if metric in one.log_ratios] for each in rounds.values())
+    return [expm1(fmean(each)) for each in means if each]
+
+
+def _per_dose(told: Mapping[float, Sequence[float]], lots: np.random.Generator | None = None) -> float:
+    """Least squares through nothing, of each dose's mean over its rounds (drawn anew from them, where lots are given)."""
+    means = {
+        dose: float(np.mean(each if lots is None else lots.choice(each, len(each)))) for dose, each in told.items()
+    }
+    return sum(dose * mean for dose, mean in means.items()) / sum(dose**2 for dose in means)

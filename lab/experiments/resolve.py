@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.analysis import rerun
-from lab.analysis.forecast import Conditions, Past, judged_at, past_runs
+from lab.analysis.decision import SURE_P
+from lab.analysis.forecast import POOLED, Conditions, Past, judged_at, past_runs, together
 from lab.analysis.noise import BASELINE, Noise
 from lab.base.errors import UsageError, did_you_mean
 from lab.model.metrics import RATIOS, about
+from lab.model.pairs import Scheme
 from lab.model.run import AtKnee, PlannedFor
 from lab.stats import paired as stats
 from lab.stats import power
@@ -50,13 +52,17 @@ def parse(text: str) -> Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A variant that is to be judged against `baseline` (itself, where it is compared with nothing), whose manifests have that digest."""
+    """A variant that is to be judged against `baseline` (itself, where it is compared with nothing), whose manifests have that digest.
+
+    `schemes`: point → how its effect is come by there; None where the arms alone lead.
+    """
 
     variant: str
     baseline: str
     primary: str | None
     needs: str
     baseline_sha256: str
+    schemes: Mapping[str, Scheme | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +91,18 @@ def choose_blocks(
         raise UsageError(PLACE, fault, "name the number by --blocks: its own A/A pairs show what it resolved")
     load = f"--sweep {shlex.quote(sweep)}{rerun.placed(at, k6_out)}"
     pasts: dict[str, Past] = {}
-    choices: list[Choice] = []
+    judged: list[tuple[Noise, Past]] = []
     for subject, metric in _judged(wanted, subjects):
         if subject.baseline not in pasts:
             pasts[subject.baseline] = _past_of(subject, conditions, load)
         past = pasts[subject.baseline]
-        noises = judged_at(past.of(subject.baseline), conditions.points, metric, wanted.metric is not None)
+        known, asked = past.of(subject.baseline), wanted.metric is not None
+        noises = judged_at(known, conditions.points, metric, asked, subject.schemes)
         if not noises:
             raise _not_judged(subject, metric, past)
-        choices += [_choice(wanted, noise, past) for noise in noises]
-    return max(choices, key=lambda choice: choice.blocks)
+        judged += [(noise, past) for noise in noises]
+    level = SURE_P / len(judged)  # of the first step of Holm's method over all of them
+    return max((_choice(wanted, noise, past, level) for noise, past in judged), key=lambda choice: choice.blocks)
 
 
 def _judged(wanted: Resolve, subjects: Sequence[Subject]) -> list[tuple[Subject, str]]:
@@ -115,9 +123,9 @@ def _judged(wanted: Resolve, subjects: Sequence[Subject]) -> list[tuple[Subject,
 
 
 def _past_of(subject: Subject, conditions: Conditions, load: str) -> Past:
-    for past in past_runs(conditions):
-        if past.covers({subject.baseline: subject.baseline_sha256}):
-            return past
+    covering = [past for past in past_runs(conditions) if past.covers({subject.baseline: subject.baseline_sha256})]
+    if covering:
+        return together(covering[:POOLED])
     fault = (
         f"how noisy '{subject.baseline}' is here with {load} is not known: no earlier run on this machine has an"
         f" A/A pair of it with {stats.MIN_BLOCKS} valid blocks, the same manifests, target, facts, loads and generators"
@@ -134,12 +142,12 @@ def _not_judged(subject: Subject, metric: str, past: Past) -> UsageError:
     return UsageError(PLACE, fault, f"name one that is: {', '.join(judged)}")
 
 
-def _choice(wanted: Resolve, noise: Noise, past: Past) -> Choice:
+def _choice(wanted: Resolve, noise: Noise, past: Past, level: float) -> Choice:
     assert noise.sd is not None, "what is judged has a spread"
-    blocks = power.blocks_for(noise.sd, noise.pilot_blocks, wanted.effect, POWER)
+    blocks = power.blocks_for(noise.sd, noise.pilot_blocks, wanted.effect, level, POWER)
     where = f"{about(noise.metric).title} at {noise.point}"
     if blocks is None:
-        least = power.resolvable_now(noise.sd, noise.pilot_blocks, power.MAX_BLOCKS, POWER) or 0.0
+        least = power.resolvable_now(noise.sd, noise.pilot_blocks, power.MAX_BLOCKS, level, POWER) or 0.0
         fault = (
             f"not even {format_blocks(power.MAX_BLOCKS)} resolve {100 * wanted.effect:g} % in {where} ({past.source})"
         )

@@ -50,12 +50,14 @@ def cores(
     cpus: Cpus,
     has_proxy: bool,
     workers: int | None,
+    alone: bool = True,
 ) -> dict[str, float | None]:
     """How busy a role's CPUs were while the generator ran: the proxy's least busy one (of those that its workers can fill), the
     generator's busiest (None: not seen). `workers`: the proxy's; None: one for each of its CPUs.
 
     Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
-    Where roles are not pinned, a role's CPUs are its node's, and a generator is no less busy than its busiest thread.
+    Where roles are not pinned, a role's CPUs are its node's, and a generator is no less busy than its busiest thread. One of two sides is
+    not `alone`: what else ran on the generator's CPUs took from both alike, and only what is ours there is counted.
     """
     span_s = min(seen.elapsed_s, result.duration_s) if result and result.duration_s else seen.elapsed_s
     if seen.cores is not None:
@@ -67,7 +69,8 @@ def cores(
         cpu: min(1.0, max(share * seen.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s) for cpu, share in seen.busy.items()
     }
     proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
-    generator = [busy[cpu] for cpu in cpus.get("generator", ()) if cpu in busy]
+    ours = busy if alone else {cpu: min(1.0, own_s / span_s) for cpu, own_s in own_cpu_s.items()}
+    generator = [ours[cpu] for cpu in cpus.get("generator", ()) if cpu in ours]
     own = max(generator, default=None) if ended.cpu_s is not None else None
     used = seen.usage["proxy"].cpu_s / span_s if "proxy" in seen.usage else 0.0
     return {"proxy": fullness(proxy, workers, used), "generator": own}

@@ -117,7 +117,7 @@ class SampleRun:
         ended, seen, own_cpu_s = cpu.accounted(seen, ended, cpus, beside_s)
         result, faults = parsed(self.chosen.generator, load, ended)
         has_proxy = seen.cores is None and bool(self.system.processes("proxy"))
-        cores = cpu.cores(seen, own_cpu_s, result, ended, cpus, has_proxy, self.workers)
+        cores = cpu.cores(seen, own_cpu_s, result, ended, cpus, has_proxy, self.workers, alone=not self.slot.against)
         return LoadRun(begun.endpoint, load, ended, seen, result, faults, cores, begun.first)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -43,3 +43,30 @@ class PairSide(Record):
     in_flight: float | None = Field(
         default=None, description="at most this share of its answers was due in its slices and came in the other's"
     )
+
+
+REPEATS = 2
+"""Measurements of one pair in each of its ways."""
+Way = Literal["plain", "slices", "together"]
+WAYS = get_args(Way)
+
+
+class Compared(Record):
+    """One measurement of a variant against the baseline. `log_ratios`: metric → natural logarithm of variant / baseline."""
+
+    round: int
+    variant: str
+    dose: float = Field(default=0.0, description="units of a known cost that the variant adds, of its knobs; 0 = none")
+    baseline: str
+    point: str
+    way: Way
+    repeat: int = Field(description="0 or 1: of the same pair")
+    right: bool = Field(description="whether the variant was on the right side, or alone the second")
+    valid: bool
+    detail: str = Field(description="why it does not count")
+    log_ratios: dict[str, float]
+    backend: float | None = Field(
+        default=None, description="the same of the backends' CPU per request: no knob reaches them"
+    )
+    slice_s: float | None = None
+    in_flight: float | None = None

@@ -20,7 +20,7 @@ from lab.experiments.bench.loads import choose_again, choose_generators, generat
 from lab.experiments.bench.measurable import MeasurableRun, checked, facts_of, measurable
 from lab.experiments.bench.record import record_of
 from lab.experiments.bench.request import LoadedRequest, Request, fixtures_of, load, load_variants
-from lab.experiments.bench.shape import shape_of
+from lab.experiments.bench.shape import schemes_of, shape_of
 from lab.experiments.resolve import Choice, Subject
 from lab.measure.loop import stale_blocks
 from lab.measure.measurement import ChosenGenerator
@@ -77,7 +77,14 @@ def choose_blocks(
         return None
     baselines, digests = loaded.baselines, loaded.baseline_digests
     subjects = [
-        Subject(name, baselines[name], variant.primary_metric, variant.needs, digests[baselines[name]])
+        Subject(
+            name,
+            baselines[name],
+            variant.primary_metric,
+            variant.needs,
+            digests[baselines[name]],
+            schemes_of(variant, shown.points, target.sides),
+        )
         for name, variant in shown.asked.items()
     ]
     generators = {point: generator_record(used) for point, used in chosen.items()}

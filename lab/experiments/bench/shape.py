@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.model.pairs import SIDES, Side
+from lab.model.pairs import SIDES, Scheme, Side
 from lab.model.plan import Arm, Shape
 from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
@@ -42,6 +42,12 @@ def shape_of(
         if arm.role != "reference"
     }
     return Shape(pairs, frozenset(point.name for point in bearing), alone)
+
+
+def schemes_of(variant: Variant, points: Sequence[Point], sides: Sequence[Side]) -> Mapping[str, Scheme | None]:
+    """Point → how the variant's effect is come by there; None where the arms alone lead."""
+    alone = variant.shared_cost or len(sides) < len(SIDES)
+    return {point.name: None if alone or point.shared_cost or point.why_alone else point.scheme for point in points}
 
 
 def _alone(arm: Arm, point: Point, blocks: int, shared: bool) -> int:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
-from lab.analysis.pairs import REPEATS, Compared, Way
 from lab.experiments.bench.loads import choose
 from lab.experiments.selfbench import lines
 from lab.measure.measurement import Measurement
@@ -22,7 +21,7 @@ from lab.measure.pair import PairRun
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
 from lab.model.metrics import METRICS
-from lab.model.pairs import SIDES, Layout
+from lab.model.pairs import REPEATS, SIDES, Compared, Layout, Way
 from lab.model.plan import Arm, Slot
 from lab.model.sweeps import Point
 from lab.model.variants import workers
@@ -147,6 +146,7 @@ def _compared(
     return Compared(
         round=number,
         variant=variant.name,
+        dose=variant.dose,
         baseline=baseline.name,
         point=point.name,
         way=way,

@@ -136,6 +136,11 @@ class Knob(Record):
         description="where its cost can lie: in the process, so that a pair shows it whole; or also in what a pair shares or halves"
         " (connections' state in the kernel, ports, TIME-WAIT, queues, files, disk, memory), so that it is measured alone as well",
     )
+    dose: float | None = Field(
+        default=None,
+        gt=0,
+        description="units of a known cost that it adds: `selfbench` holds what is measured against them",
+    )
     needs: str | None = Field(
         default=None,
         min_length=20,

@@ -100,6 +100,11 @@ class Variant(Record):
         return any(knob.cost == "shared" for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
+    def dose(self) -> float:
+        """Units of a known cost that its own knobs add."""
+        return sum(knob.dose or 0.0 for knob in self.knobs if knob.name in self.own_knobs)
+
+    @property
     def manifests_sha256(self) -> str:
         """By which a run knows again what it applied."""
         return hashlib.sha256(json.dumps(self.manifests, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,25 @@
+"""The comparisons that `just selfbench pairs` made and that are committed: data/pairs, a file of lines for each machine and target."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from pydantic import ValidationError
+
+from lab.base.errors import UsageError
+from lab.base.files import reference_folder
+from lab.model.pairs import Compared
+
+FOLDER = reference_folder().parent / "pairs"
+
+
+@cache
+def committed() -> tuple[Compared, ...]:
+    """Of every file. UsageError for one that is damaged."""
+    found: list[Compared] = []
+    for path in sorted(FOLDER.glob("*.jsonl")):
+        try:
+            found += [Compared.model_validate_json(line) for line in path.read_text("utf-8").splitlines() if line]
+        except (OSError, ValidationError) as error:
+            raise UsageError(str(path), str(error).splitlines()[0], "restore it from a copy") from None
+    return tuple(found)
