@@ -18,10 +18,11 @@ from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
 from lab.model.facts import lasting
 from lab.model.metrics import RATIOS, about
-from lab.model.pairs import Scheme
+from lab.model.pairs import SIDES, Scheme
 from lab.model.plan import TAKES_S, Arm, Plan
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
+from lab.model.shape import scheme_of
 from lab.model.sweeps import Point
 from lab.records import store
 from lab.records.store import RunStore
@@ -126,11 +127,9 @@ def committed(record: RunRecord) -> list[Noise]:
     ]
 
 
-def scheme_of(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
-    """How an arm's effect is come by at a point: None where the arms alone lead."""
-    shared = point.shared_cost or (arm.role == "variant" and record.variants[arm.variant].shared_cost)
-    paired = any(slot.arm == arm and slot.point == point for slot in record.plan().slots if slot.against)
-    return point.scheme if paired and not shared else None
+def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
+    shared = arm.role == "variant" and record.variants[arm.variant].shared_cost
+    return scheme_of(shared, point, SIDES if record.pairs else SIDES[:1])
 
 
 def duration_s(planned: Plan, bring_up_s: float) -> float:
@@ -227,7 +226,7 @@ def resolved(record: RunRecord, known: Sequence[Noise]) -> tuple[tuple[str, floa
     judged: list[Noise] = []
     for arm in tried or [arm for arm in record.arms if arm.role == "again"]:
         metric = asked or (record.variants[arm.variant].primary_metric if arm in tried else None)
-        schemes: dict[str, Scheme | None] = {point.name: scheme_of(record, arm, point) for point in record.points}
+        schemes: dict[str, Scheme | None] = {point.name: _scheme(record, arm, point) for point in record.points}
         noise = [each for each in known if each.variant == variant_of[arm.baseline or ""]]
         judged += judged_at(noise, record.points, metric, asked is not None, schemes)
     level = SURE_P / max(1, len(judged))

@@ -38,10 +38,13 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 
 def done_samples(run: RunStore | None) -> int:
-    """How many cells of a run need no further measurement."""
-    from lab.model.samples import settled
+    """How many of a run's slots need no further measurement."""
+    from lab.model.samples import cell, cells, settled
 
-    return len([sample for sample in run.samples() if settled(sample)]) if run else 0
+    if run is None:
+        return 0
+    done = {cell(sample) for sample in run.samples() if settled(sample)}
+    return sum(all(each in done for each in cells(slot)) for slot in run.record.plan().slots)
 
 
 def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Target, resume: str) -> RunStore | None:
@@ -132,7 +135,10 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
         done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
         say(talk, "point", f"{point.name}: {name}, {load_text(point)}" + (f"; {done_to_it}" if done_to_it else ""))
-    samples = f"{len(planned.slots)} samples in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
+    pairs = sum(slot.against is not None for slot in planned.slots)
+    counts = {"pairs": pairs, "samples of one alone": len(planned.slots) - pairs}
+    many = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+    samples = f"{many} in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
     say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")
     if chosen_for := record.planned_for:
         wanted = f"{100 * chosen_for.effect:g}% in {about(chosen_for.metric).title} at {chosen_for.point}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import log
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from lab.analysis.knee.trials import tried
 from lab.base.errors import LabError
+from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
@@ -34,6 +36,8 @@ class Lines:
 
     def measuring(self, slot: Slot, attempt: int) -> None: ...
 
+    def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
+
     def failed(self, slot: Slot, error: LabError) -> None:
         self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
 
@@ -47,7 +51,7 @@ class Terminal(Lines):
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
         super().__init__(console)
         self._total, self._duration_s = len(plan.slots), duration_s
-        self._width = max(len(arm.name) for arm in plan.arms)
+        self._width = max(len(_who(slot)) for slot in plan.slots)
         self._point_width = max(len(point.name) for point in plan.points)
         self._blocks = plan.blocks
         self._progress = Progress(
@@ -74,7 +78,7 @@ class Terminal(Lines):
         self._progress.stop()
 
     def bringing_up(self, slot: Slot) -> None:
-        self._show(f"block {slot.block}/{self._blocks}  {slot.arm.name}  coming up")
+        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  coming up")
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
         self._bring_ups_s.append(took_s)
@@ -82,28 +86,35 @@ class Terminal(Lines):
 
     def measuring(self, slot: Slot, attempt: int) -> None:
         again = f"  again ({attempt})" if attempt > 1 else ""
-        self._show(f"block {slot.block}/{self._blocks}  {slot.arm.name}  {slot.point.name}{again}")
+        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  {slot.point.name}{again}")
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        if last:
-            self._done += 1
+        rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
+        p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
+        cpu = f"{_cost_text(sample)} µs/req"
+        if sample.outcome:  # what a rate cannot tell
+            failed, gap_s = sample.outcome.get("failed") or 0, sample.outcome.get("gap_s")
+            rate, cpu = f"{failed:,g} failed", f"gap {format_seconds(gap_s)}" if gap_s else "no gap"
+        self._told(slot, sample, f"{rate:>14}  {p99:<12}  {cpu:>13}", last)
+
+    def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
+        cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
+        change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
+        both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
+        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last)
+
+    def _told(self, slot: Slot, sample: Sample, said: str, last: bool) -> None:
+        self._done += last
         self._prepared_s += sample.prepared_s or 0.0
         if sample.requests is not None:
             # A generator may wait longer than planned for its last answers, or end sooner with its last request.
             self._measured_s += sample.point.warmup_s + (sample.duration_s or sample.point.duration_s)
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
-        head = f"{block:>5}  {slot.arm.name:<{self._width}}  {slot.point.name:<{self._point_width}}"
-        rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
-        p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
-        cost = sample.cpu_per_request_s
-        cpu = f"{cost * 1e6:.1f} µs/req" if cost is not None else "–"
-        if sample.outcome:  # what a rate cannot tell
-            failed, gap_s = sample.outcome.get("failed") or 0, sample.outcome.get("gap_s")
-            rate, cpu = f"{failed:,g} failed", f"gap {format_seconds(gap_s)}" if gap_s else "no gap"
+        head = f"{block:>5}  {_who(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"
         if not sample.valid and not last:
             verdict += " [yellow]measuring again[/]"
-        self._line(f"{head}  {rate:>14}  {p99:<12}  {cpu:>13}  {verdict}")
+        self._line(f"{head}  {said}  {verdict}")
         if not sample.valid:
             self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
         self._progress.update(self._task, completed=self._done)
@@ -132,6 +143,16 @@ class Terminal(Lines):
             ups += f", what a disturbance needs beforehand {format_duration(self._prepared_s)}"
         rest = f"starting generators and the lab itself {format_duration(own_s)}{share}"
         self._line(f"\n[dim]measuring {format_duration(self._measured_s)}, {ups}, {rest}[/]\n")
+
+
+def _who(slot: Slot) -> str:
+    """What comes up: an arm, or a pair of them."""
+    return f"{slot.arm.name} | {slot.other}" if slot.against else slot.arm.name
+
+
+def _cost_text(sample: Sample) -> str:
+    cost_s = sample.cpu_per_request_s
+    return f"{cost_s * 1e6:.1f}" if cost_s is not None else "–"
 
 
 class Trials(Lines):

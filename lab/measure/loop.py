@@ -43,6 +43,7 @@ class Observer(Protocol):
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None: ...
     def measuring(self, slot: Slot, attempt: int) -> None: ...
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None: ...
+    def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
     def failed(self, slot: Slot, error: LabError) -> None: ...
 
 
@@ -115,7 +116,8 @@ class Loop:
             for side in [side for slot in due if not self._is_done(slot) for side in slot.sides]:
                 attempt, generation = self._attempts.get(cell(side), 0) + 1, self._generation(side)
                 blank = blank_sample(self.target, side, self.chosen[side.point.name], generation, attempt, None)
-                self._keep(side, not_brought_up(blank, error))
+                kept = self._keep(not_brought_up(blank, error))
+                self.observer.measured(side, kept, None, settled(kept))
 
     def _up(self, slot: Slot, lasting: ExitStack) -> list[_Up]:
         """The slot's systems, the left side's first: in the order of its layout, all at the same time, each read back."""
@@ -155,8 +157,13 @@ class Loop:
                 made = PairRun((left, right)).measure(attempt)
             else:
                 made = (runs[0].measure(self._regime(runs[0]), attempt),)
-            kept = [self._keep(run.slot, each) for run, each in zip(runs, made, strict=True)]
-            if all(map(settled, kept)) or slot.point.disturbance is not None:
+            kept = {run.slot.arm: self._keep(each) for run, each in zip(runs, made, strict=True)}
+            last = all(map(settled, kept.values()))
+            if slot.against is not None:
+                self.observer.paired(slot, kept[slot.arm], kept[slot.against], last)
+            else:
+                self.observer.measured(slot, kept[slot.arm], made[0].histograms.get("latency"), last)
+            if last or slot.point.disturbance is not None:
                 return
 
     def _regime(self, run: SampleRun) -> Regime:
@@ -170,10 +177,9 @@ class Loop:
         """Of a pair both sides."""
         return all(each in self.done for each in cells(slot))
 
-    def _keep(self, slot: Slot, made: Measurement) -> Sample:
+    def _keep(self, made: Measurement) -> Sample:
         self.store.write_sample(made.sample, made.raw, made.histograms, made.usage, made.events, made.left)
         self._note(made.sample)
-        self.observer.measured(slot, made.sample, made.histograms.get("latency"), settled(made.sample))
         return made.sample
 
     def _note(self, sample: Sample) -> None:

@@ -81,7 +81,8 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        return len({slot.bring_up for slot in self.slots})
+        """Of systems: a pair is two."""
+        return len({(slot.bring_up, side.arm.name) for slot in self.slots for side in slot.sides})
 
 
 def arms_for(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:

@@ -20,13 +20,13 @@ from lab.experiments.bench.loads import choose_again, choose_generators, generat
 from lab.experiments.bench.measurable import MeasurableRun, checked, facts_of, measurable
 from lab.experiments.bench.record import record_of
 from lab.experiments.bench.request import LoadedRequest, Request, fixtures_of, load, load_variants
-from lab.experiments.bench.shape import schemes_of, shape_of
 from lab.experiments.resolve import Choice, Subject
 from lab.measure.loop import stale_blocks
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.plan import Plan, plan
 from lab.model.run import RunRecord
+from lab.model.shape import leading, scheme_of, shape_of
 from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant
@@ -60,7 +60,8 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     choice = choose_blocks(loaded, shown, chosen, target)
     blocks = choice.blocks if choice else request.blocks or loaded.sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    shape = shape_of(shown.arms, shown.points, shown.variants, blocks, target.sides)
+    asked = {name: (variant.shared_cost, variant.primary_metric) for name, variant in shown.variants.items()}
+    shape = shape_of(shown.arms, shown.points, blocks, target.sides, leading(shown.arms, shown.points, asked))
     planned = plan(shown.arms, shown.points, blocks, seed, shape)
     check_writable(runs_folder(), sum(len(slot.sides) for slot in planned.slots) * SAMPLE_BYTES)
     planned_for, past = (choice.planned_for, choice.past) if choice else (None, None)
@@ -83,7 +84,7 @@ def choose_blocks(
             variant.primary_metric,
             variant.needs,
             digests[baselines[name]],
-            schemes_of(variant, shown.points, target.sides),
+            {point.name: scheme_of(variant.shared_cost, point, target.sides) for point in shown.points},
         )
         for name, variant in shown.asked.items()
     ]

@@ -289,6 +289,10 @@ class Silent:
         self.samples.append(sample)
         self.on_measured(len(self.samples))
 
+    def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
+        for sample in (own, base):
+            self.measured(slot, sample, None, last)
+
     def failed(self, slot: Slot, error: LabError) -> None:
         self.failures.append(error)
 

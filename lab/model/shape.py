@@ -1,0 +1,80 @@
+"""What each block of a run holds: pairs where they can be had, and arms alone for what a pair cannot tell.
+
+The pair of each variant with its baseline in every block; the pair of the baseline with itself as often as its guard needs; arms alone for
+the levels in a few blocks, and in all of them where they lead. Refuses to know how long anything takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from lab.model.metrics import METRICS
+from lab.model.pairs import SIDES, Scheme, Side
+from lab.model.plan import Arm, Place, Shape
+from lab.model.sweeps import Point
+from lab.stats.paired import MIN_BLOCKS
+
+LEVELS = 2
+"""Blocks whose plain samples give the levels."""
+BESIDE = 3
+"""Blocks with a pair whose effect only stands beside that of the arms alone."""
+GUARD = MIN_BLOCKS
+"""Blocks whose A/A pair guards: the fewest with an interval."""
+
+
+def shape_of(
+    arms: Sequence[Arm], points: Sequence[Point], blocks: int, sides: Sequence[Side], leading: Collection[Place] = ()
+) -> Shape | None:
+    """None: every arm is alone, in every block, as nothing here can be paired. `leading`: where an arm's own effect leads, alone."""
+    bearing = [point for point in points if not point.why_alone]
+    if len(sides) < len(SIDES) or not bearing:
+        return None
+    guards = blocks if any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
+    pairs: dict[str, int] = {}
+    for arm in arms:
+        if arm.role == "variant" and arm.baseline is not None:
+            beside = all((arm.name, point.name) in leading for point in bearing)
+            pairs[arm.name] = min(blocks, BESIDE) if beside else blocks
+    users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > BESIDE}
+    pairs |= {arm.name: guards for arm in arms if arm.role == "again" and (not pairs or arm.baseline in users)}
+    bases = {(arm.baseline, point) for arm in arms for name, point in leading if name == arm.name}
+    counts = {"again": 0, "baseline": min(blocks, LEVELS), "variant": min(blocks, LEVELS)}
+    alone = {
+        (arm.name, point.name): blocks if (arm.name, point.name) in {*leading, *bases} else counts[arm.role]
+        for arm in arms
+        for point in bearing
+        if arm.role != "reference"
+    }
+    return Shape(pairs, frozenset(point.name for point in bearing), alone)
+
+
+def leads_alone(shared_cost: bool, primary: str | None, point: Point, points: Sequence[Point]) -> bool:
+    """Whether a variant's effect at a point is that of the arms alone: its cost lies in what a pair shares, or it is about latency, which
+    slices do not tell, in a sweep without a rate.
+    """
+    closed = all(other.rate_rps is None for other in points)
+    return shared_cost or point.shared_cost or (closed and primary in METRICS and METRICS[primary or ""].latency)
+
+
+def scheme_of(shared_cost: bool, point: Point, sides: Sequence[Side]) -> Scheme | None:
+    """How a variant's effect is come by; None where the arms alone lead."""
+    alone = shared_cost or len(sides) < len(SIDES) or point.shared_cost or bool(point.why_alone)
+    return None if alone else point.scheme
+
+
+def leading(
+    arms: Sequence[Arm], points: Sequence[Point], variants: Mapping[str, tuple[bool, str | None]]
+) -> frozenset[Place]:
+    """Where an arm's effect is its own alone. `variants`: name → whether its cost is shared, its primary metric."""
+    return frozenset(
+        (arm.name, point.name)
+        for arm in arms
+        if arm.role == "variant"
+        for point in points
+        if leads_alone(*variants[arm.variant], point, points)
+    )
+
+
+def _is_null(arm: Arm, arms: Sequence[Arm]) -> bool:
+    """Whether it is compared with its own variant."""
+    return arm.role == "variant" and any(other.name == arm.baseline and other.variant == arm.variant for other in arms)
