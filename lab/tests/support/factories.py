@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lab.model.plan import Plan, Slot, arms_for, plan
+from lab.model.plan import Plan, Shape, Slot, arms_for, plan
+from lab.model.run import PairSlot
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
@@ -78,13 +79,24 @@ def make_plan(
     blocks: int = 6,
     seed: int = 1,
     reference: str | None = "direct",
+    shape: Shape | None = None,
 ) -> Plan:
-    """A run of the given (variant, baseline) pairs; by default at a ceiling and one rate."""
+    """A run of the given (variant, baseline) pairs; by default at a ceiling and one rate, and every arm alone."""
     return plan(
         arms_for(variants, reference),
         points or [make_point("ceiling", rate_rps=None), make_point()],
         blocks,
         seed,
+        shape,
+    )
+
+
+def pair_slots(planned: Plan) -> tuple[PairSlot, ...]:
+    """What a run's record has of a plan's pairs."""
+    return tuple(
+        PairSlot(order=slot.order, against=slot.other, **slot.layout.model_dump())
+        for slot in planned.slots
+        if slot.layout is not None
     )
 
 
