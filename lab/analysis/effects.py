@@ -16,9 +16,9 @@ from lab.analysis.decision import UNBOUNDED, Decision, Size, adjusted, decide, w
 from lab.analysis.judging import LIMITED, Ruling, carrier, ruling
 from lab.analysis.recovery import recovers
 from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
+from lab.model.names import WORTH
 from lab.model.pairs import Scheme
 from lab.model.plan import Arm
-from lab.model.run import WORTH
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.quantities import number
+from lab.base.quantities import number, share
 
 if TYPE_CHECKING:
     from lab.experiments.resolve import Resolve
@@ -44,6 +45,28 @@ def add_k6_out(verb: argparse.ArgumentParser) -> None:
         help="keep k6's own output beside each sample, for `just export RUN --what k6`: its summary, or also a row for every"
         " number as CSV or JSON lines, which costs k6 CPU that a closed loop lacks; never compare such a run with one without",
     )
+
+
+def add_worth(verb: argparse.ArgumentParser) -> None:
+    """`--worth`: of verbs that judge what they measure."""
+    verb.add_argument(
+        "--worth",
+        type=partial(fraction, "--worth"),
+        metavar="2%",
+        help="the effect from which on it is worth knowing (default: 2%%): where the interval lies within it, it is the same",
+    )
+
+
+def fraction(place: str, text: str) -> float:
+    """`5%` or `0.05` → 0.05, more than 0 and less than 1. UsageError."""
+    value = share(text)
+    if value is None:
+        raise UsageError(place, f"expected a share, got '{text}'", "as 5% or 0.05")
+    if not 0 < value < 1:
+        meant = "%" not in text and 1 <= value < 100
+        near = f"did you mean {text.strip()}%?" if meant else "more than 0 and less than 100%, as 5% or 0.05"
+        raise UsageError(place, f"{text} is no share of that kind", near)
+    return value
 
 
 def add_resolve(verb: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from lab.commands.arguments import (
     add_k6_out,
     add_measuring,
     add_resolve,
+    add_worth,
     inside,
     of_its_own,
     recorded,
@@ -23,7 +24,7 @@ from lab.commands.arguments import (
     target_of,
 )
 from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, settle
-from lab.model.names import DEFAULT_TARGET
+from lab.model.names import DEFAULT_TARGET, WORTH
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
@@ -42,8 +43,14 @@ def add(adder: Adder) -> None:
         metavar="RUN|RATE",
         help="of a sweep placed at a knee (at-knee): which; default: the baseline's latest here",
     )
+    verb.add_argument(
+        "--against",
+        metavar="VARIANT",
+        help="compare them with this one instead of their baselines: any system or variant",
+    )
     add_measuring(verb)
     add_resolve(verb)
+    add_worth(verb)
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
@@ -128,6 +135,8 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
             k6_out=options.k6_out,
             resolve=options.resolve,
             knee=options.knee,
+            against=(options.against,) if options.against else (),
+            worth=options.worth or WORTH,
         )
         prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
     print_plan(talk, prepared, done_samples(run))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +16,26 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import LabError, UsageError, did_you_mean
-from lab.base.quantities import share
+from lab.base.files import runs_folder
+from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer, print_answer
+from lab.commands.arguments import BLOCKS_MOST, add_target, fraction, inside, recorded
 from lab.commands.compare import run_and_arm
+from lab.commands.measuring import measure, print_plan, settle
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
+from lab.model.names import WORTH
+from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
     from lab.analysis.gate.gate import Bounds, Gate
+    from lab.targets.base import Target
 
 BOUND = "--max-regression"
+PRIMARY = "cpu_per_request"
+"""In which a change may claim, whatever it is about."""
+CUT = 2
+"""The exit status where it was not measured to its end: 1 is a regression's alone."""
 
 
 def add(adder: Adder) -> None:
@@ -29,11 +43,29 @@ def add(adder: Adder) -> None:
         "gate", _gate, "for CI: exit 1 when the candidate is worse by more than the bound, and that is resolved"
     )
     verb.add_argument(
-        "base", metavar="BASELINE_RUN[:ARM]", help="what it is to be as good as; alone, a run's own baselines"
+        "names",
+        nargs="*",
+        metavar="RUN[:ARM]|VARIANT",
+        help="a run whose variants are judged by its own baselines, or two: what it is to be as good as, and what is judged; with"
+        " --against: the variants to measure",
     )
-    verb.add_argument("other", nargs="?", metavar="CANDIDATE_RUN[:ARM]", help="what is judged")
     verb.add_argument(
-        BOUND, type=fraction, metavar="5%", help="of steady loads: how much worse is still good, as 5%% or 0.05"
+        "--against",
+        metavar="REF",
+        help="measure the variants as this checkout has them in pairs with themselves as this git ref has them, and judge that",
+    )
+    add_target(verb)
+    verb.add_argument("--sweep", help="with --against: the loads (default: quick)")
+    verb.add_argument(
+        "--blocks", type=number("--blocks", 1, BLOCKS_MOST), help="with --against: how often each is measured"
+    )
+    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="with --against: of the shuffled order")
+    verb.add_argument("--plan", action="store_true", help="with --against: print the plan and stop")
+    verb.add_argument(
+        BOUND,
+        type=partial(fraction, BOUND),
+        metavar="5%",
+        help="of steady loads: how much worse is still good, as 5%% or 0.05",
     )
     verb.add_argument(
         "--max-more",
@@ -59,18 +91,6 @@ def add(adder: Adder) -> None:
     verb.add_argument("--json", action="store_true")
 
 
-def fraction(text: str) -> float:
-    """`5%` or `0.05` → 0.05, more than 0 and less than 1. UsageError."""
-    value = share(text)
-    if value is None:
-        raise UsageError(BOUND, f"expected a share, got '{text}'", "as 5% or 0.05")
-    if not 0 < value < 1:
-        meant = "%" not in text and 1 <= value < 100
-        near = f"did you mean {text.strip()}%?" if meant else "more than 0 and less than 100%, as 5% or 0.05"
-        raise UsageError(BOUND, f"{text} is no bound", near)
-    return value
-
-
 def own_unit(text: str) -> tuple[str, float]:
     """`gap_s=0.5` → ("gap_s", 0.5). UsageError for what is no outcome, or has no worse."""
     name, sign, number = text.partition("=")
@@ -93,8 +113,14 @@ def own_unit(text: str) -> tuple[str, float]:
 
 def _gate(options: argparse.Namespace, talk: Console) -> int:
     """The gate's status. 1 is a regression's alone: 2 for whatever else goes wrong, and whether its answer was read does not matter."""
+    if options.against is not None:
+        return _measured(options, talk)
+    return _judged(options, lambda: _found(options))
+
+
+def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
     try:
-        found = _found(options)
+        found = find()
         _say(options, found)
     except LabError as error:
         raise UsageError(error.place, error.fault, error.remedy) from None
@@ -106,7 +132,62 @@ def _gate(options: argparse.Namespace, talk: Console) -> int:
     return found.exit_status(options.strict)
 
 
+def _measured(options: argparse.Namespace, talk: Console) -> int:
+    """Of a git ref and of the checkout, in pairs."""
+    from lab.experiments.against_ref import commit_of
+
+    if not options.names:
+        raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
+    _bounds(options)
+    commit_of(options.against)  # complain before anything starts
+    return inside(options, options.target, partial(_measure_here, options, talk))
+
+
+def _measure_here(options: argparse.Namespace, talk: Console, target: Target) -> int:
+    from lab.analysis.comparison.comparison import compare_runs
+    from lab.analysis.gate.gate import gate
+    from lab.experiments import bench
+    from lab.experiments.against_ref import beside
+    from lab.records.store import new_id
+
+    settle()
+    folder = runs_folder() / new_id(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}")
+    bounds = _bounds(options)
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        before = beside(folder / "manifests", options.against, options.names)
+        request = bench.Request(
+            tuple(options.names),
+            options.sweep or DEFAULT_SWEEP,
+            options.blocks,
+            options.seed,
+            label=f"gate-{'-'.join(options.names)}",
+            manifests=folder / "manifests",
+            against=tuple(before),
+            primary=PRIMARY,
+            worth=bounds.regression or WORTH,
+        )
+        prepared = bench.prepare(request, target, recorded(options, "names"))
+        print_plan(talk, prepared, 0)
+        if options.plan:
+            return 0
+        undo.pop_all()
+    store = measure(talk, prepared, None, target, f"just bench --resume {prepared.record.id}")
+    if store is None:
+        return CUT
+    found = gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm)
+    return _judged(options, lambda: found)
+
+
 def _found(options: argparse.Namespace) -> Gate:
+    for name in ("target", "sweep", "blocks", "seed", "plan"):
+        if getattr(options, name):
+            raise UsageError(
+                f"--{name}", "is of what --against measures", "leave it out, or name a git ref by --against"
+            )
+    if not 1 <= len(options.names) <= 2:
+        fault = f"expected one run or two, got {len(options.names)}"
+        raise UsageError("gate", fault, "just gate RUN [RUN] --max-regression 5%, or just gate --against REF VARIANT")
     if options.max_regression is None and not options.max_more:
         raise UsageError(BOUND, "no bound given: how much worse is still good?", "as --max-regression 5%")
     if options.metric and options.max_regression is None:
@@ -118,8 +199,8 @@ def _found(options: argparse.Namespace) -> Gate:
     from lab.records.store import RunStore
 
     bounds = _bounds(options)
-    base, base_arm = run_and_arm(options.base)
-    other, other_arm = run_and_arm(options.other) if options.other is not None else (None, None)
+    base, base_arm = run_and_arm(options.names[0])
+    other, other_arm = run_and_arm(options.names[1]) if len(options.names) > 1 else (None, None)
     stores = RunStore.open(base), RunStore.open(other) if other is not None else None
     return gate(compare_runs(*stores, base_arm, other_arm, asked=bounds.more), bounds, options.arm)
 
@@ -148,7 +229,8 @@ def _bounds(options: argparse.Namespace) -> Bounds:
     for metric in options.metric:
         if metric not in RATIOS:
             raise UsageError("--metric", f"unknown metric '{metric}'", did_you_mean(metric, RATIOS))
-    return Bounds(options.max_regression, dict(options.max_more), tuple(options.metric))
+    least = WORTH if options.against is not None and not options.max_more else None
+    return Bounds(options.max_regression or least, dict(options.max_more), tuple(options.metric))
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -4,3 +4,5 @@ from __future__ import annotations
 
 DEFAULT_TARGET = "local"
 """Where `bench` measures unless told otherwise."""
+WORTH = 0.02
+"""The share from which on an effect is worth knowing, unless somebody says otherwise."""

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from pydantic import Field
 
 from lab.base.validation import Record
+from lab.model.names import WORTH
 from lab.model.pairs import Layout
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.sweeps import Point
 
 SCHEMA = 1
-WORTH = 0.02
-"""What is worth knowing unless somebody says otherwise: 2 %."""
 K6_OUT = "out"
 """Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
 

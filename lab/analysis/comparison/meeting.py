@@ -14,8 +14,9 @@ from lab.analysis.comparison.run_cells import RunCells
 from lab.analysis.summary import changed_facts
 from lab.base.errors import UsageError
 from lab.model.facts import lasting
+from lab.model.names import WORTH
 from lab.model.plan import Arm
-from lab.model.run import WORTH, RunRecord, VariantRecord
+from lab.model.run import RunRecord, VariantRecord
 from lab.model.sweeps import Point
 from lab.stats.units import format_blocks
 

@@ -18,7 +18,7 @@ from lab.base.files import check_writable, runs_folder
 from lab.experiments import resolve
 from lab.experiments.bench.loads import choose_again, choose_generators, generator_record, refuse_loads
 from lab.experiments.bench.measurable import MeasurableRun, checked, facts_of, measurable
-from lab.experiments.bench.record import record_of
+from lab.experiments.bench.record import differs_shared, primary_of, record_of
 from lab.experiments.bench.request import LoadedRequest, Request, fixtures_of, load, load_variants
 from lab.experiments.resolve import Choice, Subject
 from lab.measure.loop import stale_blocks
@@ -60,7 +60,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     choice = choose_blocks(loaded, shown, chosen, target)
     blocks = choice.blocks if choice else request.blocks or loaded.sweep.blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    asked = {name: (variant.shared_cost, variant.primary_metric) for name, variant in shown.variants.items()}
+    asked = {name: (differs_shared(loaded, name), primary_of(loaded, name)) for name in shown.variants}
     shape = shape_of(shown.arms, shown.points, blocks, target.sides, leading(shown.arms, shown.points, asked))
     planned = plan(shown.arms, shown.points, blocks, seed, shape)
     check_writable(runs_folder(), sum(len(slot.sides) for slot in planned.slots) * SAMPLE_BYTES)
@@ -81,10 +81,10 @@ def choose_blocks(
         Subject(
             name,
             baselines[name],
-            variant.primary_metric,
+            primary_of(loaded, name),
             variant.needs,
             digests[baselines[name]],
-            {point.name: scheme_of(variant.shared_cost, point, target.sides) for point in shown.points},
+            {point.name: scheme_of(differs_shared(loaded, name), point, target.sides) for point in shown.points},
         )
         for name, variant in shown.asked.items()
     ]

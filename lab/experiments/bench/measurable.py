@@ -58,7 +58,7 @@ def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
     as_searched = {} if loaded.fixtures else digests  # a search has none of them
     place = Place(tuple(digests), target.name, found_facts, as_searched)
     points, at_knee = placed(loaded.points, loaded.request.knee, place)
-    missing, endpoints = _checked(loaded.variants, target, points)
+    missing, endpoints = _checked(loaded.variants, loaded.against, target, points)
     asked = {name: variant for name, variant in loaded.asked.items() if name not in missing}
     if not asked:
         raise NothingMeasurableError([missing[name] for name in loaded.asked])
@@ -66,7 +66,7 @@ def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
     if loaded.request.nulls is not None:
         arms = aa_arms(next(iter(asked)), loaded.request.nulls, reference)
     else:
-        arms = arms_for([(name, variant.compared_with) for name, variant in asked.items()], reference)
+        arms = arms_for([(name, loaded.against[name]) for name in asked], reference)
     variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
     left_out = tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing)
     return MeasurableRun(found_facts, tuple(points), at_knee, asked, arms, variants, endpoints, left_out)
@@ -94,7 +94,7 @@ def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mappin
 
 
 def _checked(
-    variants: Mapping[str, Variant], target: Target, points: Sequence[Point]
+    variants: Mapping[str, Variant], against: Mapping[str, str | None], target: Target, points: Sequence[Point]
 ) -> tuple[dict[str, NotMeasured], dict[str, Mapping[str, Endpoint]]]:
     """Those that the target cannot show and those whose baseline it cannot; of the others, where each point's load goes."""
     missing: dict[str, NotMeasured] = {}
@@ -107,7 +107,7 @@ def _checked(
                 variant=variant.name, what=error.what, why=error.why, remedy=error.remedy
             )
     for variant in variants.values():
-        base = missing.get(variant.compared_with or "")
+        base = missing.get(against.get(variant.name) or "")
         if base and variant.name not in missing:
             why = f"its baseline {base.variant} is not measurable here: {base.why}"
             missing[variant.name] = NotMeasured(variant=variant.name, what=base.what, why=why, remedy=base.remedy)

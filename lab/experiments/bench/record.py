@@ -9,13 +9,13 @@ from lab.analysis.noise import PRIMARY
 from lab.base.files import runs_folder
 from lab.experiments.bench.loads import generator_record
 from lab.experiments.bench.measurable import MeasurableRun
-from lab.experiments.bench.request import LoadedRequest
+from lab.experiments.bench.request import LoadedRequest, named_against
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.metrics import RATIOS
 from lab.model.plan import Plan
 from lab.model.run import PairSlot, PlannedFor, RunRecord, VariantRecord, now
-from lab.model.variants.variants import Variant, config_snippet
+from lab.model.variants.variants import AT, Variant, config_snippet
 from lab.records import store
 from lab.targets.base import Target
 
@@ -36,6 +36,11 @@ def record_of(
         name: (_null_record if name in nulls else variant_record)(variant, loaded.manifests)
         for name, variant in shown.variants.items()
     }
+    variants |= {
+        name: variants[name].model_copy(update=_held_against(loaded, name, base))
+        for name, base in named_against(request).items()
+        if name in variants
+    }
     label = request.label or "-".join(request.variants)
     record = new_record(label, loaded.sweep_name, target, command, planned, variants, chosen, shown.facts)
     more = {
@@ -44,6 +49,7 @@ def record_of(
         "manifests": str(request.manifests.relative_to(runs_folder())) if request.manifests else None,
         "at_knee": shown.at_knee,
         "planned_for": planned_for,
+        "worth": request.worth,
     }
     return record.model_copy(update=more)
 
@@ -93,10 +99,38 @@ def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
         primary_metric=variant.primary_metric,
         hypothesis_sweep=variant.sweep,
         manifests_sha256=variant.manifests_sha256,
-        snippet=config_snippet(variant, manifests),
+        snippet="" if AT in variant.name else config_snippet(variant, manifests),
         shared_cost=variant.shared_cost,
         needs=variant.needs,
     )
+
+
+def primary_of(loaded: LoadedRequest, name: str) -> str | None:
+    """The metric in which a variant may claim: what was asked for, else its own; CPU per request where it has none and is compared."""
+    request = loaded.request
+    own = request.primary or loaded.variants[name].primary_metric
+    return own or (PRIMARY if name in named_against(request) else None)
+
+
+def differs_shared(loaded: LoadedRequest, name: str) -> bool:
+    """Whether the cost of what tells a variant from what it is compared with can lie in what a pair shares."""
+    variant, base = loaded.variants[name], loaded.variants.get(named_against(loaded.request).get(name, ""))
+    if base is None:
+        return variant.shared_cost
+    mine, theirs = ({knob.name: knob for knob in each.knobs} for each in (variant, base))
+    return any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
+
+
+def _held_against(loaded: LoadedRequest, name: str, base: str) -> dict[str, object]:
+    """Of a variant that is compared with another than its baseline: as of another system there is nothing to apply."""
+    own = base == loaded.variants[name].compared_with
+    kept = {} if own else {"snippet": "", "own_knobs": ()}
+    return {
+        **kept,
+        "baseline": base,
+        "primary_metric": primary_of(loaded, name),
+        "shared_cost": differs_shared(loaded, name),
+    }
 
 
 def _null_record(variant: Variant, manifests: Path) -> VariantRecord:

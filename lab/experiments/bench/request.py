@@ -9,6 +9,7 @@ from pathlib import Path
 from lab.base.errors import UsageError
 from lab.experiments.resolve import Resolve
 from lab.generators.k6 import Out
+from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant, reference_name
@@ -35,6 +36,12 @@ class Request:
     """Choose the blocks such that this effect is found."""
     nulls: int | None = None
     """Measure the one variant against itself, under so many more names than two; None = against its baseline."""
+    against: tuple[str, ...] = ()
+    """What the variants are compared with instead of their baselines: one for all, or one for each; empty = their baselines."""
+    primary: str | None = None
+    """The metric that may claim instead of the variants' own; where that is none, it is CPU per request beside `against`."""
+    worth: float = WORTH
+    """The share from which on an effect is worth knowing."""
     knee: str | None = None
     """Of a sweep whose points are placed at a knee: which one, a run or a rate; None = the latest that fits."""
 
@@ -58,10 +65,16 @@ class LoadedRequest:
     """None: all loads are disturbed, and there is nothing in it to disturb."""
 
     @property
+    def against(self) -> dict[str, str | None]:
+        """Variant that was asked for → what it is compared with; None = with nothing."""
+        own = {name: variant.compared_with for name, variant in self.asked.items()}
+        return own | named_against(self.request)
+
+    @property
     def baselines(self) -> dict[str, str]:
         """Variant that was asked for → what it is compared with: itself where it has no baseline, or as a null."""
         itself = self.request.nulls is not None
-        return {name: name if itself else variant.compared_with or name for name, variant in self.asked.items()}
+        return {name: name if itself else base or name for name, base in self.against.items()}
 
     @property
     def baseline_digests(self) -> dict[str, str]:
@@ -78,9 +91,24 @@ def load(request: Request) -> LoadedRequest:
     asked = load_variants(request.variants, manifests, fixtures)
     steady = any(point.disturbance is None for point in points)
     reference = reference_name(manifests) if steady else None
-    against = [] if request.nulls is not None else [variant.compared_with for variant in asked.values()]
+    chosen = named_against(request)
+    against = (
+        [] if request.nulls is not None else [chosen.get(name, each.compared_with) for name, each in asked.items()]
+    )
     others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
     return LoadedRequest(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
+
+
+def named_against(request: Request) -> dict[str, str]:
+    """Variant → what was named for it to be compared with; UsageError for itself."""
+    each = request.against if len(request.against) != 1 else request.against * len(request.variants)
+    if twice := next((name for name, base in zip(request.variants, each, strict=False) if name == base), None):
+        raise UsageError(
+            "--against",
+            f"'{twice}' is what it would be compared with",
+            "name another; `just aa` has a variant against itself",
+        )
+    return dict(zip(request.variants, each, strict=False))
 
 
 def load_variants(names: Iterable[str], manifests: Path, fixtures: Sequence[str]) -> dict[str, Variant]:

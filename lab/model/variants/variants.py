@@ -31,6 +31,8 @@ from lab.model.variants.knobs import Check as Check  # what a variant is read ba
 KEYS = {"resources", "components"}
 """What an overlay's kustomization.yaml may hold beside apiVersion, kind and metadata: a change is a knob's."""
 
+AT = "@"
+"""Between a variant's name and the commit whose manifests it is of: they lie beside the others, in `at-COMMIT`."""
 KNOWN_AS = "lab/known-as"
 """Annotation of a base's Deployment: `deployment/container`, the names under which users have it."""
 
@@ -173,6 +175,9 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
 
     `fixtures`: components of manifests/fixtures that its objects are laid over with, for a disturbance to be seen by.
     """
+    stem, at, ref = name.partition(AT)
+    if at:
+        return load_variant(stem, manifests / f"at-{ref}", fixtures).model_copy(update={"name": name})
     overlays = chain(name, manifests)
     overlay = overlays[-1]
     own = [load_knob(knob, manifests) for knob in overlay.own_knobs]
