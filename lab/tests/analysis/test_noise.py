@@ -17,6 +17,7 @@ from rich.console import Console
 
 from lab.analysis import rerun
 from lab.analysis.claims.evidence import Evidence
+from lab.analysis.effects import Asked
 from lab.analysis.forecast import judged_at, past_of
 from lab.analysis.noise import Noise, aa_arms, counted, noises, null_arms, nulls_text, spread, suspicious
 from lab.analysis.summary import Summary, summarise, summarise_run
@@ -55,7 +56,7 @@ def planned(nulls: int = 2, blocks: int = 10) -> Plan:
 
 def summary_of(of: Plan, **made: Any) -> Summary:
     samples, histograms = make_run(of, **made)
-    return summarise(of, samples, lambda sample: histograms[sample.id], {})
+    return summarise(of, samples, lambda sample: histograms[sample.id], Asked())
 
 
 def one(found: tuple[Noise, ...], metric: str, point: str = "ceiling") -> Noise:

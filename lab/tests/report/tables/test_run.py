@@ -19,7 +19,7 @@ from rich.console import Console
 from lab.analysis import verdicts
 from lab.analysis.cells import counted_samples
 from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
+from lab.analysis.effects import Asked, Effect
 from lab.analysis.judging import LIMITED
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise, summarise_run
@@ -44,7 +44,7 @@ BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 
 def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
     samples, histograms = make_run(run, **made)
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), primary)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))
 
 
 def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> Row:
@@ -99,7 +99,7 @@ def test_a_claim_needs_the_interval_beyond_the_floor_and_ends_in_what_to_apply()
     run = make_plan()
     samples, histograms = make_run(run, {"keepalive": 0.8})
     snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY, snippets)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY), snippets)
     effect = effect_of(summary, "keepalive", "p99")
     assert (effect.claimed, effect.primary, effect.better) == (True, True, True)
     (verdict,) = verdicts.verdicts(summary)
@@ -317,7 +317,7 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
 def test_percentiles_are_those_of_the_merged_histogram() -> None:
     run = make_plan(blocks=6)
     samples, histograms = make_run(run, noise=0.3)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
     merged = Histogram.empty()
     for sample in samples:
         if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
@@ -384,7 +384,7 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
 
 
 def test_a_run_that_has_not_begun_prints() -> None:
-    summary = summarise(make_plan(BOTH), [], lambda _: None, PRIMARY)
+    summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
     assert json.loads(json.dumps(run_json.printed(summary).plain(), allow_nan=False))["target"] is None
@@ -432,7 +432,7 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
     last = next(sample for sample in reversed(samples) if sample.point.name == "rate-1000")
     changed = [sample.model_copy(update=fields) if sample is last else sample for sample in samples]
     with pytest.raises(MeasuringError, match=fault):
-        summarise(run, changed, lambda _: None, PRIMARY)
+        summarise(run, changed, lambda _: None, Asked(PRIMARY))
 
 
 def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
@@ -440,7 +440,7 @@ def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> No
     samples, histograms = make_run(run)
     update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
     samples.append(samples[-1].model_copy(update=update))
-    summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+    summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
 
 
 def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
@@ -504,7 +504,7 @@ def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
     run = make_plan(blocks=6)
     samples, _ = make_run(run)
     late = Histogram.of_values([0.001] * 5000 + [500.0])
-    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, PRIMARY))
+    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, Asked(PRIMARY)))
 
 
 @settings(max_examples=20)
@@ -513,7 +513,9 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     run = make_plan(points=[make_point()], blocks=13, reference=None)
     samples, histograms = make_run(run, seed=seed)
     shuffled = [samples[number] for number in order]
-    one, two = (summarise(run, some, lambda sample: histograms.get(sample.id), PRIMARY) for some in (samples, shuffled))
+    one, two = (
+        summarise(run, some, lambda sample: histograms.get(sample.id), Asked(PRIMARY)) for some in (samples, shuffled)
+    )
     assert run_json.printed(one) == run_json.printed(two)
 
 
@@ -526,7 +528,7 @@ def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table()
 
 def test_an_unresolved_verdict_names_the_load_of_its_hypothesis() -> None:
     """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
-    summary = summary_of(make_plan(BOTH), PRIMARY)
+    summary = summary_of(make_plan(BOTH), Asked(PRIMARY))
     named = {"keepalive": "digitalocean", "backlog": "digitalocean"}
     elsewhere = replace(summary, target="kind", elsewhere=named)
     texts = [verdict.text for verdict in verdicts.verdicts(elsewhere) if verdict.kind == "unresolved"]
