@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import expm1
+from statistics import median
 
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
+from lab.analysis.recovery import usual_gap
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
@@ -95,6 +97,12 @@ def _of_pair(pair: Pair) -> Iterator[str]:
         yield f"{lost} pairs invalid: {', '.join(f'{reason} {count}' for reason, count in own.invalid.items())}"
     if own.tried < own.planned_blocks:
         yield f"{own.planned_blocks - own.tried} pairs not measured"
+    gaps = [
+        side.unexplained for sample in own.counted.values() if (side := sample.pair) and side.unexplained is not None
+    ]
+    usual = usual_gap()
+    if gaps and usual is not None and median(gaps) > usual:
+        yield f"{median(gaps):.1%} of the CPUs' busy time was nobody's (usually at most {usual:.1%}): kernel's work, or a process that was not seen"
     control = paired(own, pair.base, BACKEND)
     if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
         metric = about("cpu_per_request")
