@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import expm1
-from statistics import median
+from math import expm1, log
+from statistics import fmean, median
 
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
@@ -119,6 +119,8 @@ def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
         middle = metric.change(estimate.hodges_lehmann) if steady else metric.text(estimate.hodges_lehmann, signed=True)
         beside = metric.ends(estimate.hl_low, estimate.hl_high)
         yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{beside}"
+    if stats.ALIKE in estimate.notes:
+        yield f"{metric.title}: {stats.ALIKE}, so that its interval is narrower than it should be"
     if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady:
         yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
     if stats.NEED_BLOCKS in estimate.notes:
@@ -168,6 +170,24 @@ def _of_effects(rows: Sequence[Row]) -> Iterator[str]:
     )
     if any(effect.scheme for effect in shown):
         yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
+        yield from _of_sides([row.pair for row in rows if row.pair])
+
+
+def _of_sides(pairs: Sequence[Pair]) -> Iterator[str]:
+    """The left side against the right one, whatever arm was there: half and half, so that no effect has it; it is not taken out."""
+    metric, found = "cpu_per_request", list[float]()
+    for pair in pairs:
+        mine, theirs = pair.own.known(metric), pair.base.known(metric)
+        logs = {block: log(mine[block] / theirs[block]) for block in mine.keys() & theirs.keys()}
+        for block, each in logs.items():
+            side = pair.own.counted[block].pair
+            if side is not None and len(logs) > 1:
+                away = (each - fmean(logs.values())) * len(logs) / (len(logs) - 1)
+                found.append(away if side.side == "left" else -away)
+    if len(found) >= stats.MIN_BLOCKS:
+        estimate = stats.difference(found, [0.0] * len(found))
+        ends = about(metric).ends(*estimate.interval) if estimate.interval else ""
+        yield f"the left side against the right one, whoever was there: {about(metric).title} {about(metric).change(estimate.effect)}{ends}"
 
 
 def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
