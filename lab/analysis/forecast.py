@@ -17,10 +17,10 @@ from lab.analysis.recovery import scatter_elsewhere
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError
 from lab.model.facts import lasting
-from lab.model.metrics import RATIOS, about
+from lab.model.metrics import RATIOS
 from lab.model.pairs import SIDES, Scheme
 from lab.model.plan import TAKES_S, Arm, Plan
-from lab.model.run import RunRecord
+from lab.model.run import Promise, RunRecord
 from lab.model.samples import Sample
 from lab.model.shape import scheme_of
 from lab.model.sweeps import Point
@@ -40,10 +40,10 @@ OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """`resolves`: ("CPU per request at ceiling", smallest effect as a fraction); empty where there is no interval, or it is UNKNOWN."""
+    """`promised`: the smallest effects; empty where there is no interval, or it is UNKNOWN."""
 
     duration_s: float
-    resolves: tuple[tuple[str, float], ...]
+    promised: tuple[Promise, ...]
     source: str
 
 
@@ -211,8 +211,8 @@ def together(pasts: Sequence[Past]) -> Past:
     return replace(pasts[0], noises=tuple(made), runs=len(pasts))
 
 
-def resolved(record: RunRecord, known: Sequence[Noise]) -> tuple[tuple[str, float], ...]:
-    """Label → the effect, in the metrics that the record's variants are judged by: the one that it was planned for, or their own.
+def resolved(record: RunRecord, known: Sequence[Noise]) -> tuple[Promise, ...]:
+    """The effects, in the metrics that the record's variants are judged by: the one that it was planned for, or their own.
 
     At the first step of Holm's method over all of them, and the upper limit of the scatter.
     """
@@ -230,10 +230,10 @@ def resolved(record: RunRecord, known: Sequence[Noise]) -> tuple[tuple[str, floa
         noise = [each for each in known if each.variant == variant_of[arm.baseline or ""]]
         judged += judged_at(noise, record.points, metric, asked is not None, schemes)
     level = SURE_P / max(1, len(judged))
-    found: dict[str, float] = {}
+    found: dict[tuple[str, str], Promise] = {}
     for noise in judged:
-        effect = power.resolvable_now(noise.sd or 0.0, noise.pilot_blocks, record.blocks, level)
-        label = f"{about(noise.metric).title} at {noise.point}"
-        if effect is not None:
-            found[label] = max(found.get(label, 0.0), effect)
-    return tuple(found.items())
+        sd, place = power.planned_sd(noise.sd or 0.0, noise.pilot_blocks), (noise.metric, noise.point)
+        effect = power.resolvable(sd, record.blocks, level)
+        if effect is not None and (place not in found or found[place].effect < effect):
+            found[place] = Promise(metric=noise.metric, point=noise.point, sd=sd, effect=effect)
+    return tuple(found.values())

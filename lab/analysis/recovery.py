@@ -65,6 +65,13 @@ def slope(found: Sequence[Compared], metric: str, way: Way) -> Slope | None:
     return Slope(value, float(low), float(high), len(paired), min(len(told) for told in paired.values()))
 
 
+@cache
+def usual_gap() -> float | None:
+    """What of the CPUs' busy time is usually nobody's: more had one in twenty of the committed pairs; None without any."""
+    found = [one.unexplained for one in committed() if one.valid and one.unexplained is not None]
+    return float(np.quantile(found, 0.95)) if found else None
+
+
 def scatter_elsewhere() -> list[Elsewhere]:
     """Of what was compared with itself, of every way."""
     itself = [one for one in committed() if one.variant == one.baseline]

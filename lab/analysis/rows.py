@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import expm1
+from math import expm1, log
+from statistics import fmean, median
 
 from lab.analysis.cells import Cell, Pair, paired
 from lab.analysis.decision import SURE_P, Decision
 from lab.analysis.effects import Effect
 from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
+from lab.analysis.recovery import usual_gap
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
@@ -95,6 +97,12 @@ def _of_pair(pair: Pair) -> Iterator[str]:
         yield f"{lost} pairs invalid: {', '.join(f'{reason} {count}' for reason, count in own.invalid.items())}"
     if own.tried < own.planned_blocks:
         yield f"{own.planned_blocks - own.tried} pairs not measured"
+    gaps = [
+        side.unexplained for sample in own.counted.values() if (side := sample.pair) and side.unexplained is not None
+    ]
+    usual = usual_gap()
+    if gaps and usual is not None and median(gaps) > usual:
+        yield f"{median(gaps):.1%} of the CPUs' busy time was nobody's (usually at most {usual:.1%}): kernel's work, or a process that was not seen"
     control = paired(own, pair.base, BACKEND)
     if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
         metric = about("cpu_per_request")
@@ -111,6 +119,8 @@ def _effect_notes(effect: Effect, steady: bool) -> Iterator[str]:
         middle = metric.change(estimate.hodges_lehmann) if steady else metric.text(estimate.hodges_lehmann, signed=True)
         beside = metric.ends(estimate.hl_low, estimate.hl_high)
         yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{beside}"
+    if stats.ALIKE in estimate.notes:
+        yield f"{metric.title}: {stats.ALIKE}, so that its interval is narrower than it should be"
     if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady:
         yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
     if stats.NEED_BLOCKS in estimate.notes:
@@ -160,6 +170,24 @@ def _of_effects(rows: Sequence[Row]) -> Iterator[str]:
     )
     if any(effect.scheme for effect in shown):
         yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
+        yield from _of_sides([row.pair for row in rows if row.pair])
+
+
+def _of_sides(pairs: Sequence[Pair]) -> Iterator[str]:
+    """The left side against the right one, whatever arm was there: half and half, so that no effect has it; it is not taken out."""
+    metric, found = "cpu_per_request", list[float]()
+    for pair in pairs:
+        mine, theirs = pair.own.known(metric), pair.base.known(metric)
+        logs = {block: log(mine[block] / theirs[block]) for block in mine.keys() & theirs.keys()}
+        for block, each in logs.items():
+            side = pair.own.counted[block].pair
+            if side is not None and len(logs) > 1:
+                away = (each - fmean(logs.values())) * len(logs) / (len(logs) - 1)
+                found.append(away if side.side == "left" else -away)
+    if len(found) >= stats.MIN_BLOCKS:
+        estimate = stats.difference(found, [0.0] * len(found))
+        ends = about(metric).ends(*estimate.interval) if estimate.interval else ""
+        yield f"the left side against the right one, whoever was there: {about(metric).title} {about(metric).change(estimate.effect)}{ends}"
 
 
 def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:

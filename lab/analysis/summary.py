@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from scipy import special
+
 from lab.analysis import rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
 from lab.analysis.rows import Row, general_notes
+from lab.model.metrics import about
 from lab.model.plan import Arm, ArmRole, Plan
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Reason, Sample, cell
 from lab.model.samples import cells as planned_cells
 from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
+
+BEYOND_P = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def summarise_run(
         if variant.hypothesis_sweep not in (None, record.sweep)
     }
     summary = summarise(record.plan(), samples, histogram_of, _asked(record, disturbed), snippets, disturbed)
-    notes = (*summary.notes, *changed_facts(record))
+    notes = (*summary.notes, *changed_facts(record), *(() if disturbed else beyond_plan(record, summary)))
     ran = {arm.name: arm.variant for arm in record.arms}
     nulls = frozenset(
         arm.name for arm in record.arms if arm.role == "variant" and ran.get(arm.baseline or "") == arm.variant
@@ -180,6 +185,22 @@ def more_blocks(resume: str, planned: int, valid: int) -> str:
         return f"not all of it was measured, go on with: {resume}"
     lost = 0 if resume else planned - valid  # as many may be again
     return f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"
+
+
+def beyond_plan(record: RunRecord, summary: Summary) -> list[str]:
+    """A note for each metric that scattered more than it was planned with, by more than chance (χ² of the variance, one-sided 5 %)."""
+    found: list[str] = []
+    for promise in record.promised:
+        rows = [row for row in summary.rows if row.point.name == promise.point and row.arm.role == "variant"]
+        for estimate in (one.estimate for row in rows for one in row.shown if one.metric == promise.metric):
+            if estimate is None or not estimate.sd or not estimate.has_interval or not promise.sd:
+                continue
+            if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
+                what = f"{about(promise.metric).title} at {promise.point}"
+                found.append(
+                    f"{what} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
+                )
+    return found
 
 
 def changed_facts(record: RunRecord) -> list[str]:

@@ -146,7 +146,7 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
         say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
     share = 1 - done / len(planned.slots) if planned.slots else 0
     say(talk, "duration", f"about {format_duration(known.duration_s * share)}")
-    effects = ", ".join(f"{effect:.1%} in {label}" for label, effect in known.resolves)
+    effects = ", ".join(f"{one.effect:.1%} in {about(one.metric).title} at {one.point}" for one in known.promised)
     said = (
         known.source
         if known.source == UNKNOWN

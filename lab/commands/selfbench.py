@@ -11,7 +11,7 @@ from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
 from lab.commands.measuring import say, settle
-from lab.commands.selfbench_checks import check_effects, check_neighbour, check_pairs
+from lab.commands.selfbench_checks import check_effects, check_neighbour, check_pairs, check_quick
 
 
 def add(adder: Adder) -> None:
@@ -19,16 +19,22 @@ def add(adder: Adder) -> None:
         "selfbench", _selfbench, "what the lab itself costs: its share of a run's time, and of a log's reading"
     )
     verb.add_argument(
-        "parts", nargs="*", metavar="PART", help="analysis, overhead (default: both); or pairs alone, which takes long"
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help="analysis, overhead (default: both); or, alone and for long, pairs or quick (runs of `bench` one after the other)",
     )
     verb.add_argument(
-        "--rounds", type=number("--rounds", 1, 1000), default=8, help="of pairs: fresh bring-ups of each (default: 8)"
+        "--rounds",
+        type=number("--rounds", 1, 1000),
+        default=8,
+        help="of pairs: fresh bring-ups of each; of quick: runs of each (default: 8)",
     )
     verb.add_argument(
         "--variant",
         action="append",
         metavar="VARIANT",
-        help="of pairs: against the baseline, any number of times (default: the baseline itself)",
+        help="of pairs and quick, any number of times (default: the baseline against itself; keepalive)",
     )
     verb.add_argument(
         "--duration",
@@ -65,10 +71,15 @@ def add(adder: Adder) -> None:
 def _selfbench(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.selfbench import PARTS
 
-    if options.parts == ["pairs"]:
-        return check_pairs(options, talk)
+    alone = {"pairs": check_pairs, "quick": check_quick}
+    if len(options.parts) == 1 and options.parts[0] in alone:
+        if options.neighbour is not None or options.effects is not None or options.rows:
+            raise UsageError(
+                f"selfbench {options.parts[0]}", "it is measured alone", "leave the other parts' options out"
+            )
+        return alone[options.parts[0]](options, talk)
     if unknown := next((part for part in options.parts if part not in PARTS), None):
-        raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, [*PARTS, "pairs"]))
+        raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, [*PARTS, *alone]))
     if options.neighbour is not None and options.effects is not None:
         raise UsageError("selfbench", "--neighbour and --effects are hours each", "ask for one of them")
     long = options.neighbour is not None or options.effects is not None

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
 from lab.commands.answers import answer, print_answer
 from lab.commands.arguments import known_target
 from lab.commands.measuring import say, settle
@@ -44,8 +43,6 @@ def check_pairs(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.tables.pairs import page
     from lab.stats.units import format_duration
 
-    if options.neighbour is not None or options.effects is not None or options.rows:
-        raise UsageError("selfbench pairs", "it is measured alone", "leave the other parts' options out")
     folder, variants = _into(options.into, "selfbench-pairs"), list(dict.fromkeys(options.variant or [BASELINE]))
     target = known_target(DEFAULT_TARGET, None)
     if not options.plan:
@@ -65,6 +62,28 @@ def check_pairs(options: argparse.Namespace, talk: Console) -> int:
     report = report_of(pairs.finished(folder))
     print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1))
     return 0 if report.rows else 1
+
+
+def check_quick(options: argparse.Namespace, talk: Console) -> int:
+    from lab.experiments.selfbench import quick
+    from lab.stats.units import format_duration
+
+    folder, variants = _into(options.into, "selfbench-quick"), list(dict.fromkeys(options.variant or ["keepalive"]))
+    done = quick.finished(folder)
+    takes = format_duration((options.rounds * len(variants) - len(done)) * quick.TAKES_S)
+    say(talk, "plan", f"{options.rounds} runs of {', '.join(variants)}, {len(done)} of them done: about {takes}")
+    say(talk, "goes on", f"just selfbench quick --rounds {options.rounds} --into {folder}\n")
+    if options.plan:
+        return 0
+    settle()
+    for one in quick.measured(folder, variants, options.rounds, options.seed):
+        talk.print(quick.line(one), markup=False, highlight=False, soft_wrap=True)
+    found, text = quick.finished(folder), quick.verdict(quick.finished(folder))
+    if options.json:
+        _answer([quick.QuickReport(runs=tuple(found), verdict=text).model_dump_json(indent=1)])
+    else:
+        _answer([*map(quick.line, found), f"\n{text}"])
+    return 0
 
 
 def check_effects(options: argparse.Namespace, talk: Console) -> int:

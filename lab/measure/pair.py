@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lab.measure import cpu
 from lab.measure.measurement import Measurement, measurement, unmeasured
 from lab.measure.sample_run import Begun, SampleRun
 from lab.measure.slices import Slices
@@ -86,13 +87,16 @@ class PairRun:
             runs = [replace(run, cores=_own_cores(run.cores, used_s, at)) for at, run in enumerate(runs)]
         found = [regime.findings(run) for regime, run in zip(regimes, runs, strict=True)]
         shared = slices.faults() if slices is not None else []
+        unexplained = cpu.unexplained(seen[0], sum(sum(used.values()) for used in used_s))
         made: list[Measurement] = []
         for at, (run, own) in enumerate(zip(runs, found, strict=True)):
             others: list[Fault] = [(reason, f"on the other side: {what}") for reason, what in found[1 - at].faults]
-            columns: dict[str, Any] = {}
-            if slices is not None and (pair := begun[at].blank.pair) is not None:
-                timed = slices.of(at, run.result.requests if run.result else 0)
-                columns = {**UNTIMED, "pair": pair.model_copy(update=timed)}
+            pair = begun[at].blank.pair
+            assert pair is not None, "a pair's slot says so"
+            timed = slices.of(at, run.result.requests if run.result else 0) if slices is not None else {}
+            columns: dict[str, Any] = {"pair": pair.model_copy(update={**timed, "unexplained": unexplained})}
+            if slices is not None:
+                columns |= UNTIMED
             findings = replace(own, faults=[*own.faults, *shared, *others], columns={**own.columns, **columns})
             left_files = taken(begun[at].job.scratch, self.sides[at].chosen.keep)
             one = measurement(begun[at].blank, run, findings, left_files)

@@ -43,6 +43,9 @@ class PairSide(Record):
     in_flight: float | None = Field(
         default=None, description="at most this share of its answers was due in its slices and came in the other's"
     )
+    unexplained: float | None = Field(
+        default=None, description="of the time for which CPUs were busy, what no process of anybody's was seen to use"
+    )
 
 
 REPEATS = 2
@@ -70,3 +73,4 @@ class Compared(Record):
     )
     slice_s: float | None = None
     in_flight: float | None = None
+    unexplained: float | None = None

@@ -79,6 +79,15 @@ class PlannedFor(Record):
     from_run: str = Field(description="whose A/A pairs said how noisy it is here")
 
 
+class Promise(Record):
+    """What a run was planned to find in one metric at one point, and by which scatter; fixed before its first sample."""
+
+    metric: str
+    point: str
+    sd: float = Field(description="of one block's log-ratio: the upper 80 % limit of what was measured before")
+    effect: float = Field(description="as a fraction: found with 90 % probability at the first step of Holm's method")
+
+
 class KneeSearch(Record):
     """What a search for the knee asks of a rate, and how it looks for it; fixed before its first trial."""
 
@@ -148,6 +157,7 @@ class RunRecord(Record):
         default=None, description="a search: its plan grew with every trial; blocks are trials; null = an ordinary run"
     )
     at_knee: AtKnee | None = Field(default=None, description="where loads were placed at a knee: at which")
+    promised: tuple[Promise, ...] = Field(default=(), description="what it was planned to find")
     resumed: tuple[dict[str, str], ...] = Field(
         default=(), description="when, and which facts had changed, the lab's git_commit among them"
     )

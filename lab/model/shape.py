@@ -25,9 +25,12 @@ GUARD = MIN_BLOCKS
 def shape_of(
     arms: Sequence[Arm], points: Sequence[Point], blocks: int, sides: Sequence[Side], leading: Collection[Place] = ()
 ) -> Shape | None:
-    """None: every arm is alone, in every block, as nothing here can be paired. `leading`: where an arm's own effect leads, alone."""
+    """None: every arm is alone, in every block, as nothing here can be paired, or so few blocks tell no effect anyway.
+
+    `leading`: where an arm's own effect leads, alone.
+    """
     bearing = [point for point in points if not point.why_alone]
-    if len(sides) < len(SIDES) or not bearing:
+    if len(sides) < len(SIDES) or not bearing or blocks < MIN_BLOCKS:
         return None
     guards = blocks if any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
     pairs: dict[str, int] = {}

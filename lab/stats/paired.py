@@ -23,6 +23,9 @@ MIN_BLOCKS = 6
 NEED_BLOCKS = f"need >= {MIN_BLOCKS} blocks for an interval"
 ALL_EQUAL = "all differences are equal"
 OUTLIERS = "outliers among the blocks"
+ALIKE = "neighbouring blocks are alike"
+"""Then the interval is narrower than it should be: at a correlation of 0.3 about a quarter."""
+ALIKE_P = 0.01
 
 Floats = npt.NDArray[np.float64]
 
@@ -116,6 +119,8 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
     outliers = has_outliers(differences)
     if outliers:
         notes.append(OUTLIERS)
+    if alike(differences):
+        notes.append(ALIKE)
     middle, hl_low, hl_high = hodges_lehmann(differences, confidence)
     return Estimate(effect, low, high, n, confidence, sd, p_value, middle, hl_low, hl_high, outliers, tuple(notes))
 
@@ -246,6 +251,20 @@ def has_outliers(d: Floats) -> bool:
     if d.size < 3 or mean < 1e-12:
         return False
     return bool(away.max() / (mad / 0.6745 if mad > 1e-12 else 1.2533 * mean) > 3.5)
+
+
+def alike(d: Floats) -> bool:
+    """Whether neighbouring blocks' correlation is above what chance leaves to independent ones in 99 of 100 runs, from six blocks on.
+
+    r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)², of mean −1/n and variance about 1/n (Bartlett 1946; Chatfield, The Analysis of
+    Time Series, §4.1).
+    """
+    away = d - d.mean()
+    total = float((away**2).sum())
+    if d.size < MIN_BLOCKS or total < 1e-24:
+        return False
+    most = -1 / d.size - float(special.ndtri(ALIKE_P)) / sqrt(d.size)
+    return float((away[1:] * away[:-1]).sum()) / total > most
 
 
 @lru_cache(maxsize=256)

@@ -11,13 +11,17 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from lab.analysis import rerun, timelines
-from lab.analysis.cells import counted_alone
+from lab.analysis.cells import cells_of, counted_alone
 from lab.analysis.claims.derived import value_of
+from lab.analysis.decision import Decision
+from lab.analysis.effects import Effect
+from lab.analysis.summary import decided
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS
@@ -100,6 +104,13 @@ class Evidence:
     def points(self) -> tuple[Point, ...]:
         return self.run.record.points
 
+    def as_pair(self, arm: str, against: str, point: str, metric: str) -> Effect | None:
+        """What the run's table has of an arm and another that were a pair; None where they were none, or another effect leads."""
+        found = _effects(self.run.record, self.samples, self.run) if self.run.record.pairs else {}
+        effect = found.get((arm, point, metric))
+        told = effect is not None and effect.scheme and effect.against == against and not effect.bound
+        return effect if told and effect is not None and effect.decision is not Decision.NOT_JUDGED else None
+
     def arms(self, variant: str | None = None) -> list[str]:
         """Names of the arms in plan order, without the A/A twins; of one variant, its arm."""
         arms = [arm for arm in self.run.record.arms if arm.role != "again"]
@@ -173,6 +184,15 @@ class Evidence:
         shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
         what = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
         return f"{record.id} ({self.name}): {what}{rest}{self.beside}"
+
+
+def _effects(record: RunRecord, samples: Sequence[Sample], run: RunStore) -> Mapping[tuple[str, str, str], Effect]:
+    if run.folder not in _EFFECTS:
+        _EFFECTS[run.folder] = decided(record, cells_of(record.plan(), samples, run.histogram))
+    return _EFFECTS[run.folder]
+
+
+_EFFECTS: dict[Path, Mapping[tuple[str, str, str], Effect]] = {}
 
 
 def zero_s(requests: pl.DataFrame) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, inf
+from math import exp, expm1, inf
 
 from lab.analysis.cells import resolution_s
 from lab.analysis.claims import Other, Test, fits, holds
@@ -108,6 +108,13 @@ def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Po
     if against is None:
         return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
     blank = replace(blank, other=other.variant or against[1])
+    pair = (
+        run.as_pair(arm, against[0], point.name, blank.test.metric) if other.variant and blank.test.ratio_to else None
+    )
+    if pair is not None and pair.estimate is not None:
+        low, high = pair.estimate.ratio_interval or (None, None)
+        found = replace(blank, value=pair.estimate.ratio, low=low, high=high, blocks=pair.estimate.n)
+        return _held(found, expm1(pair.size.guard), (False, False))
     theirs = run.values(*against, blank.test.metric)
     mine, known = _pairs(values, theirs)
     if not mine:

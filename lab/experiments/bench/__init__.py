@@ -66,7 +66,9 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     check_writable(runs_folder(), sum(len(slot.sides) for slot in planned.slots) * SAMPLE_BYTES)
     planned_for, past = (choice.planned_for, choice.past) if choice else (None, None)
     record = record_of(loaded, shown, chosen, planned_for, planned, target, command)
-    return Prepared(record, planned, shown.variants, chosen, forecast(record, target.bring_up_s, past))
+    known = forecast(record, target.bring_up_s, past)
+    record = record.model_copy(update={"promised": known.promised})
+    return Prepared(record, planned, shown.variants, chosen, known)
 
 
 def choose_blocks(

@@ -22,6 +22,7 @@ from lab.base.validation import Record
 from lab.experiments.selfbench import lines
 from lab.experiments.selfbench.busy import SPELL_S, Neighbour
 from lab.experiments.selfbench.process import measured_run
+from lab.model.samples import cell, cells
 from lab.records.store import RunStore, run_names
 from lab.stats.paired import MIN_BLOCKS
 
@@ -72,9 +73,7 @@ class Neighboured(Record):
     claimed: tuple[str, ...]
     as_primary: int
     compared: int
-    valid_blocks: dict[str, str] = Field(
-        description="point → of planned blocks those that are valid in all arms compared"
-    )
+    valid_blocks: dict[str, str] = Field(description="point → of planned blocks those whose pairs are all valid")
     invalid: dict[str, int] = Field(description="samples by reason, re-measured ones included")
     aa_sd: dict[str, float] = Field(
         description="metric at point → the A/A pair's scatter, a log-ratio; absent = no interval"
@@ -154,12 +153,11 @@ def judged(run: RunStore, number: int, cpu: int, wall_s: float, busy_s: float) -
         if effect.claimed
     )
     noises = noise.noises(summary)
-    arms = [arm.name for arm in run.record.arms if arm.role != "reference"]
-    measured = {(sample.point.name, sample.arm, sample.block) for sample in samples if sample.valid}
-    blocks = range(1, run.record.blocks + 1)
+    measured = {cell(sample) for sample in samples if sample.valid}
+    compared = [slot for slot in run.record.plan().slots if slot.against]
+    lost = {(slot.point.name, slot.block) for slot in compared if not measured.issuperset(cells(slot))}
     valid = {
-        point.name: sum(all((point.name, arm, block) in measured for arm in arms) for block in blocks)
-        for point in run.record.points
+        point.name: run.record.blocks - sum(place == point.name for place, _ in lost) for point in run.record.points
     }
     return Neighboured(
         number=number,

@@ -160,6 +160,7 @@ def _compared(
         backend=_log_ratio(other, base, "backend_cpu_per_request"),
         slice_s=pair.slice_s if pair else None,
         in_flight=pair.in_flight if pair else None,
+        unexplained=pair.unexplained if pair else None,
     )
 
 

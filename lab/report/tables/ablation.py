@@ -30,7 +30,8 @@ WORDS = {
     "worse": "do not apply",
     "differs": "another system",
     "mixed": "better at some loads, worse at others",
-    "unresolved": "don't bother",
+    "same": "don't bother: the same",
+    "unresolved": "cannot tell",
     "no-interval": "no interval",
     "not-measurable": "nothing to judge",
 }
@@ -162,7 +163,7 @@ def _row(line: Ranked, numbers: Mapping[str, str]) -> grid.Row:
 
 def _effect(effect: Effect | None) -> str:
     """Without the metric's name, which has a column of its own."""
-    return effect_text(effect).removeprefix(f"{about(effect.metric).short} ") if effect else "–"
+    return effect_text(effect).replace(f"{about(effect.metric).short} ", "", 1) if effect else "–"
 
 
 def _advice(lines: Sequence[Ranked]) -> list[str]:
@@ -178,4 +179,4 @@ def _advice(lines: Sequence[Ranked]) -> list[str]:
     if better:
         return [*(["", "apply:", *found] if found else []), *(["", *apart] if apart else [])]
     judged = any(line.alone and line.alone.decision.judged for line in lines)
-    return ["", "nothing here made it better beyond the floor: don't bother" if judged else "nothing to judge yet"]
+    return ["", "nothing here was shown to be better: don't bother" if judged else "nothing to judge yet"]
