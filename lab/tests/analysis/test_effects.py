@@ -261,3 +261,23 @@ def test_backends_that_cost_more_on_one_side_are_told() -> None:
     assert pair is not None
     control = paired(pair.own, pair.base, BACKEND)
     assert control is not None and control.ratio == pytest.approx(1.2, abs=0.01)
+
+
+@pytest.mark.parametrize("blocks", [6, BLOCKS])
+def test_what_a_side_costs_whoever_is_there_is_told_and_is_in_no_effect(blocks: int) -> None:
+    """The left side costs 10 % more: half of the blocks have it for the variant, half for the baseline."""
+
+    def left_costs(_slot: Slot, sample: Sample) -> Sample:
+        if not sample.pair or sample.pair.side == "right":
+            return sample
+        usage = {role: each.model_copy(update={"cpu_s": 1.1 * each.cpu_s}) for role, each in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    loads = POINTS[:1]
+    arms = arms_for([("keepalive", "baseline")], None)
+    of = plan(arms, loads, blocks, 1, shape_of(arms, loads, blocks, SIDES))
+    store = run(1.0, change=left_costs, of=of, noise=0.001)
+    assert effect(store).estimate is not None
+    assert effect(store).estimate.effect == pytest.approx(0, abs=0.002)  # type: ignore[union-attr]
+    (told,) = (note for note in summary(store).notes if note.startswith("the left side against the right one"))
+    assert "CPU per request +10.0 % [" in told.replace("\xa0", " "), told

@@ -3,6 +3,7 @@
 from math import exp, log
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,6 +97,27 @@ def test_an_outlier_is_flagged_and_hodges_lehmann_stays_near_the_rest() -> None:
     assert wild.outliers and stats.OUTLIERS in wild.notes
     assert abs(wild.hodges_lehmann) < 0.02 < wild.effect
     assert stats.paired([1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0], [1.0] * 10).outliers, "with a MAD of zero"
+
+
+def correlated(n: int, rho: float, runs: int = 3000) -> npt.NDArray[np.float64]:
+    """Blocks each of which has so much of the one before, shape (runs, n)."""
+    found = np.random.default_rng(n).normal(0, 1, (runs, n))
+    for block in range(1, n):
+        found[:, block] = rho * found[:, block - 1] + np.sqrt(1 - rho**2) * found[:, block]
+    return found
+
+
+@pytest.mark.parametrize(("n", "strong"), [(6, 0.03), (7, 0.05), (12, 0.2), (40, 0.85)])
+def test_blocks_that_are_alike_are_told_and_independent_ones_once_in_100_runs(n: int, strong: float) -> None:
+    """`strong`: how often at a correlation of 0.6, of which few blocks can show little."""
+    assert np.mean([stats.alike(d) for d in correlated(n, 0.0)]) <= 0.015
+    assert np.mean([stats.alike(d) for d in correlated(n, 0.6)]) >= strong
+    drift = stats.paired(np.exp(np.arange(20.0) / 100), np.ones(20))
+    assert stats.ALIKE in drift.notes and stats.ALIKE not in stats.paired(VARIANT, BASELINE).notes
+
+
+def test_fewer_than_six_blocks_and_equal_ones_are_not_called_alike() -> None:
+    assert not stats.alike(np.arange(5.0)) and not stats.alike(np.ones(12))
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
