@@ -26,7 +26,8 @@ from lab.stats.units import format_blocks
 
 ALONE = ("failed", "gap_s")
 """What a baseline that is measured with itself alone shows, beside a disturbance."""
-SAME_P = 0.05
+SAME_P = 0.01
+"""Lengths of slice that differ by more than this leaves to chance do not agree."""
 
 
 SHARED = "its cost can lie in what a pair shares: what the arms were alone leads"

@@ -265,7 +265,8 @@ def effect_text(effect: Effect) -> str:
         return f"({metric.short} {difference_text(effect)})"
     word = {Decision.SAME: "same: ", Decision.CANNOT_TELL: "? "}.get(effect.decision, "")
     beside = f" (as a pair {metric.change(effect.beside.effect)})" if effect.beside is not None else ""
-    return f"{word}{metric.short} {difference_text(effect)} p {p_text(effect.holm_p)}{beside}"
+    pairs = f", {estimate.n} pairs" if effect.scheme else ""
+    return f"{word}{metric.short} {difference_text(effect)} p {p_text(effect.holm_p)}{pairs}{beside}"
 
 
 def p_text(p_value: float | None) -> str:

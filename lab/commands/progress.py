@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from math import log
 
@@ -15,10 +16,14 @@ from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
-from lab.model.samples import Sample
+from lab.model.samples import Reason, Sample
+from lab.stats import paired as stats
 from lab.stats.histogram import Histogram
 from lab.stats.units import format_duration, format_rate, format_seconds
 from lab.targets.readback import Reading
+
+SOME = 3
+"""Pairs from which on it is shown what they have shown so far."""
 
 
 class Lines:
@@ -67,6 +72,9 @@ class Terminal(Lines):
         self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
         self._bring_ups_s: list[float] = []
         self._prepared_s, self._measured_s = 0.0, 0.0
+        self._slots = plan.slots
+        self._logs: dict[tuple[str, str], list[float]] = {}
+        self._lost: Counter[Reason | None] = Counter()
         self._start_done, self._done, self._began = done, done, time.monotonic()
 
     def __enter__(self) -> Terminal:
@@ -101,9 +109,23 @@ class Terminal(Lines):
         cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
         change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
         both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
-        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last)
+        if own.valid and cost_s and base_s:
+            self._logs.setdefault((slot.arm.name, slot.point.name), []).append(log(cost_s / base_s))
+        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last, self._so_far(slot))
 
-    def _told(self, slot: Slot, sample: Sample, said: str, last: bool) -> None:
+    def _so_far(self, slot: Slot) -> str:
+        """What its pairs have shown, which is no decision: how many there will be was fixed before, and nothing stops or goes on by it."""
+        logs = self._logs.get((slot.arm.name, slot.point.name), [])
+        if len(logs) < SOME:
+            return ""
+        known, metric = stats.difference(logs, [0.0] * len(logs)), METRICS["cpu_per_request"]
+        assert known.low is not None and known.high is not None, "two blocks have an interval"
+        planned = sum(
+            (each.arm, each.point, each.against) == (slot.arm, slot.point, slot.against) for each in self._slots
+        )
+        return f"  [dim]so far {metric.change(known.effect)}{escape(metric.ends(known.low, known.high))}, {len(logs)} of {planned}[/]"
+
+    def _told(self, slot: Slot, sample: Sample, said: str, last: bool, known: str = "") -> None:
         self._done += last
         self._prepared_s += sample.prepared_s or 0.0
         if sample.requests is not None:
@@ -114,8 +136,9 @@ class Terminal(Lines):
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"
         if not sample.valid and not last:
             verdict += " [yellow]measuring again[/]"
-        self._line(f"{head}  {said}  {verdict}")
-        if not sample.valid:
+        self._line(f"{head}  {said}  {verdict}{known}")
+        self._lost[sample.reason] += not sample.valid
+        if not sample.valid and self._lost[sample.reason] == 1:  # once per reason
             self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
         self._progress.update(self._task, completed=self._done)
 
