@@ -32,7 +32,7 @@ from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
 from lab.stats import paired as stats
-from lab.stats import units
+from lab.stats import power, units
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
 from lab.tests.support.made_runs import made, made_record
@@ -95,7 +95,7 @@ def test_no_row_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in printed(typical(), width).splitlines()) <= width
 
 
-def test_a_claim_needs_the_interval_beyond_the_floor_and_ends_in_what_to_apply() -> None:
+def test_a_claim_ends_in_what_to_apply() -> None:
     run = make_plan()
     samples, histograms = make_run(run, {"keepalive": 0.8})
     snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
@@ -181,13 +181,12 @@ def test_nothing_found_names_the_bound() -> None:
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.CANNOT_TELL
-    assert verdicts.effect_text(effect).startswith("p99 ~ [")
+    assert verdicts.effect_text(effect).startswith("? p99 ")
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "unresolved"
     assert effect.estimate is not None
     assert effect.estimate.interval is not None
-    assert effect.floor is not None
-    bound = max(*(abs(end) for end in effect.estimate.interval), effect.floor)
+    bound = max(abs(end) for end in effect.estimate.interval)
     assert f"don't bother unless {100 * (2.718281828459045**bound - 1):.1f} % matters to you" in verdict.text
 
 
@@ -220,25 +219,71 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     assert verdicts.effect_text(effect) == f"p99 no interval ({count})"
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
     assert all(verdict.kind == "no-interval" for verdict in verdicts.verdicts(summary))
-    assert verdicts.floor_line(summary) == f"no floor yet: {count} with both baselines, 6 are needed"
+    known = f"the noise here is not known yet: {count} with both baselines, 6 are needed"
+    assert verdicts.noise_line(summary) == known
     row = next(row for row in run_json.printed(summary).plain()["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
 
-def test_without_enough_a_a_blocks_nothing_is_claimed() -> None:
+def test_without_enough_a_a_blocks_nothing_guards() -> None:
+    """What is claimed is claimed; of the baseline against itself nothing is known, and that is said where it was asked for."""
+
     def lost(slot: Slot, sample: Sample) -> Sample:
         return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 1 else sample
 
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
-    assert (effect.decision, effect.floor) == (Decision.CANNOT_TELL, None)
-    assert verdicts.effect_text(effect).endswith("(no floor)")
-    assert any("without a floor" in note for note in row_of(summary, "keepalive").notes)
-    (verdict,) = verdicts.verdicts(summary)
-    assert verdict.kind == "no-interval" and "don't bother" not in verdict.text
-    assert verdict.text.endswith("without a floor: fewer than 6 valid A/A blocks; measure with --blocks 12 or more")
-    (resumed,) = verdicts.verdicts(replace(summary, resume="just bench --resume r"))
-    assert resumed.text.endswith("; go on with: just bench --resume r")
+    assert (effect.decision, effect.size.guard) == (Decision.BETTER, 0.0)
+    assert verdicts.verdicts(summary)[0].kind == "apply"
+    assert verdicts.noise_line(summary).startswith("the noise here is not known yet: 5 blocks")
+
+
+def small(factor: float = 0.99, worth: float = 0.02, noise: float = 0.001) -> Summary:
+    """An effect of 1 % with hardly any noise."""
+    run = make_plan()
+    samples, histograms = make_run(run, {"keepalive": factor}, noise)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY, worth=worth))
+
+
+def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_with() -> None:
+    """Both facts are told: that it is sure, and that it is small."""
+    effect = effect_of(small(), "keepalive", "p99")
+    assert effect.decision is Decision.SAME and effect.holm_p is not None and effect.holm_p < 0.05
+    assert not effect.claimed and verdicts.effect_text(effect).startswith("same: p99 −1.1 % [")
+    (verdict,) = verdicts.verdicts(small())
+    assert (verdict.kind, verdict.snippet) == ("same", "")
+    assert verdict.text.startswith(
+        "keepalive: don't bother: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
+    )
+    assert verdict.text.endswith("smaller than the 2.0 % that are worth knowing)")
+    (none,) = verdicts.verdicts(small(1.0))
+    assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
+
+
+def test_what_is_worth_knowing_is_what_was_asked() -> None:
+    (verdict,) = verdicts.verdicts(small(worth=0.005))
+    assert verdict.kind == "apply"
+
+
+def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
+    """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
+    summary = summary_of(make_plan(), noise=0.03)
+    effect = effect_of(summary, "keepalive", "p99")
+    assert effect.decision is Decision.CANNOT_TELL and effect.estimate is not None
+    blocks = power.blocks_for(effect.estimate.sd or 0, 6, 0.02)
+    assert verdicts.more_text(effect) == f"--blocks {blocks} would tell 2.0 %"
+    assert verdicts.verdicts(summary)[0].text.endswith(f"; --blocks {blocks} would tell 2.0 %")
+    wild = effect_of(summary_of(make_plan(), noise=1.0), "keepalive", "p99")
+    assert verdicts.more_text(wild) == "not even 1000 blocks would tell 2.0 %"
+    few = effect_of(summary_of(make_plan(blocks=5)), "keepalive", "p99")
+    assert verdicts.more_text(few) == ""
+
+
+def test_the_baseline_against_itself_is_told_where_nothing_else_is() -> None:
+    """By metric; of several loads the one that leaves most open."""
+    line = verdicts.noise_line(summary_of(make_plan([("baseline", None)])))
+    assert line.startswith("the baseline against itself here: rate ") and line.endswith("(6 blocks)")
+    assert "CPU per request" in line
 
 
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
@@ -272,7 +317,7 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     assert effect_of(summary, "keepalive", "p50", "ceiling").decision is Decision.NOT_JUDGED
     (verdict,) = verdicts.verdicts(summary)
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
-    assert "rate" not in verdicts.floor_line(summary).replace("generator", "")
+    assert "rate" not in verdicts.noise_line(summary).replace("generator", "")
 
 
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
@@ -333,7 +378,7 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     third = make_sample(id="c", attempt=3, reason=Reason.OTHER_PROCESSES)
     old = make_sample(id="d", attempt=3, reason=Reason.BLOCK_INTERRUPTED)
     later = make_sample(id="e", attempt=1, generation=1)
-    key = (1, "baseline", "rate-1000")
+    key = (1, "baseline", "rate-1000", "")
     assert counted_samples([third, second, first, old])[key] is second
     assert counted_samples([later, second])[key] is later
     assert counted_samples([first, old]) == {}
@@ -471,7 +516,14 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
     assert (row["offered_rps"], row["stand_in_for"], row["invalid"]) == (1000.0, "wrk2", {"steal": 1})
     assert 1e-3 < row["latency_s"]["p99"] < 1e-2
     effect = next(effect for effect in row["effects"] if effect["metric"] == "p99")
-    assert effect["ratio_low"] < effect["ratio"] < effect["ratio_high"] < 1 / effect["floor_ratio"] < 1
+    assert (
+        effect["ratio_low"]
+        < effect["ratio"]
+        < effect["ratio_high"]
+        < 1 / effect["worth_ratio"]
+        < 1
+        == effect["guard_ratio"]
+    )
     assert run_json.ResultJson.model_validate(data).plain() == data
 
 
@@ -528,7 +580,7 @@ def test_a_variant_that_does_nothing_is_hardly_ever_claimed_by_the_whole_table()
 
 def test_an_unresolved_verdict_names_the_load_of_its_hypothesis() -> None:
     """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
-    summary = summary_of(make_plan(BOTH), Asked(PRIMARY))
+    summary = summary_of(make_plan(BOTH), PRIMARY)
     named = {"keepalive": "digitalocean", "backlog": "digitalocean"}
     elsewhere = replace(summary, target="kind", elsewhere=named)
     texts = [verdict.text for verdict in verdicts.verdicts(elsewhere) if verdict.kind == "unresolved"]
