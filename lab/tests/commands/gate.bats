@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # `just gate`: its exit statuses on the committed run, what it writes for CI, and every kind of bad input. It measures nothing.
+# shellcheck disable=SC2030,SC2031 # `run` sets status and stderr in the very shell of the test that calls it
 
 bats_require_minimum_version 1.11.0
 
