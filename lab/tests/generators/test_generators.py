@@ -208,6 +208,11 @@ def test_wrks_made_up_latencies_are_taken_out_again(latencies_us: list[int], int
     assert dict(table.tolist()) == {int(value): int(counts[value]) for value in np.flatnonzero(counts)}
 
 
+def test_an_unknown_generator_has_the_nearest_known_one() -> None:
+    with pytest.raises(UsageError, match=r"unknown generator 'wkr'\s+did you mean 'wrk'"):
+        generator("wkr")
+
+
 REFUSALS = [
     ("wrk", {"rate_rps": 10.0}, "closed loop"),
     ("wrk", {"requests": 10}, "number of requests"),
