@@ -118,7 +118,8 @@ class SampleRun:
         result, faults = parsed(self.chosen.generator, load, ended)
         has_proxy = seen.cores is None and bool(self.system.processes("proxy"))
         cores = cpu.cores(seen, own_cpu_s, result, ended, cpus, has_proxy, self.workers)
-        return LoadRun(begun.endpoint, load, ended, seen, result, faults, cores, begun.first)
+        mine = self.target.generator_cpus()
+        return LoadRun(begun.endpoint, load, ended, seen, result, faults, cores, begun.first, mine)
 
 
 def parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | None, list[Fault]]:

@@ -47,8 +47,8 @@ class System(Disturbable, Protocol):
     def counters(self) -> Mapping[str, int]:
         """Cumulative counts that the target knows beside the kernel's, by `role/name`; a sample records their increase.
 
-        Where they exist: `client/rx_bytes`, `client/tx_bytes` (on the wire), `proxy/tls_handshakes` (all) and
-        `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
+        Where they exist: `client/rx_bytes`, `client/tx_bytes` (on the wire), `proxy/requests` (HTTP, as the proxy itself
+        counts them), `proxy/tls_handshakes` (all) and `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
         `<role>/cpu_throttled_us`; of those with a memory limit `<role>/memory_limit_hits`.
         """
         ...
@@ -129,6 +129,10 @@ class Target(Protocol):
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         """The CPUs each role is pinned to; empty where roles are not pinned (then `Observation.cores` tells how busy they were)."""
+        ...
+
+    def generator_cpus(self) -> int | None:
+        """On how many CPUs a generator may run; None: not known. Only after `check`."""
         ...
 
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> AbstractContextManager[System]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
 from lab.targets.local.images import Context
 from lab.targets.local.objects import Route
@@ -18,8 +19,10 @@ from lab.targets.local.rendering import rendered
 PID = "/tmp/nginx/nginx.pid"
 
 
-def render(values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80) -> str:
-    """The whole nginx.conf. Pure: everything that depends on the machine is handed in."""
+def render(
+    values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80, status: bool = True
+) -> str:
+    """The whole nginx.conf. Pure: everything that depends on the machine is handed in. `status`: this nginx has a status page."""
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -38,6 +41,8 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
         pid=PID,
         version=version,
         http_port=http_port,
+        status=nginx.PORT if status else None,
+        status_path=nginx.PATH,
         workers=context.cpus if values["worker-processes"] == "auto" else values["worker-processes"],
         open_files=open_files,
         connections=int(values["max-worker-connections"]) or open_files * 3 // 4,

@@ -340,6 +340,11 @@ killed_under_load() {
 @test "no variant" { refused 2 "just list" bench; }
 @test "unknown sweep" { refused 2 "did you mean 'quick'?" bench baseline --sweep quik; }
 @test "empty sweep" { refused 2 "unknown sweep ''" bench baseline --sweep ""; }
+@test "more threads than the generator has CPUs" {
+  sed -i 's/^connections.*/connections = 256\nthreads = 256/' "$sweep"
+  refused 2 "point ceiling: threads: asks for 256 threads, the generator has" bench baseline --sweep "$sweep" --plan
+  refused 2 "threads_at_most = 256" bench baseline --sweep "$sweep"
+}
 @test "unknown target" { refused 2 "did you mean 'local'?" bench baseline --target lokal; }
 @test "unknown option" { refused 2 "--help" bench baseline --blokcs 3; }
 @test "unknown verb" { refused 2 "--help" bnech; }

@@ -16,7 +16,7 @@ import pytest
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
-from lab.targets.common import certificates, haproxy
+from lab.targets.common import certificates, haproxy, nginx
 from lab.targets.local import bringup, network, objects
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME
 from lab.targets.local.images import Context, haproxy_router
@@ -277,6 +277,22 @@ def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
     assert haproxy.tls(stat) == {"tls_handshakes": 12424, "tls_resumed": 12403}
     assert haproxy.tls("# pxname,svname,\npublic,FRONTEND,\n") == {}
     assert haproxy.tls("") == {}
+
+
+def test_requests_are_summed_over_the_frontends_that_speak_http() -> None:
+    """Not what passed through unread, nor the probes."""
+    stat = (
+        "# pxname,svname,req_tot,mode,\n"
+        "healthz,FRONTEND,7,http,\npublic,FRONTEND,5,http,\npublic_ssl,FRONTEND,,tcp,\nfe_sni,FRONTEND,12401,http,\n\n"
+    )
+    assert haproxy.counted(stat) == {"requests": 12406}
+    assert haproxy.counted("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.counted("") == {}
+
+
+def test_requests_are_read_off_the_status_page_and_nothing_else() -> None:
+    page = "Active connections: 1 \nserver accepts handled requests\n 12 12 34 \nReading: 0 Writing: 1 Waiting: 0 \n"
+    assert nginx.counted(page) == {"requests": 34}
+    assert nginx.counted("") == nginx.counted("# pxname,svname,\n12,12,34\n") == nginx.counted("404") == {}
 
 
 def test_errors_of_the_router_name_the_variable() -> None:
