@@ -19,7 +19,7 @@ k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, sour
 - a virtual user that is still busy when the next request is due drops that one: `dropped`.
 - its duration includes the wait for the last answers, so a rate is counted over the load's own schedule.
 - it looks for the network only under load: no usage report, no REST API, no remote import, and an empty
-  config file in the place of the user's. K6_* variables of the environment do reach it: start it without.
+  config file in the place of the user's. K6_* variables of the environment would reach it: targets start it without.
 - every virtual user keeps the host that its number gives it, so hosts share the connections evenly.
 - what it received are bytes of the connection: TLS records are in them (41 more for a kilobyte), and in close mode
   handshakes (1,317 more). TLS sessions are never resumed.

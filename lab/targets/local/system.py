@@ -24,6 +24,7 @@ from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
 from lab.targets.common import fetching, haproxy, nginx
+from lab.targets.common.environment import composed
 from lab.targets.common.sampler import Sampler
 from lab.targets.local import bringup, cpus, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
@@ -105,6 +106,7 @@ class LocalSystem:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            env=composed(),
         )
         self._helpers.append((helper, place))
         return helper
@@ -158,7 +160,13 @@ class LocalSystem:
         self._generators = [generator for generator in self._generators if generator.returncode is None]
         command = [*self._client, "taskset", "-c", cpus.as_list(self._cpus["generator"]), *argv]
         process = subprocess.Popen(
-            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env=composed(cwd),
         )
         self._generators.append(process)
         return process

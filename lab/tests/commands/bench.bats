@@ -123,6 +123,25 @@ environmental_or_ok() {
 }
 
 # bats test_tags=measures
+@test "proxies of the user's environment change nothing in a run" {
+  {
+    sed 's/^name.*/name = "open"/; s/^generator.*/generator = "k6"\nrate_rps = 50/' "$sweep"
+    sed -n '/^\[\[points/,$p' "$sweep"
+    sed -n '/^\[\[points/,$p' "$sweep" | sed 's/^name.*/name = "hey"/; s/^generator.*/generator = "hey"/'
+  } >"$sweep.all"
+  mv "$sweep.all" "$sweep"
+  for name in http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY; do
+    export "$name=http://127.0.0.1:9"
+  done
+  lab bench baseline --sweep "$sweep" --blocks 1
+  [[ $stderr != *Traceback* ]] || fail "$stderr"
+  run recorded generator requests errors
+  for name in k6 wrk hey; do
+    assert_line --regexp "^$name [0-9]+ \{\}\$"
+    refute_line --regexp "^$name .*(None|[a-z]'?:)"
+  done
+}
+
 @test "bench works as an unprivileged user" {
   ((EUID == 0)) || skip "this is the unprivileged user already"
   id nobody >/dev/null || skip "no user nobody here"
