@@ -56,7 +56,8 @@ class System(Disturbable, Protocol):
     def gauges(self) -> Mapping[str, float]:
         """What the system says of itself now, by `role/name`, where the target can tell.
 
-        `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served.
+        `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served;
+        `proxy/workers`: workers or threads that run, counted, of all its pods.
         """
         ...
 

@@ -17,6 +17,7 @@ from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
+from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
 from lab.targets.cluster import failure_report, reloads, sampling, testrun, tunnel
 from lab.targets.cluster.api import Api, right
@@ -33,7 +34,7 @@ from lab.targets.cluster.pods import container_id, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
-from lab.targets.common import fetching, haproxy, nginx
+from lab.targets.common import fetching, haproxy, nginx, workers
 
 PROBED_PAGE = "1kB.bin"
 NETWORK_TOOLS = frozenset({"ss", "sockperf"})
@@ -285,7 +286,10 @@ class ClusterSystem:
         if self._way_in != "proxy":
             return {}
         pod = self._first("proxy")
-        return reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        told = reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        listed = [self._shell(each).script(workers.LISTED).stdout for each in self.pods("proxy")]
+        count = workers.started(process for text in listed for process in workers.listed(text))
+        return {**told, **({GAUGE: float(count)} if count else {})}
 
     def recorder(self) -> ClusterRecorder:
         self._recorder = ClusterRecorder(self._api, self._namespace)

@@ -144,7 +144,11 @@ class Process:
     @property
     def _environment(self) -> list[str]:
         """The command that runs what follows in the container's own environment, and none of the lab's."""
-        own = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": self.setting.hostname, **self.setting.started.env}
+        own = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOSTNAME": self.setting.hostname,
+            **self.setting.started.env,
+        }
         return ["env", "-i", *(f"{name}={value}" for name, value in own.items())]
 
     def processes(self) -> list[int]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+from lab.model.variants import workers
 from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
 from lab.targets.local.images import Context
@@ -43,7 +44,7 @@ def render(
         http_port=http_port,
         status=nginx.PORT if status else None,
         status_path=nginx.PATH,
-        workers=context.cpus if values["worker-processes"] == "auto" else values["worker-processes"],
+        workers=workers_of(values, context),
         open_files=open_files,
         connections=int(values["max-worker-connections"]) or open_files * 3 // 4,
         backlog=context.somaxconn if context.somaxconn >= 512 else 511,
@@ -57,6 +58,13 @@ def render(
         tries=_tries(values),
         redirect=_redirect(values),
     )
+
+
+def workers_of(values: Mapping[str, str], context: Context) -> int:
+    """As asked for, or as the controller itself would settle it here."""
+    if (asked := values["worker-processes"]) != "auto":
+        return int(asked)
+    return workers.automatic(context.container.limits.get("cpu"), context.cpus) or 1
 
 
 def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import write_texts
+from lab.base.files import readable, write_texts
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.events import Event, EventLog
 from lab.model.load import Load
@@ -23,9 +23,10 @@ from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
-from lab.targets.common import fetching, haproxy, nginx
+from lab.model.variants.workers import GAUGE
+from lab.targets.common import fetching, haproxy, nginx, workers
 from lab.targets.common.environment import composed
-from lab.targets.common.sampler import Sampler
+from lab.targets.common.sampler import Sampler, thread_ids
 from lab.targets.local import bringup, cpus, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
@@ -209,7 +210,11 @@ class LocalSystem:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
     def gauges(self) -> Mapping[str, float]:
-        return self.routing.gauges()
+        count = workers.started(
+            (len(thread_ids(pid)), readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip())
+            for pid in self.processes("proxy")
+        )
+        return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
 
     def recorder(self) -> Recorder:
         control = self._control("events")

@@ -18,7 +18,7 @@ from lab.targets.common import nginx
 from lab.targets.local.configmap import settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
-from lab.targets.local.nginx_conf import PID, render
+from lab.targets.local.nginx_conf import PID, render, workers_of
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.pods import Container
 
@@ -61,8 +61,8 @@ def realise(context: Context) -> Realisation:
         raise UsageError(f"{container.place}.args", fault, did_you_mean(controller, known))
     place, data = _configmap(context, arguments)
     values = settings(place, data)
-    if (workers := values["worker-processes"]) != "auto":
-        refuse_workers(f"{place}: worker-processes", int(workers), context)
+    by = f"{container.place}: limits.cpu" if values["worker-processes"] == "auto" else f"{place}: worker-processes"
+    refuse_workers(by, workers_of(values, context), context)
     refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
     http_port = int(arguments.get("--http-port", "80"))
     text = render(values, context, version=nginx_version(), http_port=http_port, status=has_status())

@@ -306,3 +306,19 @@ def test_a_volume_of_a_secret_that_is_not_there_or_has_no_such_key_is_refused() 
     volume["secret"]["items"][0]["key"] = "ca.crd"
     with pytest.raises(UsageError, match="Secret backend-certificate has no key 'ca.crd'\n  did you mean 'ca.crt'"):
         bringup.vet(read(items), {"proxy": frozenset({0}), "backend": frozenset({1})})
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 8, 64])
+@pytest.mark.parametrize("limit", [None, "300m", "1", "4"])
+def test_threads_are_left_to_haproxy_whatever_the_limit(limit: str | None, cpus: int) -> None:
+    """It takes the CPUs that it may use, and never looks at a quota; a number that the router is told is rendered."""
+    wanted = read(manifests())
+    (pod,) = wanted.role("proxy")
+    limits = {} if limit is None else {"cpu": limit}
+    for told, line in (({"ROUTER_THREADS": ""}, 0), ({"ROUTER_THREADS": str(cpus)}, 1)):
+        container = replace(pod.containers[0], limits=limits, env={**pod.containers[0].env, **told})
+        made = haproxy_router.realise(
+            Context(container, pod, wanted, {each.name: "10.64.0.9" for each in wanted.pods}, cpus, 4096, 20_000)
+        )
+        text = made.files[f"{CONF}/haproxy.config"]
+        assert text.count("nbthread") == line and text.count(f"  nbthread {cpus}\n") == line
