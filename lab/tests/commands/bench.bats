@@ -228,6 +228,17 @@ environmental_or_ok() {
   assert_line generator-output
 }
 
+@test "a generator that tells another time than the load took makes invalid samples" {
+  stub hey "$(command -v hey)"' "$@" | sed -E "s/^LAB summary ([0-9]+)[0-9] /LAB summary \1 /"'
+  sed -i 's/"wrk"/"hey"/' "$sweep"
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  run recorded verdict detail
+  refute_line --regexp '^valid'
+  assert_line --partial "generator-time: it tells 0.1"
+  assert_line --partial "s of a load of 1 s"
+}
+
 # bats test_tags=measures
 @test "a generator that crashes makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; kill -SEGV $$'
