@@ -320,11 +320,11 @@ def test_more_false_claims_than_chance_makes_are_called_so() -> None:
 
 
 def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
-    """Beside the floors; nothing where no run has any."""
+    """Beside the noise; nothing where no run has any."""
     run = stored()
     found = methods([Evidence(run.record.id, run, tuple(run.samples()), {})])
     assert found.nulls == noise_tables.nulls_line(report_of(run)) and found.nulls.startswith("claimed ")
-    assert {name for name, _ in found.floors} == {run.record.id} and found.untold == ()
+    assert {name for name, _ in found.noises} == {run.record.id} and found.untold == ()
     assert methods([]).nulls == ""
 
 

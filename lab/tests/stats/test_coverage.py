@@ -220,13 +220,11 @@ def test_10000_runs_of_nothing_claim_and_cover_as_promised(noise: Noise, n: int)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scatters", [3.0, 6.0, 30.0])
 @pytest.mark.parametrize("n", BLOCKS)
 @pytest.mark.parametrize("noise", NOISES)
-def test_of_10000_runs_at_most_5_in_100_call_the_same_what_is_worth_knowing(
-    noise: Noise, n: int, scatters: float
-) -> None:
-    assert called_same(noise, 10_000, n, scatters) <= 0.05
+def test_of_10000_runs_at_most_5_in_100_call_the_same_what_is_worth_knowing(noise: Noise, n: int) -> None:
+    """Of intervals that are narrow beside it: of wide ones hardly any lies within it."""
+    assert called_same(noise, 10_000, n, 30.0) <= 0.05
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
