@@ -12,7 +12,7 @@ from pathlib import Path
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
 from lab.base.quantities import quantity
 from lab.model.endpoint import Role
-from lab.targets.local import disk, hostwide, images, network, services
+from lab.targets.local import checker, disk, hostwide, images, network, services
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, Realisation, Setting, find_program
 from lab.targets.local.images import Context
@@ -56,10 +56,27 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
         for container in pod.init:
             find_program(container.place, _command(container)[0])
         for container in pod.containers:
-            find_program(
-                container.place,
-                _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096)).command[0],
-            )
+            started = _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
+            find_program(container.place, started.command[0])
+            if pod.role == "proxy" and started.checker:
+                _check(container, pod, started, objects)
+
+
+def _check(container: Container, pod: Pod, started: Realisation, objects: Objects) -> None:
+    """UsageError, in the proxy's own words, for a configuration that it would refuse."""
+    folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
+    if told := checker.refusal(started.checker, started.files, folders):
+        program = Path(started.command[0]).name
+        raise UsageError(container.place, f"{program} refuses this configuration: {told}", "correct what it names")
+
+
+def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
+    """File → text of a volume that has a source; nothing for any other."""
+    if volume.source is None:
+        return {}
+    kind, source = volume.source
+    texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
+    return {name: texts[key] for key, name in _keys(f"volume {volume.name}", volume, objects).items()}
 
 
 def job(
@@ -220,10 +237,8 @@ def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
     folder.mkdir(parents=True)
     if volume.source is not None:
-        kind, source = volume.source
-        texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
-        for key, name in _keys(f"volume {volume.name}", volume, objects).items():
-            (folder / name).write_text(texts[key])
+        for name, text in _texts(volume, objects).items():
+            (folder / name).write_text(text)
     elif volume.size:
         size = int(quantity(volume.size))
         done = subprocess.run(

@@ -10,16 +10,19 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import lines
+from lab.targets.local.decoding import items
 from lab.targets.local.images import Context
 from lab.targets.local.objects import Route
 from lab.targets.local.rendering import rendered
 
 PID = "/tmp/nginx/nginx.pid"
+_CERTIFICATES = "/tmp/nginx/ssl"
 
 
 def render(values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80) -> str:
-    """The whole nginx.conf. Pure: everything that depends on the machine is handed in."""
+    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in."""
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -29,12 +32,12 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
         for service, port in sorted({(route.service, route.port) for route in routes}, key=str)
     }
     reached = {name: members for name, members in upstreams.items() if members}  # nginx would refuse an empty one
-    return rendered(
+    text = rendered(
         "nginx.conf.j2",
         values=values,
         lines=partial(lines, values),
         on=lambda key: values[key] == "true",
-        names=lambda key: [item.strip() for item in values[key].split(",") if item.strip()],
+        names=lambda key: items(values[key]),
         pid=PID,
         version=version,
         http_port=http_port,
@@ -44,14 +47,30 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
         backlog=context.somaxconn if context.somaxconn >= 512 else 511,
         names_hash_max_size=max(int(values["server-name-hash-max-size"]), names_size),
         names_hash_bucket_size=max(int(values["server-name-hash-bucket-size"]), _bucket(hosts)),
-        log_format=values["log-format-upstream"].replace("\\", "\\\\").replace("'", "\\'"),
-        idle=int(values["upstream-keepalive-connections"]),
+        idle=max(0, int(values["upstream-keepalive-connections"])),
         http2=values["use-http2"] == "true" and version >= (1, 25, 1),
         upstreams=reached.items(),
         servers=[_server(context, host, reached) for host in hosts],
         tries=_tries(values),
         redirect=_redirect(values),
     )
+    return text.replace("\r\n", "\n").replace("\r", " ")
+
+
+def certificates(context: Context) -> dict[str, str]:
+    """File → text of every certificate with its key that a route names. UsageError for one that is not there."""
+    found: dict[str, str] = {}
+    for name in {route.secret: None for route in context.objects.routes if route.secret}:
+        if name not in context.objects.secrets:
+            remedy = did_you_mean(name, context.objects.secrets)
+            raise UsageError("Ingress: spec.tls", f"there is no Secret {name!r}", remedy)
+        files = context.objects.secrets[name].files()
+        found[_certificate(name)] = files["tls.crt"] + files["tls.key"]
+    return found
+
+
+def _certificate(secret: str) -> str:
+    return f"{_CERTIFICATES}/{secret}.pem" if secret else ""
 
 
 def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:
@@ -63,6 +82,7 @@ def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mappi
     return {
         "name": host if not host.startswith("*.") else f"~^[^.]+{re.escape(host[1:])}$",
         "has_root": any(route.path == "/" for route in routes),
+        "certificate": next((_certificate(route.secret) for route in routes if route.secret), ""),
         "locations": [
             _location(route, regex, _upstream(context, route.service, route.port), reached) for route in routes
         ],
@@ -87,8 +107,9 @@ def _tries(values: Mapping[str, str]) -> str:
 
 
 def _redirect(values: Mapping[str, str]) -> str:
-    where = values["proxy-redirect-from"]
-    return where if where in ("off", "default") else f"{where} {values['proxy-redirect-to']}"
+    """Empty: the controller writes none."""
+    where, to = values["proxy-redirect-from"], values["proxy-redirect-to"]
+    return where if where in ("off", "default") else "" if to == "off" else f"{where} {to}"
 
 
 def _upstream(context: Context, service: str, port: int | str) -> str:

@@ -23,7 +23,10 @@ PathType = Literal["Prefix", "Exact", "ImplementationSpecific"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path of one Ingress. `regex`: the path is a regular expression, which `rewrite` (empty = none) may refer to."""
+    """One path of one Ingress. `regex`: the path is a regular expression, which `rewrite` (empty = none) may refer to.
+
+    `secret`: the certificate by which its host is served over TLS, too; empty = it is not.
+    """
 
     namespace: str
     ingress: str
@@ -35,6 +38,7 @@ class Route:
     regex: bool = False
     rewrite: str = ""
     forwarded_prefix: str = ""
+    secret: str = ""
 
 
 def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
@@ -44,6 +48,9 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
     found: list[Route] = []
     with spec_of(place, raw, "status") as spec:
         spec.waive("ingressClassName")  # compared by whoever knows the classes
+        secrets: dict[str, str] = {}
+        for entry in spec.each("tls", "secretName"):
+            secrets |= dict.fromkeys(entry.take("hosts", list[str]()), entry.need("secretName", ""))
         for rule in spec.each("rules", "host"):
             with rule.inner("http") as http:
                 host = rule.need("host", "")
@@ -62,6 +69,7 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                             regex,
                             rewrite,
                             forwarded,
+                            secrets.get(host, ""),
                         )
                     )
     return found

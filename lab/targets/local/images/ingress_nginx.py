@@ -1,8 +1,8 @@
 """The ingress-nginx controller as a stock nginx with the same directives: *directive-equivalent, not the controller*.
 
 What is missing: Lua (the balancer's endpoint choice, its log phase), headers-more (the Server header stays), the
-controller process (`nginx_control` stands in for its queue and its reloads), HTTPS certificates (port 443 refuses every
-handshake). Its nginx.conf is `nginx_conf`'s.
+controller process (`nginx_control` stands in for its queue and its reloads), a certificate for hosts that have none of
+their own (port 443 refuses their handshakes). Its nginx.conf is `nginx_conf`'s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
-from lab.targets.local.nginx_conf import PID, render
+from lab.targets.local.nginx_conf import PID, certificates, render
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.pods import Container
 
@@ -69,8 +69,9 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=("nginx", "-c", CONFIG),
         env=env,
-        files={CONFIG: text, **links},
+        files={CONFIG: text, **certificates(context), **links},
         pre_stop=pre_stop,
+        checker=("nginx", "-t", "-q", "-c", CONFIG),
         stop_signal=signal.SIGQUIT,  # the controller, told to end, sends its nginx `quit`
         waits=(float(arguments.get(_BEFORE, "0")), float(arguments.get(_AFTER, "10")) + LOOKS_EVERY_S),
     )
