@@ -65,7 +65,8 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
 def _check(container: Container, pod: Pod, started: Realisation, objects: Objects) -> None:
     """UsageError, in the proxy's own words, for a configuration that it would refuse."""
     folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
-    if told := checker.refusal(started.checker, started.files, folders):
+    hosts = _names(pod, objects, {other.name: "192.0.2.1" for other in objects.pods})
+    if told := checker.refusal(started.checker, started.files, folders, "\n".join(hosts) + "\n"):
         program = Path(started.command[0]).name
         raise UsageError(container.place, f"{program} refuses this configuration: {told}", "correct what it names")
 
@@ -226,12 +227,16 @@ def _somaxconn(place: Place) -> int:
 
 def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str]) -> str:
     """A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
-    found = ["127.0.0.1 localhost", f"{place.address} {pod.name}"]
+    return "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses)]) + "\n"
+
+
+def _names(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
+    found = ["127.0.0.1 localhost"]
     for service in objects.services.values():
         names = f"{service.name} {service.name}.{pod.namespace} {service.name}.{pod.namespace}.svc {service.name}.{pod.namespace}.svc.cluster.local"
         endpoints = filter(service.selects, objects.pods if objects.ready is None else objects.ready)
         found += [f"{addresses[other.name]} {names}" for other in endpoints]
-    return "\n".join(found) + "\n"
+    return found
 
 
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:

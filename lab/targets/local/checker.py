@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lab.base.errors import UsageError
+from lab.targets.local import modules
 from lab.targets.local.containers import PRIVATE
 
 TRY_S = 60.0
@@ -25,14 +26,17 @@ _UID, _GID = 101, 82
 
 
 def refusal(
-    command: Sequence[str], files: Mapping[str, str], folders: Mapping[str, Mapping[str, str]] | None = None
+    command: Sequence[str],
+    files: Mapping[str, str],
+    folders: Mapping[str, Mapping[str, str]] | None = None,
+    hosts: str = "",
 ) -> str:
     """Why `command` refuses the configuration in these files (path → text or `-> target`), in its own words; empty = it does not.
 
-    `folders`: further folders (path → file → text), laid over the machine's. UsageError for a file that lies in no folder of `PRIVATE`.
+    `folders`: further folders (path → file → text), laid over the machine's; `hosts`: its /etc/hosts. UsageError for a file that lies in no folder of `PRIVATE`.
     """
     laid = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
-    return _refusal(tuple(command), tuple(sorted(files.items())), laid)
+    return _refusal(tuple(command), tuple(sorted(files.items())), laid, hosts)
 
 
 @lru_cache(maxsize=1024)
@@ -40,6 +44,7 @@ def _refusal(
     command: tuple[str, ...],
     files: tuple[tuple[str, str], ...],
     folders: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
+    hosts: str,
 ) -> str:
     with tempfile.TemporaryDirectory(prefix="lab-check-") as name:
         scratch = Path(name)
@@ -63,6 +68,9 @@ def _refusal(
                 file.symlink_to(text.removeprefix("-> "))
             else:
                 file.write_text(text)
+        (scratch / "hosts").write_text(hosts)
+        if hosts and Path("/etc/hosts").exists():
+            own["/etc/hosts"] = scratch / "hosts"
         return _told(_run(command, own, scratch), dict(files))
 
 
@@ -77,8 +85,9 @@ def _told(said: str, files: Mapping[str, str]) -> str:
     """Without time and process, and with the line that is meant instead of its number."""
     place = _PLACE.search(said)
     if place and place[1] in files:
-        line = files[place[1]].splitlines()[int(place[2]) - 1].strip()
-        said = f"{said[: place.start()]} in `{line[:80]}`"
+        lines = [*files[place[1]].split("\n"), ""]
+        line = lines[min(int(place[2]), len(lines)) - 1].strip()
+        said = said[: place.start()] + (f" in `{line[:80]}`" if line.strip("}") else "")
     return _STAMP.sub("", said)
 
 
@@ -97,6 +106,7 @@ def _run(command: Sequence[str], own: Mapping[str, Path], scratch: Path) -> str:
             timeout=TRY_S,
             check=False,
             stdin=subprocess.DEVNULL,
+            env={**os.environ, **modules.libraries()},
         )
     except subprocess.TimeoutExpired:
         return f"{command[0]} did not end within {TRY_S:g} s"

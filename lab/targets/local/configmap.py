@@ -190,6 +190,11 @@ NO_MEANING = {
         proxy-stream-responses int 1
         grpc-buffer-size-kb int 0
     """,
+    "nginx ignores it from 1.19.7 on: large-client-header-buffers and keep-alive-requests are for HTTP/2, too": """
+        http2-max-field-size text
+        http2-max-header-size text
+        http2-max-requests int 0
+    """,
     "pods have IPv4 only": """
         disable-ipv6 bool false
         disable-ipv6-dns bool false
@@ -288,9 +293,6 @@ NOT_HERE = {
         syslog-port int 514
         debug-connections list
         enable-serial-reloads bool false
-        http2-max-field-size text
-        http2-max-header-size text
-        http2-max-requests int 0
         ssl-dh-param text
         ssl-session-ticket-key text
     """,
@@ -300,9 +302,7 @@ NOT_HERE = {
 
 def _elsewhere(reasons: Mapping[str, str]) -> dict[str, tuple[Key, str]]:
     rows = (
-        (*line.split(maxsplit=2), "")[:3] + (why,)
-        for why, text in reasons.items()
-        for line in text.strip().splitlines()
+        (*(*line.split(maxsplit=2), "")[:3], why) for why, text in reasons.items() for line in text.strip().splitlines()
     )
     return {name: (Key(name, kind, default, "nowhere"), why) for name, kind, default, why in rows}
 

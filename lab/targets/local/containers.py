@@ -145,11 +145,12 @@ class Process:
         self._main = _only_child(self.popen)
 
     def enter(self, argv: Sequence[str]) -> list[str]:
-        """The command that runs `argv` inside: its network, mounts, /proc, hostname and user. ProcessLookupError if it ended."""
+        """The command that runs `argv` inside: its network, mounts, /proc, hostname, user and variables. ProcessLookupError if it ended."""
         if self.pid is None:
             raise ProcessLookupError(errno.ESRCH, f"{self.container.place} is not running")
         user = [] if self.container.privileged else ["--user", "--preserve-credentials"]
-        return ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *user, "--", *argv]
+        place = ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *user, "--"]
+        return [*place, "env", *(f"{name}={value}" for name, value in self.setting.started.env.items()), *argv]
 
     def processes(self) -> list[int]:
         """The main process and all its descendants that run; empty when it ended."""

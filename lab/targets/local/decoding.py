@@ -32,6 +32,7 @@ _DIGITS = (
     (re.compile(r"[1-9](?:_?[0-9])*"), 10),
 )
 _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False", ""}
+_ATOI = re.compile(r"[+-]?[0-9]+")
 _OFFSET = re.compile(r"[0-9]+[kKmMgG]?")
 _DURATION = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+|0")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|")
@@ -61,7 +62,12 @@ def items(text: str) -> list[str]:
 
 def codes(text: str) -> list[int]:
     """Of custom-http-errors, those that the controller takes: whole numbers from 300 to 599."""
-    return [int(item) for item in items(text) if re.fullmatch(r"[+-]?[0-9]+", item) and 299 < int(item) < 600]
+    return [int(item) for item in items(text) if _ATOI.fullmatch(item) and 299 < int(item) < 600]
+
+
+def _redirect(text: str) -> str | None:
+    number = str(int(text)) if _ATOI.fullmatch(text) else ""
+    return number if number in _REDIRECTS else None
 
 
 def _matching(form: re.Pattern[str]) -> Callable[[str], str | None]:
@@ -77,7 +83,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "int32": ("a whole number", _whole(32)),
     "float": ("a number", _matching(_FLOAT)),
     "duration": ("a duration such as 5s", _matching(_DURATION)),
-    "redirect": ("301, 302, 307 or 308", lambda text: text if text in _REDIRECTS else None),
+    "redirect": ("301, 302, 307 or 308", _redirect),
     "offset": ("a size such as 8m", lambda text: text if _OFFSET.fullmatch(text.strip()) else ""),
     "struct": ("set key by key", lambda _text: None),
 }
@@ -100,6 +106,6 @@ def decoded(kind: str, text: str, default: str) -> Decoded:
         return Decoded(value, f"of {text!r} the controller takes {value or 'nothing'}: codes from 300 to 599")
     if kind.startswith("int") and not text:
         return Decoded(value, "is empty: the controller reads 0")
-    if value != text and kind.startswith("int"):
+    if kind.startswith("int") and (value != text or value.startswith("-")):
         return Decoded(value, f"{text!r} is read as {value}")
     return Decoded(value)

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Mapping
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.targets.local import modules
 from lab.targets.local.configmap import settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
@@ -24,6 +25,7 @@ from lab.targets.local.pods import Container
 IMAGE = "ingress-nginx/controller"
 NOTE = "endpoints change by a reload (no Lua)"
 CONFIG = "/tmp/nginx/nginx.conf"
+CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
 LOOKS_EVERY_S = 1.0
 """The controller that has told its nginx to quit looks once a second whether it has (NGINXController.Stop), then waits on."""
 
@@ -60,21 +62,26 @@ def realise(context: Context) -> Realisation:
         raise UsageError(f"{container.place}.args", fault, did_you_mean(controller, known))
     place, data = _configmap(context, arguments)
     values = settings(place, data)
-    if (workers := values["worker-processes"]) != "auto":
+    if (workers := values["worker-processes"]).isdecimal():
         refuse_workers(f"{place}: worker-processes", int(workers), context)
     refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
     text = render(values, context, version=nginx_version(), http_port=int(arguments.get("--http-port", "80")))
-    env = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
-    links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
+    own = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     return Realisation(
         command=("nginx", "-c", CONFIG),
-        env=env,
-        files={CONFIG: text, **certificates(context), **links},
+        env=own | modules.libraries(),
+        files=files(text, context),
         pre_stop=pre_stop,
-        checker=("nginx", "-t", "-q", "-c", CONFIG),
+        checker=CHECKER,
         stop_signal=signal.SIGQUIT,  # the controller, told to end, sends its nginx `quit`
         waits=(float(arguments.get(_BEFORE, "0")), float(arguments.get(_AFTER, "10")) + LOOKS_EVERY_S),
     )
+
+
+def files(text: str, context: Context) -> dict[str, str]:
+    """What lies in the container beside this nginx.conf. UsageError for a certificate that is not there."""
+    links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
+    return {CONFIG: modules.loading(text), **certificates(context), **links}
 
 
 def _pre_stop(container: Container) -> tuple[str, ...] | None:
