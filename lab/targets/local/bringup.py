@@ -56,19 +56,23 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
         for container in pod.init:
             find_program(container.place, _command(container)[0])
         for container in pod.containers:
+            find_program(
+                container.place,
+                _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096)).command[0],
+            )
+
+
+def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
+    """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    for pod in objects.role("proxy"):
+        hosts = "\n".join([*_names(pod, objects, addresses), ""])
+        for container in pod.containers:
             started = _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
-            find_program(container.place, started.command[0])
-            if pod.role == "proxy" and started.checker:
-                _check(container, pod, started, objects)
-
-
-def _check(container: Container, pod: Pod, started: Realisation, objects: Objects) -> None:
-    """UsageError, in the proxy's own words, for a configuration that it would refuse."""
-    folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
-    hosts = _names(pod, objects, {other.name: "192.0.2.1" for other in objects.pods})
-    if told := checker.refusal(started.checker, started.files, folders, "\n".join(hosts) + "\n"):
-        program = Path(started.command[0]).name
-        raise UsageError(container.place, f"{program} refuses this configuration: {told}", "correct what it names")
+            folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
+            if started.checker and (told := checker.refusal(started.checker, started.files, folders, hosts)):
+                fault = f"{Path(started.command[0]).name} refuses this configuration: {told}"
+                raise UsageError(container.place, fault, "correct what it names")
 
 
 def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
