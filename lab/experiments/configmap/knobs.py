@@ -79,9 +79,10 @@ def _expected(item: Setting, shipped: Mapping[str, dict[str, str] | None], manif
     """(hypothesis, sweep, metric): sweep and metric as a shipped component has them that sets the first key."""
     key, value = next(iter(item.values.items()))
     found = {name: literals[key] for name, literals in shipped.items() if literals and key in literals}
-    name = None if item.whole or KEYS[key].tls else min(found, key=lambda name: found[name] != value, default=None)
+    stated = "" if item.whole else KEYS[key].sweep or (SWEEPS[OVER_TLS] if KEYS[key].tls else "")
+    name = None if item.whole or stated else min(found, key=lambda name: found[name] != value, default=None)
     like = load_knob(name, manifests) if name else None
-    sweep, metric = (like.sweep, like.primary_metric) if like else (SWEEPS[item.root], "cpu_per_request")
+    sweep, metric = (like.sweep, like.primary_metric) if like else (stated or SWEEPS[item.root], "cpu_per_request")
     what = "defaults" if len(item.values) > 1 else key
     return f"In sweep {sweep}, {about(metric).title} changes against the shipped {what}.", sweep, metric
 

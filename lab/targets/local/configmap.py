@@ -34,6 +34,10 @@ class Key:
     directive: str = ""
     optional: bool = False
     tls: bool = False
+    remark: str = ""
+    """What is otherwise here than in a cluster, told when it is set."""
+    sweep: str = ""
+    """In which the key could show something; empty: as a shipped component of it says, else quick (over TLS: tls)."""
 
 
 _CIPHERS = ":".join(
@@ -153,6 +157,24 @@ TABLE = (
     Key("proxy-redirect-to", "text", "off", "written"),
     Key("allow-backend-server-header", "bool", "false", "written"),
     Key("hide-headers", "list", "", "written"),
+    # whom to believe, and what the backend is told of it
+    Key("use-forwarded-headers", "bool", "false", "written", sweep="forwarded"),
+    Key("compute-full-forwarded-for", "bool", "false", "written", sweep="forwarded"),
+    Key("enable-real-ip", "bool", "false", "written", sweep="forwarded"),
+    Key("forwarded-for-header", "text", "X-Forwarded-For", "written", sweep="forwarded"),
+    Key("forwarded-host-header", "text", "X-Forwarded-Host", "written", sweep="forwarded"),
+    Key("proxy-real-ip-cidr", "list", "0.0.0.0/0", "written", sweep="forwarded"),
+    Key("proxy-add-original-uri-header", "bool", "false", "written"),
+    # who may come, how fast, and what is answered instead
+    Key("whitelist-source-range", "list", "", "written", remark="the lab's own clients are let in, too"),
+    Key("denylist-source-range", "list", "", "written"),
+    Key("limit-rate", "int", "0", "written", sweep="page-sizes"),              # in kB/s; 0: none
+    Key("limit-rate-after", "int", "0", "written", sweep="page-sizes"),
+    Key("custom-http-errors", "codes", "", "written", remark="no page of the lab's is such an error: what it costs all others shows"),
+    Key("disable-proxy-intercept-errors", "bool", "false", "written"),
+    Key("app-root", "text", "", "written"),
+    Key("use-port-in-redirects", "bool", "false", "location", "port_in_redirect {}"),
+    Key("debug-connections", "networks", "", "written"),
     # the user's own directives
     Key("main-snippet", "text", "", "written"),
     Key("http-snippet", "text", "", "written"),
@@ -169,6 +191,7 @@ NO_MEANING = {
         hsts-preload bool false
         http-redirect-code redirect 308
         ssl-redirect bool true
+        preserve-trailing-slash bool false
         no-tls-redirect-locations text /.well-known/acme-challenge
     """,
     "no certificate of the lab's has an OCSP responder": """
@@ -265,33 +288,16 @@ NOT_HERE = {
         enable-auth-access-log bool false
     """,
     "is not written for the local target yet": """
-        use-forwarded-headers bool false
-        compute-full-forwarded-for bool false
-        enable-real-ip bool false
-        forwarded-for-header text X-Forwarded-For
         forwarded-for-proxy-protocol-header text X-Forwarded-For-Proxy-Protocol
-        forwarded-host-header text X-Forwarded-Host
-        proxy-real-ip-cidr list 0.0.0.0/0
         use-proxy-protocol bool false
-        proxy-add-original-uri-header bool false
         proxy-set-headers text
-        custom-http-errors codes
-        disable-proxy-intercept-errors bool false
-        preserve-trailing-slash bool false
         force-ssl-redirect bool false
-        use-port-in-redirects bool false
-        app-root text
         bind-address list
         bind-address-ipv4 text
         bind-address-ipv6 text
-        whitelist-source-range list
-        denylist-source-range list
-        limit-rate int 0
-        limit-rate-after int 0
         enable-syslog bool false
         syslog-host text
         syslog-port int 514
-        debug-connections list
         enable-serial-reloads bool false
         ssl-dh-param text
         ssl-session-ticket-key text

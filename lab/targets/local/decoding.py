@@ -11,6 +11,7 @@ controller's own decoder answered. Refuses nothing: what nginx refuses, nginx sa
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -70,6 +71,19 @@ def _redirect(text: str) -> str | None:
     return number if number in _REDIRECTS else None
 
 
+def networks(text: str) -> list[str]:
+    """Of debug-connections, those that the controller takes."""
+    return [item for item in items(text) if _is_network(item)]
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
 def _matching(form: re.Pattern[str]) -> Callable[[str], str | None]:
     return lambda text: text if form.fullmatch(text) else None
 
@@ -77,7 +91,8 @@ def _matching(form: re.Pattern[str]) -> Callable[[str], str | None]:
 _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "text": ("text", lambda text: text),
     "list": ("names separated by commas", lambda text: text),
-    "codes": ("HTTP codes separated by commas", lambda text: ",".join(map(str, codes(text)))),
+    "networks": ("addresses and networks separated by commas", lambda text: ",".join(networks(text))),
+    "codes": ("codes from 300 to 599", lambda text: ",".join(map(str, codes(text)))),
     "bool": ("true or false", _bool),
     "int": ("a whole number", _whole(64)),
     "int32": ("a whole number", _whole(32)),
@@ -102,8 +117,8 @@ def decoded(kind: str, text: str, default: str) -> Decoded:
         return Decoded(
             value, f"{text!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds"
         )
-    if kind == "codes" and len(codes(text)) < len(items(text)):
-        return Decoded(value, f"of {text!r} the controller takes {value or 'nothing'}: codes from 300 to 599")
+    if kind in ("codes", "networks") and value != ",".join(items(text)):
+        return Decoded(value, f"of {text!r} the controller takes {value or 'nothing'}: {expected}")
     if kind.startswith("int") and not text:
         return Decoded(value, "is empty: the controller reads 0")
     if kind.startswith("int") and (value != text or value.startswith("-")):

@@ -12,12 +12,15 @@ from functools import partial
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.configmap import lines
-from lab.targets.local.decoding import items
+from lab.targets.local.decoding import codes, items
 from lab.targets.local.images import Context
 from lab.targets.local.objects import Route
 from lab.targets.local.rendering import rendered
 
 PID = "/tmp/nginx/nginx.pid"
+LAB_CLIENTS = ("10.64.0.0/14",)
+"""Whence the lab's loads come: let in beside those whom a list of the user's lets in, or nothing would be measured."""
+
 _CERTIFICATES = "/tmp/nginx/ssl"
 
 
@@ -50,9 +53,9 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
         idle=max(0, int(values["upstream-keepalive-connections"])),
         http2=values["use-http2"] == "true" and version >= (1, 25, 1),
         upstreams=reached.items(),
-        servers=[_server(context, host, reached) for host in hosts],
-        tries=_tries(values),
-        redirect=_redirect(values),
+        trusts=values["use-forwarded-headers"] == "true",
+        codes=codes(values["custom-http-errors"]),
+        servers=[_server(values, context, host, reached) for host in hosts],
     )
     return text.replace("\r\n", "\n").replace("\r", " ")
 
@@ -73,7 +76,9 @@ def _certificate(secret: str) -> str:
     return f"{_CERTIFICATES}/{secret}.pem" if secret else ""
 
 
-def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:
+def _server(
+    values: Mapping[str, str], context: Context, host: str, reached: Mapping[str, object]
+) -> Mapping[str, object]:
     routes = [route for route in context.objects.routes if route.host == host]
     # One rewrite makes all paths of a host regular expressions, of which the first that matches is taken.
     regex = any(route.regex for route in routes)
@@ -84,19 +89,37 @@ def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mappi
         "has_root": any(route.path == "/" for route in routes),
         "certificate": next((_certificate(route.secret) for route in routes if route.secret), ""),
         "locations": [
-            _location(route, regex, _upstream(context, route.service, route.port), reached) for route in routes
+            _location(
+                {**values, **route.settings}, route, regex, _upstream(context, route.service, route.port), reached
+            )
+            for route in routes
         ],
     }
 
 
-def _location(route: Route, regex: bool, upstream: str, reached: Mapping[str, object]) -> Mapping[str, object]:
+def _location(
+    values: Mapping[str, str], route: Route, regex: bool, upstream: str, reached: Mapping[str, object]
+) -> Mapping[str, object]:
     """A Prefix path matches whole elements: /a is `= /a` and `/a/`."""
     path = route.path.replace("\\", "\\\\").replace('"', '\\"')
     exact, prefix = f'= "{path}"', f'"{path.rstrip("/")}/"'
     matches = [exact] if route.path_type == "Exact" else [prefix] if path.endswith("/") else [exact, prefix]
     if regex:
         matches = [f'~* "^{path}"']
-    return {"route": route, "path": path, "matches": matches, "upstream": upstream, "reached": upstream in reached}
+    allowed = sorted(items(values["whitelist-source-range"]))
+    return {
+        "route": route,
+        "path": path,
+        "matches": matches,
+        "upstream": upstream,
+        "reached": upstream in reached,
+        "settings": values,
+        "lines": lines(values, "location"),
+        "tries": _tries(values),
+        "redirect": _redirect(values),
+        "denied": sorted(items(values["denylist-source-range"])),
+        "allowed": [*allowed, *LAB_CLIENTS] if allowed else [],
+    }
 
 
 def _tries(values: Mapping[str, str]) -> str:

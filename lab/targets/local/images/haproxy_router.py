@@ -143,9 +143,13 @@ class _Environment:
         for name, value in self._values.items():
             if name not in self._asked:
                 fault = f"the local target does not honour {name}"
-                raise UsageError(self._place, fault, did_you_mean(name, self._asked))
+                raise UsageError(self._place, fault, f"{did_you_mean(name, self._asked)} (or --target kind)")
             if _FIXED.get(name, value) != value:
-                raise UsageError(self.at(name), f"only {_FIXED[name]!r} can be had here, got {value!r}", "remove it")
+                raise UsageError(
+                    self.at(name),
+                    f"only {_FIXED[name]!r} can be had here, got {value!r}",
+                    "remove it, or use --target kind",
+                )
 
 
 def _threads(env: _Environment, context: Context) -> int | None:

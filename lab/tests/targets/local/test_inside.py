@@ -21,7 +21,7 @@ import pytest
 from lab.base.errors import LabError, MeasuringError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
-from lab.targets.local import LocalTarget, cgroups, network
+from lab.targets.local import LocalTarget, cgroups, keys, network
 from lab.targets.local.configmap import TABLE
 from lab.targets.local.images import ingress_nginx
 from lab.targets.local.kubelet import Kubelet
@@ -120,6 +120,15 @@ def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
             "proxy-redirect-to": "http://b/",
             "proxy-busy-buffers-size": "64k",
             "hide-headers": "X-Lab-Backend",
+            "forwarded-for-header": "X-Client",
+            "forwarded-host-header": "X-Client-Host",
+            "proxy-real-ip-cidr": "10.0.0.0/8, 192.0.2.0/24",
+            "whitelist-source-range": "192.0.2.0/24",
+            "denylist-source-range": "198.51.100.0/24",
+            "limit-rate": "1000",
+            "custom-http-errors": "404,503",
+            "app-root": "/app",
+            "debug-connections": "192.0.2.1",
             "main-snippet": "timer_resolution 100ms;",
             "http-snippet": "map $uri $lab { default 1; }",
             "server-snippet": "set $lab_server 1;",
@@ -140,7 +149,9 @@ def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
             Check(kind="nginx", name="proxy_buffering", value="on"),
             Check(kind="nginx", name="gzip_comp_level", value="9"),
             Check(kind="processes", process="nginx: worker process", value="1"),
+            *keys.checks({}, data),
         ]
+        checks = list({check.subject: check for check in checks}.values())
         assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
         assert all(os.sched_getaffinity(pid) <= target.cpus()["proxy"] for pid in system.processes("proxy"))
 

@@ -83,6 +83,16 @@ def test_the_shipped_defaults_are_those_of_controller_1_15_1() -> None:
         ({"keep-alive": "0x3C"}, "http/keepalive_timeout", ["60s"]),
         ({"proxy-body-size": "10g"}, "http/server/location/client_max_body_size", ["10g"]),
         ({"gzip-types": "a/b\nc/d\n", "use-gzip": "1"}, "http/gzip_types", ["a/b c/d"]),
+        ({"use-forwarded-headers": "true", "forwarded-for-header": "X-Client"}, "http/real_ip_header", ["X-Client"]),
+        ({"enable-real-ip": "true", "proxy-real-ip-cidr": "10.0.0.0/8, 192.0.2.1"}, "http/set_real_ip_from", ["10.0.0.0/8", "192.0.2.1"]),
+        ({"custom-http-errors": "404, x,503"}, "http/error_page", ["404 = @custom_upstream-default-backend_404", "503 = @custom_upstream-default-backend_503"]),
+        ({"custom-http-errors": "404"}, "http/proxy_intercept_errors", ["on"]),
+        ({"whitelist-source-range": "b.test,192.0.2.1"}, "http/server/location/allow", ["192.0.2.1", "b.test", "10.64.0.0/14"]),
+        ({"denylist-source-range": "192.0.2.1"}, "http/server/location/deny", ["192.0.2.1"]),
+        ({"limit-rate": "100"}, "http/server/location/limit_rate", ["100k"]),
+        ({"app-root": "/app"}, "http/server/if/return", ["302 $scheme://$http_host/app"]),
+        ({"use-port-in-redirects": "true"}, "http/server/location/port_in_redirect", ["on"]),
+        ({"debug-connections": "192.0.2.1, x, 10.0.0.0/8"}, "events/debug_connection", ["192.0.2.1", "10.0.0.0/8"]),
         ({"http-snippet": "proxy_cache_path /tmp/c keys_zone=c:1m;"}, "http/proxy_cache_path", ["/tmp/c keys_zone=c:1m"]),
     ],
 )  # fmt: skip
@@ -146,7 +156,7 @@ def test_routes_become_servers_and_whole_path_elements() -> None:
         ({"use-gzip": "yes"}, "'yes' is not true or false: the controller logs that and keeps 'false'"),
         ({"enable-brotli": "true"}, "it needs a module that stock nginx has not\n  use --target kind, or leave it at 'false'"),
         ({"load-balance": "ewma"}, "it is done by the controller's Lua"),
-        ({"use-proxy-protocol": "true"}, "it is not written for the local target yet"),
+        ({"use-proxy-protocol": "true"}, "it is not written for the local target yet\n  use --target kind"),
     ],
 )  # fmt: skip
 def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], message: str) -> None:
@@ -175,6 +185,29 @@ def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
     assert found["http/server/listen"][-2:] == ["443 ssl http2", "10254"]
     assert found["http/server/location/if/return"] == ["308 https://$host$request_uri"]
     assert "http/server/ssl_certificate" not in config({})
+
+
+def test_forwarded_headers_are_trusted_only_where_that_is_asked_for() -> None:
+    """Scheme, host and port are then the client's to say; the address list is extended only with both keys."""
+    ours, theirs = {}, {"use-forwarded-headers": "true", "compute-full-forwarded-for": "true"}
+    for data, scheme, address in (
+        (ours, "$scheme", "$remote_addr"),
+        (theirs, "$forwarded_scheme", "$full_x_forwarded_for"),
+    ):
+        found = config(data)
+        assert f"$pass_access_scheme {scheme}" in found["http/server/location/set"]
+        assert f"X-Forwarded-For {address}" in found["http/server/location/proxy_set_header"]
+    assert "http/real_ip_header" not in config({"compute-full-forwarded-for": "true"})
+
+
+def test_an_annotation_sets_a_key_for_one_ingress() -> None:
+    around = context()
+    (route,) = around.objects.routes
+    other = replace(route, host="other.test", settings={"proxy-buffering": "on", "proxy-buffers-number": "8"})
+    around = replace(around, objects=replace(around.objects, routes=(route, other)))
+    found = config({"proxy-buffer-size": "8k"}, OLD, around)
+    assert found["http/server/location/proxy_buffering"] == ["off", "on"]
+    assert found["http/server/location/proxy_buffers"] == ["4 8k", "8 8k"]
 
 
 def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
