@@ -106,7 +106,7 @@ def _run(command: Sequence[str], own: Mapping[str, Path], scratch: Path) -> str:
             timeout=TRY_S,
             check=False,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **modules.libraries()},
+            env={"PATH": os.environ.get("PATH", os.defpath), **modules.libraries()},
         )
     except subprocess.TimeoutExpired:
         return f"{command[0]} did not end within {TRY_S:g} s"

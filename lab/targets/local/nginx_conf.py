@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.model.variants import workers
+from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
 from lab.targets.local.decoding import codes, items
 from lab.targets.local.images import Context
@@ -24,8 +26,10 @@ LAB_CLIENTS = ("10.64.0.0/14",)
 _CERTIFICATES = "/tmp/nginx/ssl"
 
 
-def render(values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80) -> str:
-    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in."""
+def render(
+    values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80, status: bool = True
+) -> str:
+    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in. `status`: this nginx has a status page."""
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -44,7 +48,9 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
         pid=PID,
         version=version,
         http_port=http_port,
-        workers=context.cpus if values["worker-processes"] == "auto" else values["worker-processes"],
+        status=nginx.PORT if status else None,
+        status_path=nginx.PATH,
+        workers=workers_of(values, context),
         open_files=open_files,
         connections=int(values["max-worker-connections"]) or open_files * 3 // 4,
         backlog=context.somaxconn if context.somaxconn >= 512 else 511,
@@ -74,6 +80,13 @@ def certificates(context: Context) -> dict[str, str]:
 
 def _certificate(secret: str) -> str:
     return f"{_CERTIFICATES}/{secret}.pem" if secret else ""
+
+
+def workers_of(values: Mapping[str, str], context: Context) -> str:
+    """As asked for, a number or not, or as the controller itself would settle it here."""
+    if (asked := values["worker-processes"]) != "auto":
+        return asked
+    return str(workers.automatic(context.container.limits.get("cpu"), context.cpus) or 1)
 
 
 def _server(

@@ -182,7 +182,7 @@ def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
     around = replace(around, objects=replace(around.objects, routes=(replace(route, secret="own"),)))
     found = config({}, OLD, around)
     assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
-    assert found["http/server/listen"][-2:] == ["443 ssl http2", "10254"]
+    assert "443 ssl http2" in found["http/server/listen"]
     assert found["http/server/location/if/return"] == ["308 https://$host$request_uri"]
     assert "http/server/ssl_certificate" not in config({})
 
@@ -220,3 +220,23 @@ def test_no_key_is_in_two_tables() -> None:
         line.split()[0] for text in (*NO_MEANING.values(), *NOT_HERE.values()) for line in text.strip().splitlines()
     ]
     assert sorted(names) == sorted(set(names))
+
+
+def limited(limit: str | None, cpus: int) -> Context:
+    """A machine that gives the proxy so many CPUs, and a pod with this limit of them."""
+    around = context(cpus=cpus)
+    return replace(around, container=replace(around.container, limits={} if limit is None else {"cpu": limit}))
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 8, 64])
+@pytest.mark.parametrize(
+    ("limit", "workers"), [(None, None), ("150m", 1), ("300m", 1), ("1", 1), ("1500m", 2), ("8", 8)]
+)
+def test_workers_are_the_pods_quota_rounded_up_and_else_its_cpus(
+    limit: str | None, workers: int | None, cpus: int
+) -> None:
+    """Whatever the machine has: a pod with 300m of eight CPUs gets one worker. A number that is asked for is rendered as it is."""
+    around = limited(limit, cpus)
+    for data in ({}, {"worker-processes": "auto"}):
+        assert config(data, around=around)["worker_processes"] == [str(cpus if workers is None else workers)]
+    assert config({"worker-processes": "4"}, around=around)["worker_processes"] == ["4"]
