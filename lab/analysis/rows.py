@@ -182,7 +182,7 @@ def _of_sides(pairs: Sequence[Pair]) -> Iterator[str]:
         for block, each in logs.items():
             side = pair.own.counted[block].pair
             if side is not None and len(logs) > 1:
-                away = (each - fmean(logs.values())) * len(logs) / (len(logs) - 1)
+                away = each - fmean(logs.values())
                 found.append(away if side.side == "left" else -away)
     if len(found) >= stats.MIN_BLOCKS:
         estimate = stats.difference(found, [0.0] * len(found))

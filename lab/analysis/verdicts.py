@@ -192,7 +192,7 @@ def _same(judged: Sequence[Found]) -> str:
     if not bound(effect.estimate):
         return f"no difference in {_where(row, effect)}{points}: every block was the same; don't bother"
     sure = effect.holm_p is not None and effect.holm_p <= SURE_P
-    said = f"real, but {metric.size(effect.estimate.effect if effect.estimate else None)}" if sure else "no difference"
+    said = f"real, but only {metric.size(abs(effect.estimate.effect))}" if sure and effect.estimate else "no difference"
     within = f"smaller than the {metric.size(effect.size.worth)} that are worth knowing"
     return f"don't bother: {said} in {_where(row, effect)} ({difference_text(effect)}, {within}){points}"
 

@@ -149,8 +149,12 @@ class Loop:
         return SampleRun(self.target, up.system, slot, chosen, generation, up.took_s, up.readings, up.workers)
 
     def _until_settled(self, slot: Slot, runs: Sequence[SampleRun]) -> None:
-        """A disturbed system is measured once: what has to be measured again is brought up again."""
-        for attempt in range(self._attempts.get(cell(slot), 0) + 1, ATTEMPTS + 1):
+        """A disturbed system is measured once: what has to be measured again is brought up again.
+
+        Of a pair both sides are of one attempt: where a killed lab had kept one of them, the next is both's, be it one too many.
+        """
+        first = max(self._attempts.get(each, 0) for each in cells(slot)) + 1
+        for attempt in range(first, max(first, ATTEMPTS) + 1):
             self.observer.measuring(slot, attempt)
             if slot.layout is not None:
                 left, right = runs

@@ -132,7 +132,7 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
     arm has which side, which comes up and which runs first is half and half over its blocks. Which blocks, where not all, is drawn by lot.
     """
     shape, lots = shape or Shape(), random.Random(seed)
-    some = lots.sample(range(1, blocks + 1), blocks) if shape.pairs else []
+    some = lots.sample(range(1, blocks + 1), blocks) if shape.alone else []
     paired = {name: _layouts(lots, blocks, count, sorted(shape.points)) for name, count in shape.pairs.items()}
     slots: list[Slot] = []
     for block in range(blocks + 1):

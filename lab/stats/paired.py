@@ -256,14 +256,15 @@ def has_outliers(d: Floats) -> bool:
 def alike(d: Floats) -> bool:
     """Whether neighbouring blocks' correlation is above what chance leaves to independent ones in 99 of 100 runs, from six blocks on.
 
-    r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)², of mean −1/n and variance about 1/n (Bartlett 1946; Chatfield, The Analysis of
-    Time Series, §4.1).
+    r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)², of normal noise with mean −1/n and variance (n−2)²/(n²(n−1)) (Moran 1948, Biometrika
+    35:255; by 1/n, its limit, nothing could be told below eight blocks).
     """
     away = d - d.mean()
     total = float((away**2).sum())
     if d.size < MIN_BLOCKS or total < 1e-24:
         return False
-    most = -1 / d.size - float(special.ndtri(ALIKE_P)) / sqrt(d.size)
+    n = int(d.size)
+    most = -1 / n - float(special.ndtri(ALIKE_P)) * (n - 2) / (n * sqrt(n - 1))
     return float((away[1:] * away[:-1]).sum()) / total > most
 
 

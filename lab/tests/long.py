@@ -32,7 +32,9 @@ class Soak:
 
 SOAKS = {
     "tests": Soak(
-        "every test marked long", "about half an hour", ("-m", "pytest", "-q", "-m", "long", "--durations=20")
+        "every test marked long",
+        "about three quarters of an hour",
+        ("-m", "pytest", "-q", "-m", "long", "--durations=20"),
     ),
     "sabotage": Soak("every overlay without each of its knobs", "about half an hour", ("-m", "lab", "sabotage")),
     "neighbour": Soak(

@@ -78,8 +78,8 @@ KINDS: Mapping[str, str] = {
     "figure": "here, as its shape: the direction from one end of the load to the other, and bounds that the text names, never as"
     " a level of another machine, and never as a latency that the same load has without a proxy. By its own data, as what was"
     " read off the plot, with the uncertainty of reading it, against what the text says that it shows; of one run each",
-    "stated": "here, as direction and size: an interval beyond the A/A floor on the side that is claimed, or within the size"
-    " that is. By its own data, wherever the publication prints numbers of what the sentence is about",
+    "stated": "here, as direction and size: an interval wholly on the side that is claimed, beyond what the baseline shows"
+    " against itself, or within the size that is. By its own data, wherever the publication prints numbers of what the sentence is about",
     "hypothesis": "here, as the effect of taking the supposed cause away. By its own data, only if it was measured with and"
     " without that cause",
     "question": "here, background: nothing in it is true or false, and the claims that bear upon it are judged. By its own data,"
@@ -129,9 +129,12 @@ class Test(BaseModel):
     points: str = Field(default="*", description="a pattern of point names; control runs are never meant")
     control: bool = Field(default=False, description="the control runs are meant, and only they")
     minus: Other | None = Field(
-        default=None, description="the blocks' differences; the A/A floor is added to the bound"
+        default=None,
+        description="the blocks' differences; what the baseline shows against itself is added to the bound",
     )
-    ratio_to: Other | None = Field(default=None, description="the blocks' ratios; the A/A floor is added to the bound")
+    ratio_to: Other | None = Field(
+        default=None, description="the blocks' ratios; what the baseline shows against itself is added to the bound"
+    )
     above: float | None = None
     below: float | None = None
     within: tuple[float, float] | None = Field(default=None, strict=False)
@@ -321,20 +324,20 @@ def holds(
     within: tuple[float, float] | None,
     above: float | None,
     below: float | None,
-    floor: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
+    moved: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
 ) -> bool | None:
     """Whether all that lies from `low` to `high` is where it must be, by the one bound that there is; None where only a part of it is.
 
-    `floor`: a bound above or below which it must lie, moved down and up by what is noise.
+    `moved`: a bound above or below which it must lie, moved down and up by what is noise.
     """
     if within is not None:
         inside, outside = within[0] <= low and high <= within[1], high < within[0] or low > within[1]
     elif above is not None:
-        lower, upper = floor(above)
+        lower, upper = moved(above)
         inside, outside = low > upper, high <= lower
     else:
         assert below is not None
-        lower, upper = floor(below)
+        lower, upper = moved(below)
         inside, outside = high < lower, low >= upper
     return True if inside else False if outside else None
 

@@ -1,4 +1,4 @@
-"""A stored run as the cells that a comparison takes: each with the generator that made its load, and with the run's A/A floors.
+"""A stored run as the cells that a comparison takes: each with the generator that made its load, and with the run's A/A pairs.
 
 Refuses to compare anything, and to pool: each arm at each point keeps its own blocks, and its generator's name and version.
 """

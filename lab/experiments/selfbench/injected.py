@@ -1,7 +1,7 @@
 """Effects of known work: does the lab find them as often as it promises? One long run of the extra-work variants, read in tens.
 
-Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with a floor of its own. What was promised
-is the power that `stats.resolvable` gives for ten blocks at the true effect and the noise of the whole run. True is what the variant
+Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with a guard of its own. What was promised
+is the power that `power.resolvable` gives for ten blocks at the true effect and the noise of the whole run. True is what the variant
 with the most needless lines says a line costs, since cost is linear: not what was measured of the effect. Refuses tens that are cut.
 """
 

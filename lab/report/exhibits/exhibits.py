@@ -300,7 +300,7 @@ def effects(run: Evidence, point: str = "*", variants: Sequence[str] = ()) -> st
             cells = ("; ".join(text for primary, text in told if primary is first) or "–" for first in (True, False))
             rows.append([f"{arm.name} at {at}", arm.baseline or "", *cells])
     heads = ("variant", "against", "primary metric", "others, not claimed")
-    what, none = "effects [95 %], ~: not beyond the A/A floor", "no variant beside its baseline"
+    what, none = "effects [95 %], same: not worth knowing, ?: cannot tell", "no variant beside its baseline"
     return _tabled(run, heads, rows, variants, point, what, none)
 
 

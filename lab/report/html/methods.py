@@ -23,14 +23,14 @@ NO_CALIBRATION = "no calibration is committed: `just calibrate` measures what ev
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """`calibration`: HTML, or what is missing. `floors`: run and what it knows of its noise; `untold`: runs without a floor, and why.
+    """`calibration`: HTML, or what is missing. `noises`: run and what it knows of its noise; `untold`: runs that know nothing, and why.
 
     `nulls`: what was claimed of null arms; empty without.
     """
 
     calibration: str
     calibrated: bool
-    floors: tuple[tuple[str, Noise], ...]
+    noises: tuple[tuple[str, Noise], ...]
     untold: tuple[tuple[str, str], ...]
     nulls: str
 
@@ -58,12 +58,12 @@ def _calibration() -> tuple[str, bool]:
 
 
 def _noises(run: Evidence) -> tuple[tuple[Noise, ...], str]:
-    """(its noise, why it has no floors)"""
+    """(its noise, why it knows nothing of it)"""
     record = run.run.record
     if not pairs(record.arms):
         return (), "nothing in it was measured twice"
     if all(point.disturbance is not None for point in record.points):
-        return (), "a disturbance: its floors are in the metrics' own units, beside each effect"
+        return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
     try:
         found = noises(summarise_run(record, run.samples, run.run.histogram))
     except LabError as error:

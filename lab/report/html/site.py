@@ -32,9 +32,8 @@ from lab.report.html import markdown
 from lab.report.html.executing import ROOT, executed, notebooks
 from lab.report.html.methods import methods
 from lab.report.html.pages import Page, page
-from lab.report.tables.noise import level_text
+from lab.report.tables.noise import itself_text, level_text
 from lab.stats.paired import MIN_BLOCKS
-from lab.stats.units import format_size
 
 TEMPLATES = Path(__file__).parent / "templates"
 FILE = "index.html"
@@ -169,7 +168,7 @@ def _rendered(**what: Any) -> str:
         mark_p=SURE_P,
         about=about,
         level_text=level_text,
-        format_size=format_size,
+        itself_text=itself_text,
         overview=_overview,
     )
     return text.replace(f"{ROOT}/", "")

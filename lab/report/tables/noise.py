@@ -105,7 +105,7 @@ def _cells(found: Report, noise: Noise, many: bool) -> list[str]:
         level_text(noise),
         f"{noise.cv or 0:.1%}",
         f"{noise.sd or 0:.1%}",
-        _itself(noise),
+        itself_text(noise),
         *(_wanted(found, noise, effect) for effect in EFFECTS),
     ]
 
@@ -115,7 +115,8 @@ def level_text(noise: Noise) -> str:
     return f"{format_rate(noise.level)}/s" if noise.metric == "rate" else format_seconds(noise.level)
 
 
-def _itself(noise: Noise) -> str:
+def itself_text(noise: Noise) -> str:
+    """The baseline against itself; – where only variants tell."""
     metric, aa = about(noise.metric), noise.aa
     return f"{metric.change(aa.effect)}{metric.ends(*aa.interval) if aa.interval else ''}" if aa else "–"
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from lab.analysis.forecast import forecast
+from lab.analysis import recovery
+from lab.analysis.forecast import Conditions, forecast, past_runs, resolved, together
 from lab.analysis.noise import noises
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
+from lab.model.pairs import SIDES
 from lab.model.plan import Plan
-from lab.model.run import RunRecord, VariantRecord
+from lab.model.run import Promise, RunRecord, VariantRecord
+from lab.model.shape import leading, shape_of
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
-from lab.stats import paired as stats
 from lab.stats import power
-from lab.tests.support.factories import make_plan, make_run
+from lab.tests.support.factories import make_plan, make_point, make_run, pair_slots
 
 BRING_UP_S = 2.0
+ELSEWHERE = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
 
 PLAN = make_plan((("baseline", None),), blocks=6, reference=None)
 
@@ -72,19 +76,24 @@ def stored(name: str, **changed: Any) -> RunStore:
     return run
 
 
+def effects(promised: Sequence[Promise]) -> dict[tuple[str, str], float]:
+    """(metric, point) → the smallest effect that is promised."""
+    return {(one.metric, one.point): one.effect for one in promised}
+
+
 def damage(run: RunStore) -> None:
     for path in run.folder.glob("samples/*/hist.parquet"):
         path.write_bytes(path.read_bytes()[:-20])
 
 
 def test_the_newest_alike_run_is_the_guide() -> None:
-    """Its A/A pairs say what can be resolved, its bring-ups how long it takes."""
+    """Its A/A pairs and those of the ones before say what can be resolved, its bring-ups how long it takes."""
     stored("run-1")
     stored("run-2")
     told = forecast(record("run-3"), BRING_UP_S)
-    assert told.source == "from the A/A pairs of run-2" and told.resolves
+    assert told.source == "from the A/A pairs of run-2 and 1 more" and told.promised
     prior = forecast(record("run-3", facts={"cpu": "other"}), BRING_UP_S)
-    assert prior.source.startswith("measured on another") and prior.resolves
+    assert prior.source == ELSEWHERE
     assert prior.duration_s - told.duration_s == pytest.approx(PLAN.bring_ups * (BRING_UP_S - 0.4))
 
 
@@ -98,7 +107,7 @@ def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
         newest.histogram(sample)
     assert forecast(record("run-3"), BRING_UP_S).source == "from the A/A pairs of run-1"
     damage(RunStore.open("run-1"))
-    assert forecast(record("run-3"), BRING_UP_S).source.startswith("measured on another")
+    assert forecast(record("run-3"), BRING_UP_S).source == ELSEWHERE
 
 
 @pytest.mark.parametrize("name", ["run.json", "samples/{}/sample.json", "samples/{}/raw.zst"])
@@ -114,7 +123,7 @@ def test_any_other_damage_is_passed_over_too(name: str) -> None:
 def test_too_few_blocks_promise_nothing() -> None:
     """Fewer than the least number of blocks give no interval, whatever was measured before."""
     few = make_plan((("baseline", None),), blocks=2, reference=None)
-    assert forecast(record("run-3", few), BRING_UP_S).resolves == ()
+    assert forecast(record("run-3", few), BRING_UP_S).promised == ()
 
 
 def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
@@ -123,10 +132,63 @@ def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
     summary = summarise_run(run.record, run.samples(), run.histogram)
     rate = next(noise for noise in noises(summary) if (noise.metric, noise.point) == ("rate", "ceiling"))
     assert rate.sd is not None and rate.pilot_blocks == 6
-    promised = dict(forecast(record("run-2"), BRING_UP_S).resolves)
-    assert promised["rate at ceiling"] == power.resolvable_now(rate.sd, 6, PLAN.blocks)
-    raw = stats.resolvable(rate.sd, PLAN.blocks)
-    assert raw is not None and promised["rate at ceiling"] > 1.2 * raw
+    promised = effects(forecast(record("run-2"), BRING_UP_S).promised)
+    level = 0.05 / len(promised)
+    assert promised["rate", "ceiling"] == power.resolvable_now(rate.sd, 6, PLAN.blocks, level)
+    raw = power.resolvable(rate.sd, PLAN.blocks, level)
+    assert raw is not None and promised["rate", "ceiling"] > 1.2 * raw
+
+
+def test_more_earlier_runs_know_the_scatter_more_surely() -> None:
+    """Their variances are pooled with their degrees of freedom, those of at most ten."""
+    for number in range(1, 4):
+        stored(f"run-{number}")
+    (kept,) = (one for one in past_runs(Conditions.of(record("x"))) if one.id == "run-3")
+    pasts = list(past_runs(Conditions.of(record("x"))))
+    pooled_ = together(pasts)
+    assert (pooled_.id, pooled_.runs, pooled_.bring_up_s) == ("run-3", 3, kept.bring_up_s)
+    for mine, once in zip(pooled_.noises, kept.noises, strict=True):
+        assert mine.sd == (None if once.sd is None else pytest.approx(once.sd)), "three runs of the same numbers"
+        assert once.why or mine.pilot_blocks == 1 + 3 * (once.pilot_blocks - 1)
+    once_, thrice = (effects(resolved(record("x"), each.noises)) for each in (kept, pooled_))
+    assert once_.keys() == thrice.keys() and all(thrice[label] < once_[label] for label in once_)
+
+
+def test_a_larger_family_promises_less() -> None:
+    """At the first step of Holm's method: two variants at two points are four primary effects."""
+    stored("run-1")
+    found: list[float] = []
+    for names in (("keepalive",), ("keepalive", "backlog")):
+        planned = make_plan([(name, "baseline") for name in names], blocks=6, reference=None)
+        baseline = record("x").variants["baseline"]
+        told = {name: baseline.model_copy(update={"name": name, "primary_metric": "p90"}) for name in names}
+        asked = record("run-2", planned, variants={"baseline": baseline, **told})
+        found.append(effects(forecast(asked, BRING_UP_S).promised)["p90", "rate-1000"])
+    assert found[0] < found[1]
+
+
+def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By how the effect is come by: of pairs theirs, of arms alone those'. 1 % scatter of 20 rounds, 6 blocks, one effect."""
+    scatter = [
+        recovery.Elsewhere("cpu_per_request", "slices", 0.01, 20),
+        recovery.Elsewhere("cpu_per_request", None, 0.05, 20),
+    ]
+    monkeypatch.setattr("lab.analysis.forecast.scatter_elsewhere", lambda: scatter)
+    baseline = record("x").variants["baseline"]
+    ceiling = [make_point("ceiling", rate_rps=None)]
+    asked = {"name": "keepalive", "primary_metric": "cpu_per_request"}
+    for shared, sd in ((False, 0.01), (True, 0.05)):
+        arms = make_plan(points=ceiling, reference=None).arms
+        shape = shape_of(arms, ceiling, 6, SIDES, leading(arms, ceiling, {"keepalive": (shared, "cpu_per_request")}))
+        planned = make_plan(points=ceiling, blocks=6, reference=None, shape=shape)
+        variants = {
+            "baseline": baseline,
+            "keepalive": baseline.model_copy(update={**asked, "shared_cost": shared}),
+        }
+        told = forecast(record("run-1", planned, variants=variants, pairs=pair_slots(planned)), BRING_UP_S)
+        assert told.source == ELSEWHERE
+        assert effects(told.promised) == {("cpu_per_request", "ceiling"): power.resolvable_now(sd, 20, 6)}
+        assert [one.sd for one in told.promised] == [power.planned_sd(sd, 20)], "what the run is held to afterwards"
 
 
 def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
@@ -139,7 +201,7 @@ def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:
         "keepalive": baseline.model_copy(update={"name": "keepalive", "primary_metric": "p90"}),
     }
     told = forecast(record("run-2", planned, variants=variants), BRING_UP_S)
-    assert [label for label, _ in told.resolves] == ["p90 at rate-1000"]
+    assert list(effects(told.promised)) == [("p90", "rate-1000")]
 
 
 def test_an_interrupted_newer_run_is_passed_over_for_one_that_knows_more() -> None:

@@ -12,7 +12,7 @@ import pytest
 from lab.analysis import verdicts
 from lab.analysis.cells import cells_of
 from lab.analysis.decision import Decision
-from lab.analysis.effects import UNBOUNDED
+from lab.analysis.effects import UNBOUNDED, Asked
 from lab.analysis.judging import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
 from lab.analysis.summary import summarise
 from lab.model import readings
@@ -268,7 +268,7 @@ def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
     samples, histograms = make_run(run, effects={"keepalive": 2.0})
     needs = {"keepalive": "routes that change"}
     for metric in ("rate", "cpu_per_request", "errors"):
-        summary = summarise(run, samples, lambda s: histograms.get(s.id), {"keepalive": metric}, needs=needs)
+        summary = summarise(run, samples, lambda s: histograms.get(s.id), Asked({"keepalive": metric}, needs))
         (verdict,) = verdicts.verdicts(summary)
         assert (verdict.kind, verdict.text) == (
             "not-measurable",

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from lab.analysis import pidstat
-from lab.analysis.cells import counted_samples
+from lab.analysis.cells import counted_alone
 from lab.analysis.claims.evidence import Evidence
 from lab.base.errors import UsageError
 from lab.model.usage import USAGE_SCHEMA
@@ -186,7 +186,7 @@ def test_the_published_processes_have_their_average_lines() -> None:
 def test_a_runs_processes_stand_below_the_published_ones() -> None:
     """The busiest first, with the blocks' interval; `direct` has no proxy, and what was not measured is a gap."""
     run, samples = RunStore.open(str(REFERENCE)), tuple(RunStore.open(str(REFERENCE)).samples())
-    evidence = Evidence("quick-keepalive", run, samples, counted_samples(samples))
+    evidence = Evidence("quick-keepalive", run, samples, counted_alone(samples))
     found = pidstat_tables.measured(evidence, "keepalive", "ceiling")
     first, *others = found
     cpu = pidstat_tables.COLUMNS.index("cpu_percent")

@@ -8,6 +8,7 @@ import jsonschema
 import polars as pl
 import pytest
 
+from lab.analysis.effects import Asked
 from lab.analysis.summary import summarise
 from lab.commands import schema
 from lab.measure import validity
@@ -110,9 +111,9 @@ def test_results_keep_their_schema(blocks: int) -> None:
     run = make_plan((("keepalive", "baseline"), ("backlog", "baseline")), blocks=blocks)
     samples, histograms = make_run(run, effects={"keepalive": 0.8}, change=change)
     primary = {"keepalive": "p99", "backlog": "rate"}
-    result = run_json.printed(summarise(run, samples, lambda sample: histograms.get(sample.id), primary)).plain()
+    result = run_json.printed(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))).plain()
     accepts("result", result)
-    accepts("result", run_json.printed(summarise(run, [], lambda _: None, primary)).plain())
+    accepts("result", run_json.printed(summarise(run, [], lambda _: None, Asked(primary))).plain())
     with pytest.raises(jsonschema.ValidationError):
         accepts("result", {**result, "more": 1})
 

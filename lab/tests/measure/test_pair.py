@@ -12,10 +12,11 @@ import pytest
 
 from lab.measure import slices
 from lab.measure.measurement import ChosenGenerator
-from lab.measure.pair import Layout, PairRun
+from lab.measure.pair import PairRun
 from lab.measure.sample_run import SampleRun
 from lab.measure.slices import Slices
 from lab.model.load import Load
+from lab.model.pairs import Layout
 from lab.model.plan import Arm, Slot
 from lab.model.samples import Reason, Sample
 from lab.targets.common import sampler
@@ -56,7 +57,8 @@ def side(name: str, script: str, rate_rps: float | None = None, system: FakeSyst
 
 
 def measured(left: SampleRun, right: SampleRun, layout: Layout | None = None) -> tuple[Sample, Sample]:
-    one, other = PairRun((left, right), layout or Layout()).measure(1)
+    slot = replace(left.slot, against=right.slot.arm, layout=layout or Layout())
+    one, other = PairRun((replace(left, slot=slot), replace(right, slot=slot.turned))).measure(1)
     return one.sample, other.sample
 
 

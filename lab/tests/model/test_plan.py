@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.model.plan import AGAIN, Plan, arms_for, plan
+from lab.model.pairs import Layout
+from lab.model.plan import AGAIN, Plan, Shape, Slot, arms_for, plan
+from lab.model.samples import cells
+from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point
+from lab.tests.support.made_runs import made_record
 
 names = st.lists(st.sampled_from(["a", "b", "c", "d+e", "f-again"]), min_size=1, max_size=4)
 plans = st.builds(
@@ -27,6 +34,22 @@ plans = st.builds(
     st.integers(0, 2**31),
     st.sampled_from(["direct", None]),
 )
+FEW = settings(max_examples=40)
+REFERENCE = Path(__file__).parents[3] / "data/reference"
+
+
+@st.composite
+def shaped(draw: st.DrawFn) -> tuple[Plan, Shape]:
+    """A run of which some arms are paired at some points, in some blocks, and measured alone in some."""
+    points = [make_point(f"p{number}") for number in range(draw(st.integers(1, 3)))]
+    arms = arms_for([(name, "baseline") for name in draw(names)], draw(st.sampled_from(["direct", None])))
+    blocks, counts = draw(st.integers(1, 13)), st.integers(0, 14)
+    shape = Shape(
+        {arm.name: draw(counts) for arm in arms if arm.baseline and draw(st.booleans())},
+        frozenset(draw(st.sets(st.sampled_from([point.name for point in points]), min_size=1))),
+        {(arm.name, point.name): draw(counts) for arm in arms for point in points if draw(st.booleans())},
+    )
+    return plan(arms, points, blocks, draw(st.integers(0, 2**31)), shape), shape
 
 
 def described(variants: list[tuple[str, str | None]], reference: str | None = "direct") -> list[str]:
@@ -157,3 +180,129 @@ def test_no_arm_has_a_fixed_place() -> None:
 def test_the_time_to_measure_is_warm_up_and_duration_of_every_slot() -> None:
     run = make_plan(points=[make_point(duration_s=5.0, warmup_s=1.0)], blocks=6, reference="direct")
     assert run.measuring_s == pytest.approx((6 * 3 + 1) * 6.0)
+
+
+def paired(run: Plan, arm: str, point: str) -> list[Slot]:
+    return [slot for slot in run.slots if (slot.arm.name, slot.point.name) == (arm, point) and slot.against]
+
+
+def is_halved(kinds: Iterable[object]) -> bool:
+    """As many of one kind as of the other, or one more."""
+    counts = Counter(kinds)
+    return len(counts) <= 2 and max(counts.values(), default=0) - (sum(counts.values()) + 1) // 2 <= 0
+
+
+@FEW
+@given(shaped())
+def test_a_pair_is_measured_as_often_as_asked_for_with_its_baseline(made: tuple[Plan, Shape]) -> None:
+    run, shape = made
+    for arm in run.arms:
+        for point in run.points:
+            slots = paired(run, arm.name, point.name)
+            wanted = min(shape.pairs.get(arm.name, 0), run.blocks) if point.name in shape.points else 0
+            assert len({slot.block for slot in slots}) == len(slots) == wanted
+            assert all(slot.other == arm.baseline and 1 <= slot.block <= run.blocks for slot in slots)
+
+
+@FEW
+@given(shaped())
+def test_each_of_a_pairs_chances_is_half_and_half(made: tuple[Plan, Shape]) -> None:
+    run, shape = made
+    for name in shape.pairs:
+        for point in run.points:
+            layouts = [slot.layout or Layout() for slot in paired(run, name, point.name)]
+            for chance in (
+                [each.side for each in layouts],
+                [each.first_up for each in layouts],
+                [each.first_slice for each in layouts],
+                [each.longer for each in layouts],
+            ):
+                assert is_halved(chance)
+
+
+@FEW
+@given(shaped())
+def test_of_one_bring_up_every_point_has_the_same_sides(made: tuple[Plan, Shape]) -> None:
+    """They are up once, and what comes up in one piece is measured in one."""
+    run, _ = made
+    pieces = [key for key, _ in groupby(run.slots, key=lambda slot: slot.bring_up)]
+    assert len(pieces) == len(set(pieces))
+    ups: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    for slot in run.slots:
+        if slot.layout is not None:
+            ups.setdefault(tuple(map(str, slot.bring_up)), set()).add((slot.layout.side, slot.layout.first_up))
+    assert all(len(sides) == 1 for sides in ups.values())
+    assert run.bring_ups == len(pieces) + len(ups)
+
+
+@FEW
+@given(shaped())
+def test_arms_are_alone_in_as_many_blocks_as_asked_for_and_those_of_one_count_in_the_same(
+    made: tuple[Plan, Shape],
+) -> None:
+    """So that an arm and its baseline have blocks in common."""
+    run, shape = made
+    blocks: dict[int, set[frozenset[int]]] = {}
+    for arm in run.arms:
+        for point in run.points if arm.role != "reference" else ():
+            mine = [slot for slot in run.slots if slot.arm == arm and slot.point == point and not slot.against]
+            wanted = min(run.blocks, shape.alone.get((arm.name, point.name), run.blocks))
+            assert len(mine) == wanted
+            blocks.setdefault(wanted, set()).add(frozenset(slot.block for slot in mine))
+    assert all(len(sets) == 1 for sets in blocks.values())
+    for few, some in blocks.items():
+        assert all(next(iter(some)) <= next(iter(more)) for many, more in blocks.items() if many >= few)
+
+
+@FEW
+@given(shaped())
+def test_what_is_measured_once_is_planned_once_and_has_a_folder_of_its_own(made: tuple[Plan, Shape]) -> None:
+    run, _ = made
+    assert [slot.order for slot in run.slots] == list(range(1, len(run.slots) + 1))
+    every = [each for slot in run.slots for each in cells(slot)]
+    assert len(every) == len(set(every))
+    ids = [side.sample_id(attempt) for slot in run.slots for side in slot.sides for attempt in (1, 2)]
+    assert len(ids) == len(set(ids)) == 2 * len(every)
+
+
+@FEW
+@given(shaped())
+def test_the_same_seed_gives_the_same_pairs_and_a_record_gives_the_plan_again(made: tuple[Plan, Shape]) -> None:
+    run, shape = made
+    assert plan(run.arms, run.points, run.blocks, run.seed, shape) == run
+    record = made_record("r", run)
+    assert record.plan() == run
+    assert type(record).model_validate_json(record.model_dump_json()).plan() == run
+
+
+@given(plans)
+def test_a_shape_without_pairs_is_no_other_plan(run: Plan) -> None:
+    assert plan(run.arms, run.points, run.blocks, run.seed, Shape()) == run
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in REFERENCE.glob("*/run.json")))
+def test_older_runs_have_the_plan_that_their_seed_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of before there were pairs: who resumes one goes on with the same."""
+    monkeypatch.setenv("LAB_RUNS", str(REFERENCE))
+    record = RunStore.open(name).record
+    if not record.pairs:
+        assert plan(record.arms, record.points, record.blocks, record.seed) == record.plan()
+
+
+def test_the_sides_are_drawn_by_lot() -> None:
+    """In no order that a drift could follow: of 200 runs about half begin on the left."""
+    shape = Shape({"keepalive": 6}, frozenset({"rate-1000"}))
+    firsts = [paired(make_plan(seed=seed, shape=shape), "keepalive", "rate-1000")[0].layout for seed in range(200)]
+    for chance in ("side", "first_up", "first_slice", "longer"):
+        counts = Counter(getattr(layout, chance) for layout in firsts)
+        assert min(counts.values()) >= 70, chance
+
+
+def test_a_pairs_other_side_is_the_same_slot_turned() -> None:
+    run = make_plan(shape=Shape({"keepalive": 6}, frozenset({"rate-1000"})))
+    slot = paired(run, "keepalive", "rate-1000")[0]
+    one, other = slot.sides
+    assert one == slot == other.turned and (one.arm, other.arm) == (slot.arm, slot.against)
+    assert one.layout and other.layout and {one.layout.side, other.layout.side} == {"left", "right"}
+    assert (one.bring_up[0], one.layout.first_up) == (other.bring_up[0], other.layout.first_up)
+    assert run.slots[0].sides == (run.slots[0],), "who is alone has one side"

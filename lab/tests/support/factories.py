@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lab.model.plan import Plan, Slot, arms_for, plan
+from lab.model.pairs import PairSide
+from lab.model.plan import Plan, Shape, Slot, arms_for, plan
+from lab.model.run import PairSlot
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
@@ -78,13 +80,24 @@ def make_plan(
     blocks: int = 6,
     seed: int = 1,
     reference: str | None = "direct",
+    shape: Shape | None = None,
 ) -> Plan:
-    """A run of the given (variant, baseline) pairs; by default at a ceiling and one rate."""
+    """A run of the given (variant, baseline) pairs; by default at a ceiling and one rate, and every arm alone."""
     return plan(
         arms_for(variants, reference),
         points or [make_point("ceiling", rate_rps=None), make_point()],
         blocks,
         seed,
+        shape,
+    )
+
+
+def pair_slots(planned: Plan) -> tuple[PairSlot, ...]:
+    """What a run's record has of a plan's pairs."""
+    return tuple(
+        PairSlot(order=slot.order, against=slot.other, **slot.layout.model_dump())
+        for slot in planned.slots
+        if slot.layout is not None
     )
 
 
@@ -98,29 +111,38 @@ def make_run(
     """Every sample of a plan and the histograms by sample id.
 
     `effects`: variant → factor on latency and CPU per request (rates divide by it). `noise`: standard deviation of one
-    measurement's logarithm. `change` may alter a sample or, by returning None, leave it out.
+    measurement's logarithm; a side of a pair has `PAIRED` times that. `change` may alter a sample or, by returning None, leave it out.
     """
     samples: list[Sample] = []
     histograms: dict[str, Histogram] = {}
-    for slot in run.slots:
-        rng = np.random.default_rng(zlib.crc32(f"{seed} {slot.block} {slot.arm.name} {slot.point.name}".encode()))
+    for slot in (side for planned in run.slots for side in planned.sides):
+        where = f"{slot.arm.name} {slot.point.name}" + (f" beside {slot.other}" if slot.other else "")
+        rng = np.random.default_rng(zlib.crc32(f"{seed} {slot.block} {where}".encode()))
         factor = (effects or {}).get(slot.arm.variant, 1.0) * (0.5 if slot.arm.role == "reference" else 1.0)
-        wobble = [float(value) for value in np.exp(rng.normal(0, noise, 3))]
+        own_noise = noise * PAIRED if slot.other else noise
+        wobble = [float(value) for value in np.exp(rng.normal(0, own_noise, 3))]
         achieved = slot.point.rate_rps or 20_000 / factor * wobble[0]
         requests = round(achieved * slot.point.duration_s)
         role = "backend" if slot.arm.role == "reference" else "proxy"
-        sample = make_sample(
-            **of_slot(slot),
-            achieved_rps=achieved,
-            requests=requests,
-            usage={role: Usage(cpu_s=25e-6 * factor * wobble[1] * requests, rss_bytes=30_000_000, processes=2)},
-        )
+        made = of_slot(slot)
+        untimed = slot.other and slot.point.scheme == "slices"
+        if untimed:
+            requests //= 2
+            made |= {"duration_s": None, "recorded_s": None, "histogram": None}
+        usage = {role: Usage(cpu_s=25e-6 * factor * wobble[1] * requests, rss_bytes=30_000_000, processes=2)}
+        if slot.other:
+            usage["backend"] = Usage(cpu_s=15e-6 * requests, rss_bytes=20_000_000, processes=2)
+        sample = make_sample(**made, achieved_rps=None if untimed else achieved, requests=requests, usage=usage)
         kept = change(slot, sample)
         if kept is not None:
             samples.append(kept)
-            latencies = np.exp(np.linspace(-2, 2, min(requests, 5000)) ** 3 / 4) * 800e-6 * factor * wobble[2]
-            histograms[kept.id] = Histogram.of_values(latencies)
+            if not untimed:
+                latencies = np.exp(np.linspace(-2, 2, min(requests, 5000)) ** 3 / 4) * 800e-6 * factor * wobble[2]
+                histograms[kept.id] = Histogram.of_values(latencies)
     return samples, histograms
+
+
+PAIRED = 0.1
 
 
 def of_slot(slot: Slot) -> dict[str, Any]:
@@ -134,7 +156,20 @@ def of_slot(slot: Slot) -> dict[str, Any]:
         "variant": slot.arm.variant,
         "baseline": slot.arm.baseline,
         "point": slot.point,
+        "pair": _pair_of(slot),
     }
+
+
+def _pair_of(slot: Slot) -> PairSide | None:
+    if slot.layout is None:
+        return None
+    layout, scheme = slot.layout, slot.point.scheme
+    side = PairSide(against=slot.other, side=layout.side, scheme=scheme, first_up=layout.first_up == layout.side)
+    if scheme == "together":
+        return side
+    length_s, own_s = 0.1 if layout.longer else 0.05, slot.point.duration_s / 2
+    timed = {"slice_s": length_s, "own_s": own_s, "slices": round(own_s / length_s), "in_flight": 0.001}
+    return side.model_copy(update={"first_slice": layout.first_slice == layout.side, **timed})
 
 
 def made_invalid(sample: Sample, reason: Reason, **fields: Any) -> Sample:

@@ -23,7 +23,7 @@ from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, R
 from lab.model.events import Event
 from lab.model.load import Load, OutputError, Result
 from lab.model.pairs import SIDES, Side
-from lab.model.plan import Slot, arms_for, plan
+from lab.model.plan import Shape, Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord, now
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
@@ -33,6 +33,7 @@ from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
 from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
+from lab.tests.support.factories import pair_slots
 
 PAGE = b"x" * 1024
 LASTS_S = 1.0
@@ -257,6 +258,7 @@ class FakeTarget:
     system: FakeSystem = field(default_factory=FakeSystem)
     on_up: Callable[[int], None] = lambda count: None
     ups: list[str] = field(default_factory=list)
+    ups_at: list[Side] = field(default_factory=list[Side])
 
     def at(self, context: str | None) -> FakeTarget:
         return self
@@ -284,6 +286,7 @@ class FakeTarget:
     @contextmanager
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[FakeSystem]:
         self.ups.append(variant.name)
+        self.ups_at.append(side)
         self.on_up(len(self.ups))
         yield self.system
 
@@ -318,11 +321,12 @@ def bench(
     target: FakeTarget | None = None,
     observer: Silent | None = None,
     variants: Sequence[Variant] = (),
+    shape: Shape | None = None,
 ) -> Loop:
-    """A loop over a new run in LAB_RUNS: `baseline` and its A/A twin unless told otherwise."""
+    """A loop over a new run in LAB_RUNS: `baseline` and its A/A twin, each alone, unless told otherwise."""
     wanted = list(variants) or [variant()]
     loads = list(points) or [point()]
-    planned = plan(arms_for([(v.name, v.baseline) for v in wanted], None), loads, blocks, seed=7)
+    planned = plan(arms_for([(v.name, v.baseline) for v in wanted], None), loads, blocks, 7, shape)
     used = FakeTarget() if target is None else target
     record = RunRecord(
         id="run-1",
@@ -335,6 +339,7 @@ def bench(
         arms=planned.arms,
         points=planned.points,
         slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
+        pairs=pair_slots(planned),
         variants={
             v.name: VariantRecord(
                 name=v.name,

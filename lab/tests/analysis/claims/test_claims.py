@@ -105,7 +105,7 @@ def test_fewer_than_six_blocks_decide_nothing(judge: Judge) -> None:
     assert (found.answer, found.why) == ("not resolved", "no interval: 5 blocks, 6 are needed")
 
 
-def test_a_difference_must_lie_beyond_the_floor(judge: Judge) -> None:
+def test_a_difference_must_lie_beyond_what_the_load_resolves(judge: Judge) -> None:
     """The variant fails for 4 s more in every block: reproduced; for less than a request's distance more: not."""
     more = gone(lambda variant, block: (6 if variant == "kill-nds" else 2) + block / 10)
     found = judge(rule(LONGER), more)
@@ -269,7 +269,7 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
         (4.0, {"below": 3}, "contradicted"),
     ],
 )
-def test_a_ratios_bound_is_moved_by_the_floor_as_a_factor(
+def test_a_ratios_bound_is_moved_by_the_guard_as_a_factor(
     ratio: float, bound: dict[str, Any], answer: str, retold: Retold
 ) -> None:
     """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""

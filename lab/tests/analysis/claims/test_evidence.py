@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from lab.analysis.cells import counted_samples
+from lab.analysis.cells import counted_alone
 from lab.analysis.claims import evidence
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing, Shelf
@@ -289,7 +289,7 @@ def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
         each.model_copy(update={"reason": Reason.STEAL, "verdict": "invalid"}) if each.block == 2 else each
         for each in run.samples
     ]
-    left = replace(run, samples=tuple(invalid), counted=counted_samples(invalid))
+    left = replace(run, samples=tuple(invalid), counted=counted_alone(invalid))
     assert left.lost("kill-nds", "delete") == "1 of 2 blocks: steal"
     assert run.lost("kill-nds", "delete") == ""
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lab.analysis.claims import studies
 from lab.analysis.claims.studies import Change, Study, cells, load_study, published, study_keys
+from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
 from lab.model.run import NotMeasured
@@ -162,7 +163,7 @@ def filled(study: Study, blocks: int = 7, changed: Sequence[str] = (), **more: o
         return sample.model_copy(update={"limited_by": "generator"}) if sample.arm in changed else sample
 
     samples, histograms = make_run(run, effects={"keepalive": 2.0}, change=change)
-    return replace(summarise(run, samples, lambda sample: histograms.get(sample.id), {}), **more)  # type: ignore[arg-type]
+    return replace(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked()), **more)  # type: ignore[arg-type]
 
 
 def shown(study: Study, summary: Summary) -> str:
@@ -220,7 +221,7 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
 
     run = make_plan((("keepalive", "baseline"),), [make_point("ceiling", rate_rps=None)], blocks=7)
     samples, histograms = make_run(run, noise=0.5, change=late)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), {})
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
     (table,) = study_tables.shaped(study := load_study("mine"), summary)
     cell = table.cells["edge", "keep-alive"]
     row = next(row for row in summary.rows if row.arm.name == "keepalive")
@@ -281,7 +282,7 @@ def test_a_cell_with_invalid_blocks_names_their_reason(study_file: Path) -> None
         return made_invalid(sample, Reason.STEAL) if sample.arm == "keepalive" and sample.block == 2 else sample
 
     samples, histograms = make_run(run, change=stolen)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), {})
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
     assert "6 of 7 blocks valid: steal" in shown(study, summary)
 
 

@@ -6,19 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lab.analysis.comparison.comparison import TOO_FEW, Comparison, compare_runs, judged
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared
-from lab.analysis.decision import UNBOUNDED, Decision
+from lab.analysis.decision import UNBOUNDED, Decision, guard_of
 from lab.analysis.judging import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
 from lab.model.metrics import RATIOS
-from lab.model.plan import Arm, Plan, Slot
+from lab.model.pairs import SIDES
+from lab.model.plan import Arm, Plan, Slot, arms_for, plan
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason, Sample
+from lab.model.shape import shape_of
 from lab.model.sweeps import Point
 from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
@@ -72,20 +75,28 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert row.estimate is not None and row.estimate == stats.paired(own, base) and len(own) == 6
     assert row.base.level == stats.middle(base)
-    assert row.decision is Decision.BETTER and row.primary and row.holm_p is None
-    assert row.p_value == row.estimate.p_value and row.estimate.p_value is not None and row.estimate.p_value < 0.001
+    assert row.decision is Decision.BETTER and row.primary and row.p_value == row.holm_p
+    primary = [one.estimate.p_value or 0 for one in found.rows if one.primary and one.estimate]
+    assert row.holm_p is not None and row.holm_p < 0.001 and row.holm_p in stats.holm(primary) and len(primary) == 2
     assert row.estimate.effect == pytest.approx(-0.223, abs=0.05)
 
 
-def test_the_floor_is_the_a_a_pairs() -> None:
-    """As `stats.noise_floor` has it, from the baseline measured twice."""
-    store = made()
+@pytest.mark.parametrize("costlier", [1.0, 1.2])
+def test_the_guard_is_what_the_baseline_shows_of_itself(costlier: float) -> None:
+    """Nothing, where that is nothing for all that one can tell; else the far end of its interval."""
+
+    def dear(slot: Slot, sample: Sample) -> Sample:
+        used = {role: u.model_copy(update={"cpu_s": costlier * u.cpu_s}) for role, u in sample.usage.items()}
+        return sample.model_copy(update={"usage": used}) if slot.arm.role == "again" else sample
+
+    store = made(change=dear)
     arms: dict[str, dict[int, float]] = {"baseline": {}, "baseline-again": {}}
     for sample in store.samples():
         if sample.arm in arms and sample.point.name == "ceiling":
             arms[sample.arm][sample.block] = sample.cpu_per_request_s or 0.0
     base, again = ([values[block] for block in range(1, 7)] for values in arms.values())
-    assert row_of(compare_runs(store, None), "cpu_per_request", "ceiling").floor == stats.noise_floor(base, again)
+    guard = row_of(compare_runs(store, None), "cpu_per_request", "ceiling").size.guard
+    assert guard == guard_of(stats.paired(again, base)) and (guard > 0.1) is (costlier > 1)
 
 
 def test_one_run_is_told_what_its_table_says() -> None:
@@ -103,26 +114,8 @@ def test_one_run_is_told_what_its_table_says() -> None:
             )
             assert (row.decision, row.holm_p, row.primary) == want
             assert bool(row.estimate) or not effect.decision.judged
-        assert found.family == (sum(effect.holm_p is not None for effect in told.values()),)
-
-
-def test_a_primary_metric_is_held_to_its_interval_and_told_so() -> None:
-    """The effect is larger than the floor and sure, but its interval reaches into it; no other metric would be held to that."""
-
-    def slow(slot: Slot, sample: Sample) -> Sample:
-        factor = 1.05 if slot.arm.role == "again" else 1.0
-        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / factor})
-
-    store = made(effects={"keepalive": 0.9}, noise=0.03, change=slow)
-    other = row_of(compare_runs(store, None), "rate", "ceiling")
-    assert (other.decision, other.primary, other.p_value) == (Decision.BETTER, False, other.holm_p)
-    own = store.record.variants["keepalive"].model_copy(update={"primary_metric": "rate"})
-    store.record = store.record.model_copy(update={"variants": {**store.record.variants, "keepalive": own}})
-    row = row_of(compare_runs(store, None), "rate", "ceiling")
-    assert (row.decision, row.primary, row.estimate) == (Decision.CANNOT_TELL, True, other.estimate)
-    assert any(
-        note.startswith("surer than chance, but its interval reaches into the A/A floor of") for note in row.notes
-    )
+        counts = [sum(one.holm_p is not None for one in told.values() if one.primary is each) for each in (True, False)]
+        assert found.family == tuple(counts), "what claims, and all else"
 
 
 def test_of_two_arms_holm_is_over_the_whole_table() -> None:
@@ -140,7 +133,7 @@ def test_of_two_arms_holm_is_over_the_whole_table() -> None:
     assert alone.estimate is not None and alone.holm_p == alone.estimate.p_value
 
 
-def test_an_effect_within_the_floor_is_not_resolved_however_sure() -> None:
+def test_what_the_baseline_shows_of_itself_is_not_resolved_however_sure() -> None:
     """The baseline's twin is twice as slow: 20 % is nothing then."""
 
     def slow(slot: Slot, sample: Sample) -> Sample:
@@ -150,18 +143,49 @@ def test_an_effect_within_the_floor_is_not_resolved_however_sure() -> None:
 
     row = row_of(compare_runs(made(effects={"keepalive": 0.8}, change=slow), None), "rate", "ceiling")
     assert row.decision is Decision.CANNOT_TELL and row.holm_p is not None and row.holm_p < 0.05
-    assert any(note.startswith("surer than chance, but within the A/A floor of") for note in row.notes)
+    assert any(
+        note.startswith("surer than chance, but the baseline against itself shows as much as ") for note in row.notes
+    )
 
 
-def test_nothing_is_resolved_without_a_floor() -> None:
-    """A/A blocks were invalid: nobody knows what the noise is."""
+def test_too_few_blocks_of_the_baseline_with_itself_guard_nothing() -> None:
+    """An interval of five would forbid whatever it holds; there is none."""
 
     def lost(slot: Slot, sample: Sample) -> Sample:
         return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 2 else sample
 
     row = row_of(compare_runs(made(effects={"keepalive": 0.5}, change=lost), None), "p50")
-    assert row.floor is None and row.decision is Decision.CANNOT_TELL
-    assert "nothing is resolved without a floor: fewer than 6 valid A/A blocks" in row.notes
+    assert row.size.guard == 0.0 and row.decision is Decision.BETTER
+
+
+def test_what_is_smaller_than_the_worth_is_the_same() -> None:
+    """Also where its sign is sure."""
+    row = row_of(compare_runs(made(effects={"keepalive": 0.99}, noise=0.001), None), "p99")
+    assert row.decision is Decision.SAME and row.holm_p is not None and row.holm_p < 0.05
+    assert row.size.worth == pytest.approx(np.log(1.02))
+    found = compare_runs(made(effects={"keepalive": 0.99}, noise=0.001, worth=0.005), None)
+    assert row_of(found, "p99").decision is Decision.BETTER
+
+
+@pytest.mark.parametrize(("metric", "point"), [("cpu_per_request", "ceiling"), ("p99", "rate-1000")])
+def test_a_run_with_pairs_is_told_by_them(metric: str, point: str) -> None:
+    """The same as its table; the levels beside it are of the arms alone."""
+    arms = arms_for([("keepalive", "baseline")], None)
+    points = [make_point("ceiling", rate_rps=None), make_point()]
+    store = made(planned=plan(arms, points, 8, 1, shape_of(arms, points, 8, SIDES)), effects={"keepalive": 0.95})
+    row = row_of(compare_runs(store, None), metric, point)
+    table = summarise_run(store.record, store.samples(), store.histogram)
+    (effect,) = (
+        one
+        for line in table.rows
+        if (line.arm.name, line.point.name) == ("keepalive", point)
+        for one in line.effects
+        if one.metric == metric
+    )
+    assert row.estimate == effect.estimate and row.estimate is not None and row.estimate.n == 8
+    assert (row.decision, row.holm_p) == (effect.decision, effect.holm_p)
+    alone = next(line for line in table.rows if (line.arm.name, line.point.name) == ("keepalive", point)).cell
+    assert row.other.level == alone.level(metric)
 
 
 def test_named_arms_of_one_run() -> None:
@@ -224,7 +248,7 @@ def test_a_variant_that_needs_what_no_load_does_is_not_compared() -> None:
 
 
 def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
-    """The same names, the baseline too; other blocks, another count of them; the larger floor."""
+    """The same names, the baseline too; other blocks, another count of them; the larger guard."""
     first, second = made("run-1"), made("run-2", {"keepalive": 0.7}, make_plan(blocks=8), noise=0.04, seed=2)
     found = compare_runs(first, second)
     assert not found.paired and (found.base.id, found.other.id) == ("run-1", "run-2")
@@ -233,8 +257,17 @@ def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
     assert (len(row.base.values), len(row.other.values)) == (6, 8)
     assert row.estimate == unpaired(list(row.other.values.values()), list(row.base.values.values()))
     assert row.decision is Decision.BETTER
-    floors = [row_of(compare_runs(store, None), "p99").floor or 0.0 for store in (first, second)]
-    assert row.floor == max(floors) and floors[0] != floors[1]
+
+
+def test_of_two_runs_the_larger_guard_holds() -> None:
+    def slow(slot: Slot, sample: Sample) -> Sample:
+        factor = 1.1 if slot.arm.role == "again" else 1.0
+        return sample.model_copy(update={"achieved_rps": (sample.achieved_rps or 0) / factor})
+
+    first, second = made("run-1", change=slow), made("run-2", {"keepalive": 0.95}, noise=0.04, seed=2)
+    guards = [row_of(compare_runs(store, None), "rate", "ceiling").size.guard for store in (first, second)]
+    assert guards[0] > 0.05 > guards[1] == 0
+    assert row_of(compare_runs(first, second), "rate", "ceiling").size.guard == guards[0]
 
 
 def test_named_arms_of_two_runs() -> None:
@@ -509,8 +542,8 @@ def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert not row.relative and row.estimate == stats.difference(own, base)
     assert row.decision is Decision.BETTER and row.unit == "s" and row.title == "longest gap"
-    assert row.floor is not None and row.floor >= 1 / (row.point.rate_rps or 1)
-    assert row_of(found, "stale", "delete").decision is Decision.CANNOT_TELL, "nothing in both is no difference"
+    assert row.size.guard >= 1 / (row.point.rate_rps or 1)
+    assert row_of(found, "stale", "delete").decision is Decision.SAME, "nothing in both is no difference"
     assert not row_of(found, "stale", "delete").tested
 
 

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from lab.analysis.claims.studies import load_study, study_keys
+from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.commands import ablate
@@ -301,7 +302,7 @@ def summary_of(effects: Mapping[str, float], names: Sequence[str], blocks: int =
     samples, histograms = make_run(run, effects=effects)
     primary = dict.fromkeys(names, "cpu_per_request")
     snippets = {name: f"set: {name}" for name in names}
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), primary, snippets)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary), snippets)
 
 
 def lines_of(effects: Mapping[str, float], blocks: int = 8) -> list[ablation_table.Ranked]:
@@ -343,7 +344,7 @@ def handicapped(effects: Mapping[str, float], together: bool = False) -> tuple[l
     samples, histograms = make_run(run, effects=effects)
     primary: dict[str, str | None] = {"root+a": "cpu_per_request", "high": "cpu_per_request"}
     snippets = {name: f"set: {name}" for name in primary}
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), primary, snippets)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary), snippets)
     lines = list(ablation_table.ranked(record(*steps), {"quick": summary}))
     out = io.StringIO()
     show(Console(file=out, width=200), ablation_table.page(record(*steps), lines))

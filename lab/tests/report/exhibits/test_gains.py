@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import pytest
 
 from lab.analysis import claims
-from lab.analysis.cells import counted_samples
+from lab.analysis.cells import counted_alone
 from lab.analysis.claims import Claim, Rule
 from lab.analysis.claims.evidence import Evidence, Missing
 from lab.base.errors import UsageError
@@ -80,7 +80,7 @@ def run_of(
     }
     steered = Steered(store.record, store.samples(), histograms)
     samples = tuple(steered.samples())
-    return Evidence("made", steered, samples, counted_samples(samples))
+    return Evidence("made", steered, samples, counted_alone(samples))
 
 
 def test_cpu_per_request_is_the_proxys() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from lab.analysis.cells import counted_samples
+from lab.analysis.cells import counted_alone
 from lab.analysis.claims.evidence import Evidence, Missing
 from lab.model.samples import Sample
 from lab.model.usage import Usage
@@ -32,7 +32,7 @@ SUITES = ("original", "keepalive", "somaxconn")
 
 def evidence_of(store: MadeStore) -> Evidence:
     samples = tuple(store.samples())
-    return Evidence("made", store, samples, counted_samples(samples))
+    return Evidence("made", store, samples, counted_alone(samples))
 
 
 def run_of(blocks: int = 6, **overrides: Any) -> Evidence:

@@ -24,6 +24,7 @@ from lab.analysis.verdicts import verdicts
 from lab.base.errors import MeasuringError
 from lab.commands import schema
 from lab.disturbances.outage import Outage
+from lab.model.names import WORTH
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
@@ -72,6 +73,7 @@ def run_of(
     primary: str | None = "gap_s",
     made: Callable[[Slot, int], dict[str, float | None]] = outcome_of,
     seed: int = 1,
+    worth: float = WORTH,
 ) -> tuple[RunRecord, list[Sample]]:
     plan = make_plan(pairs, points, blocks, reference=None)
     samples = [
@@ -79,7 +81,7 @@ def run_of(
         for slot in plan.slots
         if (found := change(slot, _sample(slot, made(slot, seed) if slot.point.disturbance else {}))) is not None
     ]
-    return _record(plan, primary), samples
+    return _record(plan, primary).model_copy(update={"worth": worth}), samples
 
 
 def _sample(slot: Slot, outcome: dict[str, float | None]) -> Sample:
@@ -212,8 +214,11 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert spare.text.startswith("proxy-replicas-2: longest gap at kill 0 s instead of 29.")
     assert "−29" in spare.text
     assert spare.text.endswith("apply:")
-    assert sleep.kind == "unresolved"
-    assert "don't bother unless a difference of 0." in sleep.text
+    assert sleep.kind == "same"
+    assert sleep.text.startswith("pre-stop-sleep: don't bother: no difference in longest gap at kill (")
+    assert sleep.text.endswith(" s that are worth knowing)"), "a fiftieth of the baseline's 29 s"
+    narrow = verdicts(summary_of(worth=0.001))[1]
+    assert narrow.kind == "unresolved" and "don't bother unless a difference of 0." in narrow.text
 
 
 def test_worse_is_not_to_be_applied() -> None:
@@ -244,10 +249,19 @@ def test_better_under_one_and_worse_under_another_has_what_to_apply_and_when() -
     )
 
 
-def test_without_a_floor_nothing_is_called_small() -> None:
-    """One block of the baseline's twin is lost."""
-    _, sleep = verdicts(summary_of(change=at("baseline-again", 2, "kill", verdict="invalid", reason=Reason.STEAL)))
-    assert sleep.kind == "no-interval" and sleep.text.endswith("; measure with --blocks 12 or more")
+def test_what_the_baseline_shows_of_itself_is_not_claimed() -> None:
+    """Its twin is gone for 3 s longer: 2 s are nothing then, though every block has them."""
+
+    def longer(again_s: float) -> Callable[[Slot, int], dict[str, float | None]]:
+        def made(slot: Slot, seed: int) -> dict[str, float | None]:
+            more = {"again": again_s, "variant": 2.0}.get(slot.arm.role, 0.0) * (not slot.point.control)
+            return outcome_of(slot, seed) | {"gap_s": 29.0 + more + slot.block / 100}
+
+        return made
+
+    for again_s, decision in ((0.0, Decision.WORSE), (3.0, Decision.CANNOT_TELL)):
+        found = effect_of(summary_of(made=longer(again_s)), "pre-stop-sleep")
+        assert found.decision is decision and found.size.guard == pytest.approx(max(again_s, 0.0104), abs=0.01)
 
 
 def test_below_six_blocks_nothing_is_claimed() -> None:
@@ -265,7 +279,7 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
 
 def test_a_hypothesis_about_another_load_is_told_with_the_target() -> None:
     """Measured elsewhere it may never stand beside this."""
-    for primary, kind in (("gap_s", "unresolved"), ("rate", "not-measurable")):
+    for primary, kind in (("gap_s", "same"), ("rate", "not-measurable")):
         summary = replace(summary_of(primary=primary), target="kind", elsewhere={"pre-stop-sleep": "nds"})
         _, sleep = verdicts(summary)
         assert sleep.kind == kind and sleep.text.endswith(": just bench pre-stop-sleep --sweep nds --target kind")
@@ -291,8 +305,9 @@ def test_a_difference_below_what_the_load_resolves_is_none() -> None:
 
         return made
 
-    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.CANNOT_TELL
-    assert effect_of(summary_of(made=alike(0.011)), "proxy-replicas-2").claimed
+    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.SAME
+    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.SAME
+    assert effect_of(summary_of(made=alike(0.011), worth=0.0001), "proxy-replicas-2").claimed
 
 
 def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 from rich.console import Console
 
+from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.model.plan import Slot
 from lab.model.samples import Sample
@@ -39,7 +40,7 @@ def summary_of(gauges: Mapping[str, Mapping[str, float]]) -> Summary:
         make_plan(((MANY, FEW),), blocks=7),
         samples,
         lambda sample: histograms.get(sample.id),
-        {MANY: "cpu_per_request"},
+        Asked({MANY: "cpu_per_request"}),
     )
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from lab.analysis import verdicts
 from lab.analysis.cells import counted_samples
 from lab.analysis.decision import Decision
-from lab.analysis.effects import Effect
+from lab.analysis.effects import Asked, Effect
 from lab.analysis.judging import LIMITED
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise, summarise_run
@@ -32,7 +32,7 @@ from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.report.terminal import show
 from lab.stats import paired as stats
-from lab.stats import units
+from lab.stats import power, units
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
 from lab.tests.support.made_runs import made, made_record
@@ -44,7 +44,7 @@ BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 
 def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
     samples, histograms = make_run(run, **made)
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), primary)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))
 
 
 def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> Row:
@@ -95,11 +95,11 @@ def test_no_row_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in printed(typical(), width).splitlines()) <= width
 
 
-def test_a_claim_needs_the_interval_beyond_the_floor_and_ends_in_what_to_apply() -> None:
+def test_a_claim_ends_in_what_to_apply() -> None:
     run = make_plan()
     samples, histograms = make_run(run, {"keepalive": 0.8})
     snippets = {"keepalive": "data:\n  keep-alive-requests: '10000'"}
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY, snippets)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY), snippets)
     effect = effect_of(summary, "keepalive", "p99")
     assert (effect.claimed, effect.primary, effect.better) == (True, True, True)
     (verdict,) = verdicts.verdicts(summary)
@@ -181,13 +181,12 @@ def test_nothing_found_names_the_bound() -> None:
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.CANNOT_TELL
-    assert verdicts.effect_text(effect).startswith("p99 ~ [")
+    assert verdicts.effect_text(effect).startswith("? p99 ")
     (verdict,) = verdicts.verdicts(summary)
     assert verdict.kind == "unresolved"
     assert effect.estimate is not None
     assert effect.estimate.interval is not None
-    assert effect.floor is not None
-    bound = max(*(abs(end) for end in effect.estimate.interval), effect.floor)
+    bound = max(abs(end) for end in effect.estimate.interval)
     assert f"don't bother unless {100 * (2.718281828459045**bound - 1):.1f} % matters to you" in verdict.text
 
 
@@ -220,25 +219,71 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int) -> None:
     assert verdicts.effect_text(effect) == f"p99 no interval ({count})"
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
     assert all(verdict.kind == "no-interval" for verdict in verdicts.verdicts(summary))
-    assert verdicts.floor_line(summary) == f"no floor yet: {count} with both baselines, 6 are needed"
+    known = f"the noise here is not known yet: {count} with both baselines, 6 are needed"
+    assert verdicts.noise_line(summary) == known
     row = next(row for row in run_json.printed(summary).plain()["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
 
-def test_without_enough_a_a_blocks_nothing_is_claimed() -> None:
+def test_without_enough_a_a_blocks_nothing_guards() -> None:
+    """What is claimed is claimed; of the baseline against itself nothing is known, and that is said where it was asked for."""
+
     def lost(slot: Slot, sample: Sample) -> Sample:
         return made_invalid(sample, Reason.STEAL) if slot.arm.role == "again" and slot.block == 1 else sample
 
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
-    assert (effect.decision, effect.floor) == (Decision.CANNOT_TELL, None)
-    assert verdicts.effect_text(effect).endswith("(no floor)")
-    assert any("without a floor" in note for note in row_of(summary, "keepalive").notes)
-    (verdict,) = verdicts.verdicts(summary)
-    assert verdict.kind == "no-interval" and "don't bother" not in verdict.text
-    assert verdict.text.endswith("without a floor: fewer than 6 valid A/A blocks; measure with --blocks 12 or more")
-    (resumed,) = verdicts.verdicts(replace(summary, resume="just bench --resume r"))
-    assert resumed.text.endswith("; go on with: just bench --resume r")
+    assert (effect.decision, effect.size.guard) == (Decision.BETTER, 0.0)
+    assert verdicts.verdicts(summary)[0].kind == "apply"
+    assert verdicts.noise_line(summary).startswith("the noise here is not known yet: 5 blocks")
+
+
+def small(factor: float = 0.99, worth: float = 0.02, noise: float = 0.001) -> Summary:
+    """An effect of 1 % with hardly any noise."""
+    run = make_plan()
+    samples, histograms = make_run(run, {"keepalive": factor}, noise)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY, worth=worth))
+
+
+def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_with() -> None:
+    """Both facts are told: that it is sure, and that it is small."""
+    effect = effect_of(small(), "keepalive", "p99")
+    assert effect.decision is Decision.SAME and effect.holm_p is not None and effect.holm_p < 0.05
+    assert not effect.claimed and verdicts.effect_text(effect).startswith("same: p99 −1.1 % [")
+    (verdict,) = verdicts.verdicts(small())
+    assert (verdict.kind, verdict.snippet) == ("same", "")
+    assert verdict.text.startswith(
+        "keepalive: don't bother: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
+    )
+    assert verdict.text.endswith("smaller than the 2.0 % that are worth knowing)")
+    (none,) = verdicts.verdicts(small(1.0))
+    assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
+
+
+def test_what_is_worth_knowing_is_what_was_asked() -> None:
+    (verdict,) = verdicts.verdicts(small(worth=0.005))
+    assert verdict.kind == "apply"
+
+
+def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
+    """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
+    summary = summary_of(make_plan(), noise=0.03)
+    effect = effect_of(summary, "keepalive", "p99")
+    assert effect.decision is Decision.CANNOT_TELL and effect.estimate is not None
+    blocks = power.blocks_for(effect.estimate.sd or 0, 6, 0.02)
+    assert verdicts.more_text(effect) == f"--blocks {blocks} would tell 2.0 %"
+    assert verdicts.verdicts(summary)[0].text.endswith(f"; --blocks {blocks} would tell 2.0 %")
+    wild = effect_of(summary_of(make_plan(), noise=1.0), "keepalive", "p99")
+    assert verdicts.more_text(wild) == "not even 1000 blocks would tell 2.0 %"
+    few = effect_of(summary_of(make_plan(blocks=5)), "keepalive", "p99")
+    assert verdicts.more_text(few) == ""
+
+
+def test_the_baseline_against_itself_is_told_where_nothing_else_is() -> None:
+    """By metric; of several loads the one that leaves most open."""
+    line = verdicts.noise_line(summary_of(make_plan([("baseline", None)])))
+    assert line.startswith("the baseline against itself here: rate ") and line.endswith("(6 blocks)")
+    assert "CPU per request" in line
 
 
 def test_effects_use_only_blocks_in_which_both_arms_are_valid() -> None:
@@ -272,7 +317,7 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     assert effect_of(summary, "keepalive", "p50", "ceiling").decision is Decision.NOT_JUDGED
     (verdict,) = verdicts.verdicts(summary)
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
-    assert "rate" not in verdicts.floor_line(summary).replace("generator", "")
+    assert "rate" not in verdicts.noise_line(summary).replace("generator", "")
 
 
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
@@ -317,7 +362,7 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
 def test_percentiles_are_those_of_the_merged_histogram() -> None:
     run = make_plan(blocks=6)
     samples, histograms = make_run(run, noise=0.3)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
     merged = Histogram.empty()
     for sample in samples:
         if (sample.arm, sample.point.name) == ("keepalive", "rate-1000"):
@@ -333,7 +378,7 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     third = make_sample(id="c", attempt=3, reason=Reason.OTHER_PROCESSES)
     old = make_sample(id="d", attempt=3, reason=Reason.BLOCK_INTERRUPTED)
     later = make_sample(id="e", attempt=1, generation=1)
-    key = (1, "baseline", "rate-1000")
+    key = (1, "baseline", "rate-1000", "")
     assert counted_samples([third, second, first, old])[key] is second
     assert counted_samples([later, second])[key] is later
     assert counted_samples([first, old]) == {}
@@ -384,7 +429,7 @@ def test_a_cell_in_which_nothing_is_valid_is_a_row_all_the_same() -> None:
 
 
 def test_a_run_that_has_not_begun_prints() -> None:
-    summary = summarise(make_plan(BOTH), [], lambda _: None, PRIMARY)
+    summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
     assert json.loads(json.dumps(run_json.printed(summary).plain(), allow_nan=False))["target"] is None
@@ -432,7 +477,7 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
     last = next(sample for sample in reversed(samples) if sample.point.name == "rate-1000")
     changed = [sample.model_copy(update=fields) if sample is last else sample for sample in samples]
     with pytest.raises(MeasuringError, match=fault):
-        summarise(run, changed, lambda _: None, PRIMARY)
+        summarise(run, changed, lambda _: None, Asked(PRIMARY))
 
 
 def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> None:
@@ -440,7 +485,7 @@ def test_an_interrupted_block_measured_with_another_version_does_no_harm() -> No
     samples, histograms = make_run(run)
     update = {"id": "old", "generator_version": "1.0", "verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED}
     samples.append(samples[-1].model_copy(update=update))
-    summarise(run, samples, lambda sample: histograms.get(sample.id), PRIMARY)
+    summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
 
 
 def test_a_proxy_is_not_compared_with_a_backend_by_cpu() -> None:
@@ -471,7 +516,14 @@ def test_json_is_plain_complete_and_in_base_units() -> None:
     assert (row["offered_rps"], row["stand_in_for"], row["invalid"]) == (1000.0, "wrk2", {"steal": 1})
     assert 1e-3 < row["latency_s"]["p99"] < 1e-2
     effect = next(effect for effect in row["effects"] if effect["metric"] == "p99")
-    assert effect["ratio_low"] < effect["ratio"] < effect["ratio_high"] < 1 / effect["floor_ratio"] < 1
+    assert (
+        effect["ratio_low"]
+        < effect["ratio"]
+        < effect["ratio_high"]
+        < 1 / effect["worth_ratio"]
+        < 1
+        == effect["guard_ratio"]
+    )
     assert run_json.ResultJson.model_validate(data).plain() == data
 
 
@@ -504,7 +556,7 @@ def test_a_latency_at_the_end_of_the_histogram_is_a_bound() -> None:
     run = make_plan(blocks=6)
     samples, _ = make_run(run)
     late = Histogram.of_values([0.001] * 5000 + [500.0])
-    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, PRIMARY))
+    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, Asked(PRIMARY)))
 
 
 @settings(max_examples=20)
@@ -513,7 +565,9 @@ def test_the_order_of_the_samples_does_not_matter(order: list[int], seed: int) -
     run = make_plan(points=[make_point()], blocks=13, reference=None)
     samples, histograms = make_run(run, seed=seed)
     shuffled = [samples[number] for number in order]
-    one, two = (summarise(run, some, lambda sample: histograms.get(sample.id), PRIMARY) for some in (samples, shuffled))
+    one, two = (
+        summarise(run, some, lambda sample: histograms.get(sample.id), Asked(PRIMARY)) for some in (samples, shuffled)
+    )
     assert run_json.printed(one) == run_json.printed(two)
 
 

@@ -1,0 +1,283 @@
+"""Effects where arms were paired: the pair's ratio leads where it tells, the arms alone where it does not, and one family for all claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from lab.analysis import effects
+from lab.analysis.cells import cells_of, paired
+from lab.analysis.decision import Decision
+from lab.analysis.effects import Effect
+from lab.analysis.rows import BACKEND, Row
+from lab.analysis.summary import Summary, summarise_run
+from lab.model.pairs import SIDES
+from lab.model.plan import Plan, Slot, arms_for, plan
+from lab.model.samples import Reason, Sample
+from lab.model.shape import GUARD, LEVELS, leading, shape_of
+from lab.model.usage import Usage
+from lab.stats import paired as stats
+from lab.tests.support.factories import made_invalid, make_point
+from lab.tests.support.made_runs import MadeStore, made, made_record
+
+POINTS = [make_point("ceiling", rate_rps=None), make_point()]
+BLOCKS = 8
+Change = Callable[[Slot, Sample], Sample | None]
+
+
+def planned(shared: bool = False, points: list[str] | None = None, close: bool = False) -> Plan:
+    arms = arms_for([("keepalive", "baseline")], None)
+    loads = [point for point in POINTS if points is None or point.name in points]
+    if close:
+        loads = [point.model_copy(update={"keepalive": False}) for point in loads]
+    places = leading(arms, loads, {"keepalive": (shared, "cpu_per_request")})
+    return plan(arms, loads, BLOCKS, 1, shape_of(arms, loads, BLOCKS, SIDES, places))
+
+
+def run(
+    factor: float = 1.0,
+    shared: bool = False,
+    change: Change = lambda _, sample: sample,
+    of: Plan | None = None,
+    primary: str = "cpu_per_request",
+    noise: float = 0.05,
+    worth: float = 0.02,
+) -> MadeStore:
+    """A run of `keepalive` against `baseline`, with pairs; the pairs' noise is a tenth of that of the arms alone."""
+    of = of or planned(shared)
+    record = made_record("run-1", of)
+    told = {"primary_metric": primary, "shared_cost": shared}
+    variants = {**record.variants, "keepalive": record.variants["keepalive"].model_copy(update=told)}
+    return made("run-1", {"keepalive": factor}, of, noise, 1, change, variants=variants, worth=worth)
+
+
+def summary(store: MadeStore) -> Summary:
+    return summarise_run(store.record, store.samples(), store.histogram)
+
+
+def row(store: MadeStore, arm: str = "keepalive", point: str = "ceiling") -> Row:
+    return next(each for each in summary(store).rows if (each.arm.name, each.point.name) == (arm, point))
+
+
+def effect(store: MadeStore, metric: str = "cpu_per_request", point: str = "ceiling", arm: str = "keepalive") -> Effect:
+    return next(each for each in row(store, arm, point).effects if each.metric == metric)
+
+
+def only_pairs(_slot: Slot, sample: Sample) -> Sample | None:
+    return sample if sample.pair else None
+
+
+def only_alone(_slot: Slot, sample: Sample) -> Sample | None:
+    return sample if sample.pair is None else None
+
+
+@pytest.mark.parametrize(("point", "scheme"), [("ceiling", "slices"), ("rate-1000", "together")])
+def test_where_the_two_were_a_pair_its_ratio_is_the_effect(point: str, scheme: str) -> None:
+    """Of all blocks, and as it is without the arms alone."""
+    found = effect(run(1.05), point=point)
+    assert (found.scheme, found.beside) == (scheme, None)
+    assert found.estimate is not None and found.estimate.n == BLOCKS
+    assert found.estimate.ratio == pytest.approx(1.05, abs=0.01)
+    assert found.estimate == effect(run(1.05, change=only_pairs), point=point).estimate
+    assert found.claimed and found.decision is Decision.WORSE
+
+
+def test_a_cost_that_a_pair_shares_is_told_by_the_arms_alone_and_the_pair_stands_beside() -> None:
+    found = effect(run(1.5, shared=True))
+    assert found.scheme is None and found.note == effects.SHARED
+    assert found.estimate is not None and found.estimate.n == BLOCKS
+    assert found.estimate == effect(run(1.5, shared=True, change=only_alone)).estimate
+    assert found.beside is not None and found.beside == effect(run(1.5, shared=True, change=only_pairs)).beside
+    assert found.beside.n < stats.MIN_BLOCKS, "for a look only"
+
+
+def test_a_load_that_opens_connections_is_told_by_the_arms_alone() -> None:
+    found = effect(run(1.5, of=planned(close=True)))
+    assert found.scheme is None and found.beside is not None and found.note == effects.SHARED
+
+
+def test_slices_tell_no_latency() -> None:
+    """The arms alone have it in two blocks: that is a level, and no interval."""
+    found = effect(run(1.5), "p99")
+    assert found.scheme is None and found.beside is None
+    assert found.estimate is not None and found.estimate.n == LEVELS
+    assert not found.decision.judged
+
+
+def test_given_rates_tell_latency_together() -> None:
+    found = effect(run(1.5), "p99", "rate-1000")
+    assert found.scheme == "together" and found.estimate is not None and found.estimate.n == BLOCKS
+
+
+def more_in(longer: bool, factor: float) -> Change:
+    """The variant answers so much more in the longer slices, or in the shorter."""
+
+    def change(slot: Slot, sample: Sample) -> Sample:
+        hit = slot.layout and slot.layout.longer is longer and slot.arm.name == "keepalive" and sample.untimed
+        return sample.model_copy(update={"requests": round((sample.requests or 0) * factor)}) if hit else sample
+
+    return change
+
+
+def test_a_rate_is_told_where_both_lengths_of_slice_show_the_same() -> None:
+    same = effect(run(1.05, primary="rate"), "rate")
+    assert same.scheme == "slices" and same.estimate is not None and same.estimate.n == BLOCKS
+    for longer in (True, False):
+        apart = effect(run(1.05, primary="rate", change=more_in(longer, 1.2)), "rate")
+        assert apart.scheme is None and apart.estimate is not None and apart.estimate.n == LEVELS
+    assert effect(run(1.05, change=more_in(True, 1.2))).scheme == "slices", "CPU per request is told all the same"
+
+
+def test_a_rate_of_one_length_alone_is_not_told() -> None:
+    def one_length(slot: Slot, sample: Sample) -> Sample | None:
+        return None if slot.layout and slot.layout.longer else sample
+
+    assert effect(run(change=one_length), "rate").scheme is None
+
+
+def test_no_rate_is_told_where_many_answers_came_in_the_other_sides_slices() -> None:
+    def late(_slot: Slot, sample: Sample) -> Sample:
+        pair = sample.pair and sample.pair.model_copy(update={"in_flight": 0.03})
+        return sample.model_copy(update={"pair": pair}) if sample.untimed else sample
+
+    assert effect(run(change=late), "rate").scheme is None
+    assert effect(run(change=late)).scheme == "slices"
+
+
+def test_levels_come_from_the_arms_alone_only() -> None:
+    """Two blocks of them, whatever the pairs show."""
+
+    def slower(_slot: Slot, sample: Sample) -> Sample:
+        if sample.pair is None:
+            return sample
+        usage = {role: Usage(cpu_s=9 * each.cpu_s, rss_bytes=1, processes=2) for role, each in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    for arm in ("baseline", "keepalive"):
+        plain, changed = (row(run(change=each), arm).cell for each in (lambda _, one: one, slower))
+        assert (plain.valid_blocks, plain.planned_blocks) == (LEVELS, LEVELS)
+        assert plain.known("cpu_per_request") == changed.known("cpu_per_request")
+        assert plain.shown("rate") == changed.shown("rate")
+    assert effect(run(change=only_pairs)).estimate is not None
+    assert row(run(change=only_pairs)).cell.shown("rate") is None, "without them there is no level"
+
+
+def test_a_pair_of_which_one_side_is_invalid_is_no_block() -> None:
+    """And it is said; without it the run is not complete."""
+
+    def lost(slot: Slot, sample: Sample) -> Sample:
+        hit = sample.pair and slot.arm.name == "baseline" and slot.block == 3
+        return made_invalid(sample, Reason.UNEVEN) if hit else sample
+
+    store = run(1.05, change=lost)
+    found = effect(store)
+    assert found.estimate is not None and found.estimate.n == BLOCKS - 1
+    assert not summary(store).complete and summary(run()).complete
+
+
+def test_claims_are_one_family_and_everything_else_another() -> None:
+    """Holm over the run's primary effects of variants at all points; and over all that is judged beside them."""
+    found = summary(run(1.01))
+    judged = [each for line in found.rows for each in line.effects if each.decision.judged]
+    for primary in (True, False):
+        family = [each for each in judged if each.primary is primary]
+        p_values = [each.estimate.p_value for each in family if each.estimate and each.estimate.p_value is not None]
+        assert len(p_values) == len(family) > 1
+        assert [each.holm_p for each in family] == pytest.approx(stats.holm(p_values))
+    again = [each for line in found.rows if line.arm.role == "again" for each in line.effects]
+    assert again and all(each.holm_p is None for each in again), "what guards is no claim"
+
+
+def test_the_guard_is_the_baselines_pair_with_itself() -> None:
+    """Where that excludes 0, nothing smaller than its far end is claimed; what is larger is."""
+
+    def uneven(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.role != "again" or not sample.pair:
+            return sample
+        usage = {role: each.model_copy(update={"cpu_s": 1.08 * each.cpu_s}) for role, each in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    guard = effect(run(change=uneven), arm="baseline-again")
+    assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == GUARD
+    assert guard.estimate.interval is not None and guard.estimate.interval[0] > 0
+    small, large = (effect(run(factor, change=uneven)) for factor in (1.05, 1.3))
+    assert small.size.guard == large.size.guard == pytest.approx(guard.estimate.interval[1])
+    assert small.decision is Decision.CANNOT_TELL and small.holm_p is not None and small.holm_p < 0.05
+    assert any("the baseline against itself shows up to" in note for note in row(run(1.05, change=uneven)).notes)
+    assert large.decision is Decision.WORSE
+    assert effect(run(1.05)).size.guard == 0.0
+
+
+def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By metric and scheme; the arms alone may always say it."""
+    asked: list[tuple[str, str]] = []
+
+    def recovers(metric: str, scheme: str) -> bool:
+        asked.append((metric, scheme))
+        return scheme == "slices"
+
+    monkeypatch.setattr(effects, "recovers", recovers)
+    store = run()
+    assert effect(store).decision is Decision.SAME
+    assert effect(store, point="rate-1000").decision is Decision.CANNOT_TELL
+    assert ("cpu_per_request", "slices") in asked and ("cpu_per_request", "together") in asked
+    alone = effect(run(shared=True, noise=0.002))
+    assert alone.scheme is None and alone.decision is Decision.SAME
+
+
+def test_worth_is_what_the_run_was_asked_with() -> None:
+    for worth, decision in ((0.2, Decision.SAME), (0.02, Decision.WORSE)):
+        found = effect(run(1.05, shared=True, noise=0.002, worth=worth))
+        assert found.decision is decision and found.estimate is not None
+
+
+def test_backends_that_cost_more_on_one_side_are_told() -> None:
+    """No knob of the process reaches them: what differs there is the knob's reach, or the sides'."""
+
+    def costly(slot: Slot, sample: Sample) -> Sample:
+        if slot.arm.name != "keepalive" or not sample.pair:
+            return sample
+        used = sample.usage["backend"]
+        usage = sample.usage | {"backend": used.model_copy(update={"cpu_s": (1.2 + slot.block / 1000) * used.cpu_s})}
+        return sample.model_copy(update={"usage": usage})
+
+    def noisy(slot: Slot, sample: Sample) -> Sample:
+        used = sample.usage.get("backend")
+        if not sample.pair or used is None:
+            return sample
+        wobble = 1 + (slot.block % 3 - 1) * (0.01 if slot.arm.name == "keepalive" else -0.01)
+        return sample.model_copy(
+            update={"usage": sample.usage | {"backend": used.model_copy(update={"cpu_s": wobble * used.cpu_s})}}
+        )
+
+    told: Mapping[str, bool] = {
+        name: any("the knob reaches it, or the sides differ" in note for note in row(run(change=each)).notes)
+        for name, each in {"costly": costly, "noisy": noisy}.items()
+    }
+    assert told == {"costly": True, "noisy": False}
+    store = run(change=costly)
+    pair = cells_of(store.record.plan(), store.samples(), store.histogram).pair("keepalive", POINTS[0])
+    assert pair is not None
+    control = paired(pair.own, pair.base, BACKEND)
+    assert control is not None and control.ratio == pytest.approx(1.2, abs=0.01)
+
+
+@pytest.mark.parametrize("blocks", [6, BLOCKS])
+def test_what_a_side_costs_whoever_is_there_is_told_and_is_in_no_effect(blocks: int) -> None:
+    """The left side costs 10 % more: half of the blocks have it for the variant, half for the baseline."""
+
+    def left_costs(_slot: Slot, sample: Sample) -> Sample:
+        if not sample.pair or sample.pair.side == "right":
+            return sample
+        usage = {role: each.model_copy(update={"cpu_s": 1.1 * each.cpu_s}) for role, each in sample.usage.items()}
+        return sample.model_copy(update={"usage": usage})
+
+    loads = POINTS[:1]
+    arms = arms_for([("keepalive", "baseline")], None)
+    of = plan(arms, loads, blocks, 1, shape_of(arms, loads, blocks, SIDES))
+    store = run(1.0, change=left_costs, of=of, noise=0.001)
+    assert effect(store).estimate is not None
+    assert effect(store).estimate.effect == pytest.approx(0, abs=0.002)  # type: ignore[union-attr]
+    (told,) = (note for note in summary(store).notes if note.startswith("the left side against the right one"))
+    assert "CPU per request +10.0 % [" in told.replace("\xa0", " "), told

@@ -1,0 +1,134 @@
+"""What pairs recover of known costs, and what a baseline against itself scatters by: known answers from made comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import log1p
+
+import numpy as np
+import pytest
+
+from lab.analysis import recovery
+from lab.analysis.recovery import recovers, scatter_elsewhere, slope
+from lab.model.pairs import REPEATS, Compared, Way
+
+DOSES = {"small": 2.0, "medium": 4.0, "slope": 80.0}
+PER_DOSE = 0.01
+"""What a unit of dose adds to the CPU time of a request: a fraction."""
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    recovers.cache_clear()
+    yield
+    recovers.cache_clear()
+
+
+def compared(way: Way, variant: str, dose: float, round_: int, log_ratio: float, valid: bool = True) -> list[Compared]:
+    return [
+        Compared(
+            round=round_,
+            variant=variant,
+            dose=dose,
+            baseline="extra-work",
+            point="ceiling",
+            way=way,
+            repeat=repeat,
+            right=False,
+            valid=valid,
+            detail="",
+            log_ratios={"cpu_per_request": log_ratio},
+        )
+        for repeat in range(1 if way == "plain" else REPEATS)
+    ]
+
+
+def made(share: float = 1.0, noise: float = 0.0, rounds: int = 8, way: Way = "slices") -> list[Compared]:
+    """Known costs as the arms alone show them whole, and pairs a `share` of them; `noise` of one round's log-ratio."""
+    rng = np.random.default_rng(11)
+    return [
+        one
+        for variant, dose in DOSES.items()
+        for round_ in range(rounds)
+        for each, part in ((way, share), ("plain", 1.0))
+        for one in compared(each, variant, dose, round_, log1p(part * dose * PER_DOSE) + float(rng.normal(0, noise)))
+    ]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 1.0, 1.1])
+def test_what_pairs_show_of_a_known_cost_is_the_slope(share: float) -> None:
+    found = slope(made(share), "cpu_per_request", "slices")
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((share, share, share))
+    assert (found.doses, found.rounds) == (len(DOSES), 8)
+
+
+def test_its_interval_holds_the_truth_and_narrows_with_the_rounds() -> None:
+    wide, narrow = (slope(made(0.9, 0.02, rounds), "cpu_per_request", "slices") for rounds in (6, 60))
+    assert wide is not None and narrow is not None
+    for found in (wide, narrow):
+        assert found.low < found.value < found.high and found.low <= 0.9 <= found.high
+    assert narrow.high - narrow.low < 0.6 * (wide.high - wide.low)
+
+
+def test_the_same_comparisons_have_the_same_slope() -> None:
+    found = made(0.9, 0.05)
+    assert slope(found, "cpu_per_request", "slices") == slope(found, "cpu_per_request", "slices")
+
+
+def test_what_does_not_count_is_not_in_it() -> None:
+    """Invalid comparisons, other ways, and what adds no known cost."""
+    whole = made()
+    others = [
+        *compared("slices", "slope", 80.0, 1, 5.0, valid=False),
+        *compared("together", "slope", 80.0, 1, 5.0),
+        *compared("slices", "keepalive", 0.0, 1, 5.0),
+    ]
+    assert slope([*whole, *others], "cpu_per_request", "slices") == slope(whole, "cpu_per_request", "slices")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [one for one in made() if one.way == "plain"],
+        [one for one in made() if one.way != "plain"],
+        made(rounds=1),
+    ],
+    ids=["nothing", "plain only", "pairs only", "one round"],
+)
+def test_without_both_ways_and_two_rounds_there_is_no_slope(found: Sequence[Compared]) -> None:
+    assert slope(found, "cpu_per_request", "slices") is None
+
+
+def test_a_metric_that_was_not_measured_has_no_slope() -> None:
+    assert slope(made(), "p99", "slices") is None
+
+
+@pytest.mark.parametrize(
+    ("share", "noise", "believed"), [(1.0, 0.001, True), (0.79, 0.001, False), (0.9, 1.0, False), (0.81, 0.0, True)]
+)
+def test_a_pair_is_believed_where_the_slopes_lower_limit_is_four_fifths(
+    share: float, noise: float, believed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slope that nobody knows well is not enough."""
+    monkeypatch.setattr(recovery, "committed", lambda: tuple(made(share, noise)))
+    assert recovers("cpu_per_request", "slices") is believed
+    assert not recovers("cpu_per_request", "together") and not recovers("p99", "slices")
+
+
+def test_a_baseline_against_itself_scatters_as_its_rounds_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log-ratios: rounds of −1, 0 and 1 % scatter by 0.01; the arms alone have no scheme; known costs are no scatter."""
+    itself = [
+        one
+        for way in ("plain", "slices")
+        for round_ in range(3)
+        for one in compared(way, "extra-work", 0.0, round_, (round_ - 1) / 100)
+    ]
+    monkeypatch.setattr(recovery, "committed", lambda: (*itself, *made()))
+    found = scatter_elsewhere()
+    assert [(one.metric, one.scheme, one.rounds) for one in found] == [
+        ("cpu_per_request", None, 3),
+        ("cpu_per_request", "slices", 3),
+    ]
+    assert [one.sd for one in found] == pytest.approx([0.01, 0.01])

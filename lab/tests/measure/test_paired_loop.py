@@ -1,0 +1,187 @@
+"""The loop with pairs in its plan: both sides come up in the order drawn, and what is not measured of both is measured again of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.base.errors import MeasuringError
+from lab.measure import validity
+from lab.measure.loop import Loop, stale_blocks
+from lab.model.pairs import SIDES
+from lab.model.plan import Shape
+from lab.model.samples import Reason, Sample, cell, cells
+from lab.model.variants.variants import Check
+from lab.records.store import RunStore
+from lab.targets.common import sampler
+from lab.tests.support.fakes import FakeTarget, Silent, bench, point, variant
+
+RATE = point("rate", 1000.0)
+AGAIN = "baseline-again"
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(sampler, "other_processes_s", float)
+    monkeypatch.setattr(sampler, "cpu_times", lambda: {0: sampler.CpuTimes(1.0, 0.0, 10.0)})
+
+
+def paired(blocks: int = 2, alone: int = 0, target: FakeTarget | None = None, **told: Any) -> Loop:
+    """The baseline beside itself in every block, and each alone in `alone` of them."""
+    shape = Shape({AGAIN: blocks}, frozenset({"rate"}), {(arm, "rate"): alone for arm in ("baseline", AGAIN)})
+    return bench(blocks, [RATE], target=target or FakeTarget(sides=SIDES), shape=shape, **told)
+
+
+def again(loop: Loop) -> Loop:
+    """Another lab that goes on with what the first one left."""
+    return replace(loop, store=RunStore.open("run-1"), observer=Silent(), done={}, _attempts={}, _generations={})
+
+
+def test_a_pair_leaves_a_sample_of_each_side() -> None:
+    loop = paired()
+    loop.measure()
+    samples = loop.store.samples()
+    assert [(one.block, one.verdict) for one in samples] == [(1, "valid"), (1, "valid"), (2, "valid"), (2, "valid")]
+    for block in (1, 2):
+        left, right = sorted(
+            (one for one in samples if one.block == block), key=lambda one: one.pair.side if one.pair else ""
+        )
+        assert left.pair and right.pair
+        assert (left.pair.against, right.pair.against) == (right.arm, left.arm)
+        assert left.pair.first_up is not right.pair.first_up
+        assert (left.pair.scheme, left.order) == ("together", right.order)
+
+
+def test_sides_come_up_in_the_order_drawn() -> None:
+    """Which arm is where and which is first differ between blocks, half and half."""
+    target = FakeTarget(sides=SIDES)
+    loop = paired(4, target=target)
+    loop.measure()
+    layouts = [slot.layout for slot in loop.store.record.plan().slots]
+    assert target.ups_at[::2] == [layout.first_up for layout in layouts if layout]
+    assert all(set(target.ups_at[at : at + 2]) == set(SIDES) for at in range(0, 8, 2))
+    assert sorted(layout.side for layout in layouts if layout) == ["left", "left", "right", "right"]
+    own = {one.order: one.pair.side for one in loop.store.samples() if one.pair and one.arm == AGAIN}
+    assert [own[order] for order in sorted(own)] == [layout.side for layout in layouts if layout]
+
+
+def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
+    target = FakeTarget(sides=SIDES)
+    loop = paired(2, alone=1, target=target)
+    loop.measure()
+    alone = [one for one in loop.store.samples() if one.pair is None]
+    assert sorted(one.arm for one in alone) == ["baseline", AGAIN]
+    assert len(loop.store.samples()) == 6 and target.ups_at.count("left") == 4
+
+
+def test_nothing_that_is_whole_is_measured_again() -> None:
+    loop = paired(alone=1)
+    loop.measure()
+    later = again(loop)
+    later.measure()
+    assert isinstance(later.observer, Silent) and later.observer.samples == []
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_pair_of_which_one_side_is_missing_is_measured_again(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab was killed between the two: what it had is kept and another attempt made of both, whichever side it was."""
+    loop, real = paired(blocks=2), RunStore.write_sample
+
+    def dies(store: RunStore, sample: Sample, *rest: Any) -> None:
+        written = len(store.samples())
+        if written == 2 * lost + 1:
+            raise KeyboardInterrupt
+        real(store, sample, *rest)
+
+    monkeypatch.setattr(RunStore, "write_sample", dies)
+    with pytest.raises(KeyboardInterrupt):
+        loop.measure()
+    monkeypatch.undo()
+    monkeypatch.setenv("LAB_RUNS", str(loop.store.folder.parent))
+    kept = loop.store.samples()
+    assert len(kept) == 2 * lost + 1
+    later = again(loop)
+    later.measure()
+    samples = later.store.samples()
+    assert [one for one in samples if one.id in {each.id for each in kept}] == kept
+    half = kept[-1]
+    tries = {(one.arm, one.attempt) for one in samples if one.order == half.order}
+    assert tries == {(half.arm, 1), ("baseline", 2), (AGAIN, 2)}, "both of the same attempt"
+    planned = {each for slot in later.store.record.plan().slots for each in cells(slot)}
+    assert {cell(one) for one in samples if one.valid} == planned
+
+
+def test_the_last_attempt_of_one_side_alone_is_not_the_pairs_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the two for the third time: it ends all the same."""
+    loop = paired(blocks=1)
+    loop.measure()
+    whole = loop.store.samples()
+    (half,) = (one for one in whole if one.arm == AGAIN)
+    half = half.model_copy(update={"attempt": 3, "id": "third"})
+    written: list[Sample] = [half]
+    monkeypatch.setattr(RunStore, "samples", lambda _store: list(written))
+    monkeypatch.setattr(RunStore, "write_sample", lambda _store, sample, *_rest: written.append(sample))
+    again(loop).measure()
+    assert [(one.arm, one.attempt) for one in written[1:]] in (
+        [("baseline", 4), (AGAIN, 4)],
+        [(AGAIN, 4), ("baseline", 4)],
+    )
+
+
+def test_a_side_that_does_not_come_up_leaves_both_without_a_number() -> None:
+    """And the run goes on with the next block."""
+
+    def fail_second(count: int) -> None:
+        if count == 2:
+            raise MeasuringError("nginx", "did not answer", "look")
+
+    loop = paired(target=FakeTarget(sides=SIDES, on_up=fail_second))
+    loop.measure()
+    samples = loop.store.samples()
+    first, second = ([one for one in samples if one.block == block] for block in (1, 2))
+    assert {(one.arm, one.reason) for one in first} == {
+        ("baseline", Reason.BRING_UP_FAILED),
+        (AGAIN, Reason.BRING_UP_FAILED),
+    }
+    assert all(one.requests is None and one.pair and "did not answer" in one.detail for one in first)
+    assert [one.verdict for one in second] == ["valid", "valid"]
+    assert isinstance(loop.observer, Silent) and len(loop.observer.failures) == 1
+
+
+def test_a_knob_that_did_not_take_on_one_side_is_measured_on_neither() -> None:
+    check = Check(kind="sysctl", name="net.core.somaxconn", value="128")
+    tried = variant("backlog", "baseline", readback=[check])
+    shape = Shape({"backlog": 1}, frozenset({"rate"}), {(arm, "rate"): 0 for arm in ("backlog", "baseline", AGAIN)})
+    loop = bench(1, [RATE], target=FakeTarget(sides=SIDES), variants=[variant(), tried], shape=shape)
+    loop.measure()
+    samples = {one.arm: one for one in loop.store.samples()}
+    assert {one.reason for one in samples.values()} == {Reason.KNOB_NOT_APPLIED}
+    assert "on the other side" in samples["baseline"].detail and "on the other side" not in samples["backlog"].detail
+    names = sorted(path.name for path in (loop.store.folder / "readback").iterdir())
+    assert len(names) == 2 and all("beside" in name for name in names), "what was read of both is kept"
+
+
+def test_what_the_machine_did_is_measured_again_of_both_up_to_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validity, "MAX_CLOCK_STEP_S", -1.0)
+    loop = paired(blocks=1)
+    loop.measure()
+    samples = loop.store.samples()
+    assert sorted((one.arm, one.attempt) for one in samples) == [
+        (arm, attempt) for arm in ("baseline", AGAIN) for attempt in (1, 2, 3)
+    ]
+    assert {one.reason for one in samples} == {Reason.CLOCK_STEP}
+
+
+def test_a_block_whose_pair_is_not_whole_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with other facts; a whole one stays."""
+    loop = paired()
+    loop.measure()
+    whole = loop.store.samples()
+    assert stale_blocks(loop.store, {"fake": "no longer"}) == []
+    half = [one for one in whole if (one.block, one.arm) != (2, AGAIN)]
+    monkeypatch.setattr(RunStore, "samples", lambda _store: half)
+    assert [(one.block, one.arm) for one in stale_blocks(loop.store, {"fake": "no longer"})] == [(2, "baseline")]

@@ -1,0 +1,104 @@
+"""What a run's blocks hold: pairs where they can be had, the guard as often as it needs, arms alone where they lead."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.model.pairs import SIDES
+from lab.model.plan import Shape, arms_for
+from lab.model.shape import BESIDE, GUARD, LEVELS, leading, leads_alone, scheme_of, shape_of
+from lab.model.sweeps import Point
+from lab.tests.support.factories import make_point
+
+CEILING, RATE = make_point("ceiling", rate_rps=None), make_point()
+CLOSE = make_point("close", rate_rps=None, keepalive=False)
+QUEUE = make_point("queue", subject=("listen-overflow",))
+ARMS = arms_for([("keepalive", "baseline")], "direct")
+
+
+def shape(points: list[Point], blocks: int = 7, shared: bool = False, primary: str = "cpu_per_request") -> Shape:
+    found = shape_of(ARMS, points, blocks, SIDES, leading(ARMS, points, {"keepalive": (shared, primary)}))
+    assert found is not None
+    return found
+
+
+def test_what_runs_in_the_process_is_paired_in_every_block_and_alone_for_its_levels() -> None:
+    found = shape([CEILING, RATE])
+    assert found.pairs == {"keepalive": 7, "baseline-again": GUARD}
+    assert found.points == {"ceiling", "rate-1000"}
+    assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {LEVELS}
+    assert found.alone["baseline-again", "ceiling"] == 0
+    assert not any(arm == "direct" for arm, _ in found.alone), "the reference is measured once, as always"
+
+
+def test_what_a_pair_shares_is_alone_in_every_block_and_its_pair_stands_beside() -> None:
+    found = shape([CEILING, RATE], shared=True)
+    assert found.pairs["keepalive"] == BESIDE
+    assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {7}
+
+
+def test_a_load_that_opens_connections_is_alone_at_that_point_only() -> None:
+    found = shape([CEILING, CLOSE])
+    assert found.pairs["keepalive"] == 7, "for the other point"
+    assert (found.alone["keepalive", "ceiling"], found.alone["keepalive", "close"]) == (LEVELS, 7)
+    assert (found.alone["baseline", "ceiling"], found.alone["baseline", "close"]) == (LEVELS, 7)
+
+
+def test_what_no_pair_can_bear_is_not_of_its_points() -> None:
+    found = shape([CEILING, QUEUE])
+    assert found.points == {"ceiling"}
+    assert ("keepalive", "queue") not in found.alone, "so that it is measured alone in all blocks"
+
+
+def test_nothing_is_paired_where_nothing_can_be() -> None:
+    assert shape_of(ARMS, [QUEUE], 7, SIDES) is None
+    assert shape_of(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4, 6, 20])
+def test_no_more_is_asked_for_than_there_are_blocks(blocks: int) -> None:
+    found = shape([CEILING], blocks)
+    assert max(found.pairs.values()) == blocks and max(found.alone.values()) <= blocks
+    guards = found.pairs.get("baseline-again", 0)
+    assert guards == min(blocks, GUARD) if blocks > BESIDE else not guards, "so few give no interval to guard"
+
+
+def test_a_baseline_by_itself_has_its_guard() -> None:
+    found = shape_of(arms_for([("baseline", None)], None), [CEILING], 7, SIDES)
+    assert found is not None and found.pairs == {"baseline-again": GUARD}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("point", "why"),
+    [(CEILING, "slices"), (RATE, "together"), (CLOSE, None), (QUEUE, None)],
+    ids=["ceiling", "rate", "close", "queue"],
+)
+def test_how_an_effect_is_come_by(point: Point, why: str | None, shared: bool) -> None:
+    assert scheme_of(shared, point, SIDES) == (None if shared else why)
+    assert scheme_of(shared, point, SIDES[:1]) is None
+
+
+def test_latency_in_a_sweep_of_closed_loops_leads_alone() -> None:
+    """Slices do not tell it; where there is a rate, that is the place for it."""
+    assert leads_alone(False, "p99", CEILING, [CEILING, CLOSE])
+    assert not leads_alone(False, "p99", CEILING, [CEILING, RATE])
+    assert not leads_alone(False, "cpu_per_request", CEILING, [CEILING])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"requests": 500, "rate_rps": None}, "no slices"),
+        ({"generators": 2}, "several generators"),
+        ({"control": True}, "bound to it alone"),
+        ({"subject": ("errors",)}, "run out"),
+        ({"of_knee": 0.5}, "more than one proxy serves"),
+        ({"of_knee": 0.4}, ""),
+        ({"alone": "memory is the subject"}, "memory is the subject"),
+        ({}, ""),
+    ],
+)
+def test_a_point_says_why_no_pair_can_bear_it(changed: dict[str, object], said: str) -> None:
+    why = make_point(**changed).why_alone
+    assert (said in why) if said else why == ""
