@@ -246,6 +246,10 @@ def counts(sample: Sample) -> bool:
 
 
 def settled(sample: Sample) -> bool:
-    """Whether its cell needs no further measurement: valid, beyond help, or tried often enough."""
-    helpless = sample.reason is not None and not sample.reason.environmental
+    """Whether its cell needs no further measurement: valid, beyond help, or tried often enough.
+
+    A pair has no rate that its proxies could not make, but a machine that is busy meanwhile: then it is tried again.
+    """
+    reason, pair = sample.reason, sample.pair is not None
+    helpless = reason is not None and not reason.environmental and not (pair and reason.unserved)
     return counts(sample) and (sample.valid or helpless or sample.attempt >= ATTEMPTS)
