@@ -33,7 +33,7 @@ from lab.targets.local.network import Network
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.recorder import LocalRecorder
-from lab.targets.local.routing import Routing
+from lab.targets.local.routing import Routes
 from lab.targets.local.runner import CONTAINER
 
 PROBED_PAGE = "1kB.bin"
@@ -52,7 +52,7 @@ class LocalSystem:
         net: Network,
         kubelet: Kubelet,
         pinned: Mapping[Role, frozenset[int]],
-        routing: Routing,
+        routing: Routes,
         control: Control | None,
         log: EventLog,
     ) -> None:
@@ -243,7 +243,7 @@ class LocalSystem:
         }
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        return []
+        return self.routing.deployed()
 
     def unapplied(self) -> Sequence[str]:
         return self.kubelet.groups.unapplied()
