@@ -64,6 +64,11 @@ class Controllers:
         said = [words for followed in self._followed for words in followed.image.ignored(followed.lines())]
         return list(dict.fromkeys(said))
 
+    def complaints(self) -> list[str]:
+        """What they say of why they do not serve, each once."""
+        said = [words for followed in self._followed for words in followed.image.complaints(followed.lines())]
+        return list(dict.fromkeys(said))
+
     def check(self) -> None:
         for followed in self._followed:
             if followed.fault:

@@ -32,6 +32,7 @@ ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_S = 24 * 3600
 LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
 """What others than the manifests wrote into a namespace."""
+MOST_SAID = 3
 NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
 
 
@@ -79,6 +80,17 @@ class Registry:
     @property
     def note(self) -> str:
         return NOTE
+
+    @property
+    def said(self) -> str:
+        """What the controllers do not take of their settings."""
+        return "; ".join(f"the controller says: {words}" for words in self._controllers.refused()[:MOST_SAID])
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        """With what the controllers say of it."""
+        said = (self._controllers.complaints() or self._controllers.refused())[:MOST_SAID]
+        remedy = "\n  ".join(f"the controller says: {words}" for words in said)
+        return MeasuringError(fault.place, fault.fault, remedy) if said else fault
 
     def begin(self) -> None:
         """Give the API server everything but pods. Raises LabError."""

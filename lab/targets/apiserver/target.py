@@ -32,11 +32,10 @@ class ApiserverTarget(LocalTarget):
 
     name = "apiserver"
     bring_up_s = 5.0
-    deadline_s = 60.0
 
     def __init__(self) -> None:
         super().__init__()
-        self._servers = Servers()
+        self.servers = Servers()
 
     def enter(self, argv: Sequence[str]) -> int | None:
         if namespaces.INSIDE not in os.environ:
@@ -45,10 +44,10 @@ class ApiserverTarget(LocalTarget):
 
     def check(self) -> None:
         super().check()
-        self._servers.start()
+        self.servers.start()
 
     def close(self) -> None:
-        self._servers.stop()
+        self.servers.stop()
 
     def facts(self) -> Mapping[str, str]:
         own = {
@@ -85,5 +84,5 @@ class ApiserverTarget(LocalTarget):
         changing: bool,
         side: Side,
     ) -> Routes:
-        place = Place(self._servers.api(), side, self._servers.authority, PORT)
+        place = Place(self.servers.api(), side, self.servers.authority, PORT)
         return Registry([dict(obj) for obj in manifests], place, wanted, net, kubelet, log, changing)

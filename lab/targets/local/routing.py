@@ -38,6 +38,15 @@ class Routes(Protocol):
         """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
         ...
 
+    @property
+    def said(self) -> str:
+        """What the proxies do not take of their settings, in their own words; empty where they take all."""
+        ...
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        """Why a system did not come up, with what is known of it here."""
+        ...
+
     def begin(self) -> None:
         """Before any pod is started. Raises LabError."""
         ...
@@ -117,6 +126,11 @@ class Routing:
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
         found = {image.NOTE for item in containers if (image := images.find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
+
+    said = ""
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        return fault
 
     def begin(self) -> None: ...
 

@@ -324,9 +324,9 @@ class LocalSystem:
         return {f"proxy/{name}": value for name, value in found.items()}
 
     def _way(self, objects: Objects) -> str:
-        """In words; of a changing system also how changes reach the way otherwise than in a cluster."""
+        """In words, with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise than in a cluster."""
         late = [] if self._changes is None else [self.routing.note, AT_ONCE]
-        return ", ".join(filter(None, [services.way(objects), *late]))
+        return ", ".join(filter(None, [services.way(objects), *late, self.routing.said]))
 
     def _at(self, role: Role) -> Endpoint:
         """The Service in front of a role's first pod, by its port called http (or its first)."""

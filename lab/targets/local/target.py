@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from lab.base.errors import UsageError
+from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
@@ -198,10 +198,13 @@ class LocalTarget:
                 undo.callback(routing.stop)
                 system = LocalSystem(manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
-                for pods in self.order(wanted):
-                    kubelet.start([(pod, job(pod)) for pod in pods], deadline)
-                    kubelet.wait(deadline)
-                system.wait(deadline)
+                try:
+                    for pods in self.order(wanted):
+                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
+                        kubelet.wait(deadline)
+                    system.wait(deadline)
+                except MeasuringError as error:
+                    raise routing.explained(error) from None
                 if control is not None:
                     control.adopt()
             yield system

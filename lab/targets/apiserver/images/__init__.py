@@ -34,6 +34,10 @@ class Image(Protocol):
         """What the controller says that it ignores or refuses of what it was given, in its own words."""
         ...
 
+    def complaints(self, log: Iterable[str]) -> list[str]:
+        """What it says of why it does not serve, each once."""
+        ...
+
     def loads(self, line: str) -> str | None:
         """`Reload` or `Reloaded` where a line of its log tells it."""
         ...

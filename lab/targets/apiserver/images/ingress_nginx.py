@@ -7,7 +7,7 @@ says of it is told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.targets.apiserver import programs
 from lab.targets.local.containers import Realisation, Root
@@ -20,10 +20,14 @@ ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 """The image's own."""
 PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/etc/nginx", "/etc/ingress-controller", "/tmp", "/var/log", "/var/lib/nginx", "/usr/local/nginx", "/run")
+MOST_LINES = 12
 SAID = {"backend reload required": "Reload", "Backend successfully reloaded": "Reloaded"}
-_LINE = re.compile(r"^[WE]\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
-"""klog: level and date, time, process, place."""
-_OF_SETTINGS = ("configmap.go", "main.go", "parser.go", "controller.go", "store.go")
+_LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
+"""klog: level and date, time, process, place. What follows without such a beginning belongs to it."""
+_SETTINGS = "configmap.go"
+"""Where the controller reads its ConfigMap."""
+_ENDS = re.compile(r"^(?:nginx: )?(?:[\d/]+ [\d:]+ )?(?P<words>(?:panic: |\[emerg\]).*)$")
+"""How Go and nginx say that they end."""
 
 
 def realise(context: Context) -> Realisation:
@@ -43,8 +47,37 @@ def about() -> str:
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    lines = (match for line in log if (match := _LINE.match(line)))
-    return list(dict.fromkeys(match["words"] for match in lines if match["file"] in _OF_SETTINGS))
+    found = (words for level, file, words in _entries(log) if file == _SETTINGS and level in "WE")
+    return list(dict.fromkeys(found))
+
+
+def complaints(log: Iterable[str]) -> list[str]:
+    found = [(file, words) for level, file, words in _entries(log) if level in "EF"]
+    ends = [words for file, words in found if not file]
+    return list(dict.fromkeys(ends or [words for _, words in found]))
+
+
+def _entries(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """(level, file, words on one line); of nginx's and Go's ends without a file."""
+    entry: tuple[str, str, list[str]] | None = None
+    for line in log:
+        match, ends = _LINE.match(line), _ENDS.match(line)
+        if match is None and ends is None:
+            if entry is not None:
+                entry[2].append(line)
+            continue
+        if entry is not None:
+            yield entry[0], entry[1], _joined(entry[2])
+        entry = (match["level"], match["file"], [match["words"]]) if match else None
+        if ends is not None:
+            yield "F", "", ends["words"]
+    if entry is not None:
+        yield entry[0], entry[1], _joined(entry[2])
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """The most of it that helps: what follows may be an access log."""
+    return " ".join(" ".join(lines[:MOST_LINES]).split())
 
 
 def loads(line: str) -> str | None:
