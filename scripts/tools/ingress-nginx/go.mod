@@ -1,6 +1,6 @@
 module lab.local/tools/ingress-nginx
 
-go 1.27.0
+go 1.24.0
 
 require (
 	dario.cat/mergo v1.0.0
