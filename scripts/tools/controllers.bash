@@ -21,7 +21,7 @@ undone() {
   while read -r name seconds title; do
     case $name in
       go_*) if elsewhere "${name#go_}"; then continue; fi ;;
-      *) if [[ " $* " != *" ${name#*_} "* ]] || given "${name#*_}"; then continue; fi ;;
+      *) [[ " $* " == *" ${name#*_} "* ]] || continue ;;
     esac
     done_already "$name" || printf '%s %s %s\n' "$name" "$seconds" "$title"
   done < <(catalogue)
@@ -36,11 +36,6 @@ elsewhere() {
     return 0
   fi
   found=$(command -v "$1") && [[ $found != "$cache/bin/$1" ]]
-}
-
-# given SYSTEM: LAB_IMAGES names files of its image.
-given() {
-  [[ -n ${LAB_IMAGES-} ]] && grep -qE "^$1(-controller)?: *['\"]?/" "$LAB_IMAGES"
 }
 
 pins_of() {
@@ -58,7 +53,7 @@ make_all() {
   local line name seconds title left=0 pins
   for line; do read -r name seconds title <<<"$line" && left=$((left + seconds)); done
   command -v go >/dev/null || die "go is not on PATH: it builds what --target apiserver runs" \
-    "  start it by scripts/shell, which brings it; with nix, or KUBEBUILDER_ASSETS and LAB_IMAGES, nothing is built"
+    "  start it by scripts/shell, which brings it; where KUBEBUILDER_ASSETS and LAB_IMAGES name what there is, nothing is built"
   for line; do
     read -r name seconds title <<<"$line"
     printf 'for --target apiserver, once: %s … (about %s left)\n' "$title" "$(minutes "$left")" >&2

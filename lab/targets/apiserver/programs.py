@@ -1,17 +1,16 @@
-"""What this target runs that is not the lab's own: where it lies, what it is, and having it made when it is first used.
+"""What this target runs that is not the lab's own: where it lies, and what it is.
 
 etcd and kube-apiserver come from the folder that KUBEBUILDER_ASSETS names, else from PATH (nix, Debian, or `scripts/controllers`,
-which builds them from pinned Go modules); a controller's files from where LAB_IMAGES names a folder for its image, else from
-`.cache/controllers`. Refuses to fetch anything inside the lab's namespaces: no network is there.
+which builds them from pinned Go modules); a controller's files from its image where `providing` had one, else from `.cache/controllers`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,9 +19,10 @@ from lab.base.errors import UsageError
 from lab.base.files import readable
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "scripts" / "controllers"
 MADE = ROOT / ".cache" / "controllers"
-ASSETS, IMAGES = "KUBEBUILDER_ASSETS", "LAB_IMAGES"
+ASSETS = "KUBEBUILDER_ASSETS"
+ROOTS = "LAB_ROOTS"
+"""Environment variable of the lab's own, set before it enters its namespaces: short name of an image → [reference, folder]."""
 SERVERS = ("etcd", "kube-apiserver")
 ABOUT = "about.txt"
 """Of a root that the lab made: what it is, a line each."""
@@ -34,13 +34,6 @@ class Files:
 
     folder: Path
     about: str
-
-
-def provide() -> None:
-    """Have made what is not there yet; outside the namespaces, and told on stderr. UsageError when it cannot be."""
-    if subprocess.run([SCRIPT], check=False).returncode:
-        fault = "what it runs could not be made (see above)"
-        raise UsageError("--target apiserver", fault, f"{SCRIPT.relative_to(ROOT)} --help says what it needs")
 
 
 def server(name: str) -> str:
@@ -62,24 +55,14 @@ def version(program: str) -> str:
 
 def files(system: str, image: str) -> Files:
     """A system's root. `image`: its short name in manifests/images. UsageError when it is not there."""
-    if (given := _given().get(image)) is not None:
-        return Files(given, f"the files of {given}")
+    given = json.loads(os.environ.get(ROOTS, "{}"))
+    if image in given:
+        reference, folder = given[image]
+        return Files(Path(folder), f"the files of {reference}")
     folder = MADE / system / "root"
     if not folder.is_dir():
         raise UsageError(f"target apiserver: {system}", "its files are not there", f"scripts/controllers {system}")
     return Files(folder, "; ".join(readable(folder / ABOUT).splitlines()))
-
-
-def _given() -> Mapping[str, Path]:
-    """Those of LAB_IMAGES' lines that name a folder. UsageError for one that is none."""
-    found: dict[str, Path] = {}
-    for line in readable(Path(os.environ.get(IMAGES) or os.devnull)).splitlines():
-        name, _, value = line.partition(":")
-        if (text := value.strip().strip("'\"")).startswith("/"):
-            if not (folder := Path(text)).is_dir():
-                raise UsageError(f"{IMAGES}: {name}", f"{text} is no folder", "unpack the image's files into one")
-            found[name.strip()] = folder
-    return found
 
 
 def _remedy() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from lab.model.events import EventLog
 from lab.model.pairs import Side
 from lab.model.variants.variants import Variant
-from lab.targets.apiserver import images, objects, programs
+from lab.targets.apiserver import images, objects, programs, providing
 from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
 from lab.targets.local import namespaces
@@ -39,7 +39,7 @@ class ApiserverTarget(LocalTarget):
 
     def enter(self, argv: Sequence[str]) -> int | None:
         if namespaces.INSIDE not in os.environ:
-            programs.provide()
+            providing.provide()
         return super().enter(argv)
 
     def check(self) -> None:

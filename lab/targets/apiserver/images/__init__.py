@@ -19,6 +19,10 @@ from lab.targets.local.images import Context
 class Image(Protocol):
     IMAGE: str
     """The repository's last parts, without registry and tag."""
+    SYSTEM: str
+    """Of the folder in scripts/tools/ that it is made from."""
+    SHORT: str
+    """Its name in manifests/images."""
     CONFIG: str
     """Where its proxy's configuration lies in the container; empty where it lies nowhere."""
 

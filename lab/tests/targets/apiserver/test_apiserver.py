@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver import images, programs
+from lab.targets.apiserver import images, programs, providing
 from lab.tests.support.inside import run_inside
 
 
 def missing() -> str:
     """What scripts/controllers would have to make first, which takes minutes; empty where all is there."""
     try:
+        os.environ[programs.ROOTS] = json.dumps(providing.chosen())
         for name in programs.SERVERS:
             programs.server(name)
         for image in images.found().values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,22 +27,18 @@ def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.
         programs.server("kube-apiserver")
 
 
-def test_files_that_lab_images_names_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images = tmp_path / "images.yaml"
-    monkeypatch.setenv(programs.IMAGES, str(images))
+def test_an_images_own_files_come_before_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "MADE", tmp_path / "nothing")
-    images.write_text(f"nginx: mirror/nginx:1\ningress-nginx-controller: {tmp_path}\n")
-    assert programs.files("ingress-nginx", "ingress-nginx-controller").folder == tmp_path
-    images.write_text("nginx: mirror/nginx:1\n")
+    monkeypatch.setenv(programs.ROOTS, json.dumps({"ingress-nginx-controller": ["mirror/controller:v1", "/srv/files"]}))
+    found = programs.files("ingress-nginx", "ingress-nginx-controller")
+    assert found.folder == Path("/srv/files") and found.about == "the files of mirror/controller:v1"
+    monkeypatch.delenv(programs.ROOTS)
     with pytest.raises(UsageError, match="scripts/controllers ingress-nginx"):
-        programs.files("ingress-nginx", "ingress-nginx-controller")
-    images.write_text("ingress-nginx-controller: /not/there\n")
-    with pytest.raises(UsageError, match="ingress-nginx-controller: /not/there"):
         programs.files("ingress-nginx", "ingress-nginx-controller")
 
 
 def test_what_a_root_is_made_of_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(programs.IMAGES, raising=False)
+    monkeypatch.delenv(programs.ROOTS, raising=False)
     monkeypatch.setattr(programs, "MADE", tmp_path)
     root = tmp_path / "ingress-nginx" / "root"
     root.mkdir(parents=True)
