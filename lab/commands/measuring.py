@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
 
 
 def settle() -> None:
-    """Let SIGTERM end the lab as cleanly as Ctrl-C, and keep the generators' own settings out of the environment."""
+    """Let SIGTERM end the lab as cleanly as Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    for name in [name for name in os.environ if name.startswith(("K6_", "LUA_"))]:
-        del os.environ[name]  # k6, wrk and wrk2 would take them for options of the load
 
 
 def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:

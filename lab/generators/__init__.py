@@ -218,6 +218,11 @@ def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) ->
     return OutputError(f"expected {expected}: {'; '.join(parts)}")
 
 
+def plain(stdout: str) -> str:
+    """Without what a file that was carried about may have got: a mark at its beginning, carriage returns at its lines' ends."""
+    return stdout.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
 def error_kind(text: str) -> ErrorKind:
     """Kind of a failed request from a generator's message (hey and oha print what Go and hyper say)."""
     said = re.sub(r"https?:\S+", "", text).lower()  # a page may be called /timeout

@@ -27,7 +27,8 @@ from collections import Counter
 
 import numpy as np
 
-from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, unreadable
+from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, plain, unreadable
+from lab.generators._told import COUNT
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
@@ -38,8 +39,8 @@ TEMPLATE = (
     r'{{printf "LAB latency %d\n" (len .Lats)}}{{range .Lats}}{{printf "%.6f\n" .}}{{end}}LAB end'
 )
 BLOCK = re.compile(
-    r"^LAB summary (\d+) (\d+) (\d+)\n((?:LAB status \d+ \d+\n)*)((?:LAB error .*\n)*)"
-    r"LAB latency (\d+)\n((?:\d+\.\d{6}\n)*)LAB end$",
+    rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\n((?:LAB status \d{{3}} {COUNT}\n)*)((?:LAB error {COUNT} \".*\n)*)"
+    rf"LAB latency ({COUNT})\n((?:{COUNT}\.\d{{6}}\n)*)LAB end$",
     re.MULTILINE,
 )
 KEPT = 1_000_000
@@ -80,19 +81,25 @@ class Hey(Generator):
         return [*argv, "-o", TEMPLATE, load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        stdout = plain(stdout)
         block = BLOCK.search(stdout)
         if exit_status != 0 or block is None:
             raise unreadable("the template's block up to 'LAB end'", stdout, stderr, exit_status)
         total_ns, made, size_bytes, kept = int(block[1]), int(block[2]), int(block[3]), int(block[6])
         errors = Counter[ErrorKind]()
-        for count, message in re.findall(r'^LAB error (\d+) (".*)$', block[5], re.MULTILINE):
+        failures = re.findall(r'^LAB error (\d+) (".*)$', block[5], re.MULTILINE)
+        for count, message in failures:
             errors[error_kind(message)] += int(count)
         answered = made - errors.total()
         if answered <= 0:
-            raise OutputError(f"no request was answered: {block[5].strip()[:160] or block[0][:60]}")
+            said = max(failures, key=lambda failure: int(failure[0]), default=("", f"{made} were made"))[1]
+            raise OutputError(f"no request was answered: {said[:160]}")
         latencies_s = np.array(block[7].split(), dtype=np.float64)
         if len(latencies_s) != kept or kept != min(answered, KEPT):
             raise OutputError(f"expected {min(answered, KEPT)} latencies, got {len(latencies_s)}")
+        codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status (\d+) (\d+)", block[4])]
+        if sum(count for _, count in codes) != kept:
+            raise OutputError(f"expected a status of each of {kept} responses, got {sum(count for _, count in codes)}")
         in_time_s = latencies_s[latencies_s < load.timeout_s]
         if late := kept - len(in_time_s):
             errors["timeout"] += late
@@ -101,7 +108,6 @@ class Hey(Generator):
             raise OutputError(
                 f"no request was answered within {load.timeout_s:g} s: {late} were not, and {dict(errors)}"
             )
-        codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status (\d+) (\d+)", block[4])]
         not_2xx = sum(count for code, count in codes if not 200 <= code < 300)
         duration_s = total_ns * 1e-9
         notes = (

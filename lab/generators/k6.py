@@ -19,7 +19,7 @@ k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, sour
 - a virtual user that is still busy when the next request is due drops that one: `dropped`.
 - its duration includes the wait for the last answers, so a rate is counted over the load's own schedule.
 - it looks for the network only under load: no usage report, no REST API, no remote import, and an empty
-  config file in the place of the user's. K6_* variables of the environment do reach it: start it without.
+  config file in the place of the user's. K6_* variables of the environment would reach it: targets start it without.
 - every virtual user keeps the host that its number gives it, so hosts share the connections evenly.
 - what it received are bytes of the connection: TLS records are in them (41 more for a kilobyte), and in close mode
   handshakes (1,317 more). TLS sessions are never resumed.
@@ -42,8 +42,9 @@ from typing import Any, Literal
 
 import polars as pl
 
-from lab.generators import Generator, common_refusal, destinations, scheduled_s, unreadable
+from lab.generators import Generator, common_refusal, destinations, plain, scheduled_s, unreadable
 from lab.generators._k6_log import requests_of
+from lab.generators._told import Count, Seconds, Told, rising
 from lab.generators.pieces import of_bytes
 from lab.model.bottleneck import unanswered
 from lab.model.load import ErrorKind, Load, OutputError, Result
@@ -170,6 +171,30 @@ PERCENTS = (
 STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
+class _Summary(Told):
+    """The line that `handleSummary` prints."""
+
+    duration_ms: Seconds
+    made: Count
+    dropped: Count
+    received_bytes: Count
+    errors: dict[ErrorKind, Count]
+    latency: dict[str, Seconds] | None
+    """A Trend's values: `count`, `min`, `max`, and its percentiles; null where nothing was answered."""
+
+    @property
+    def answered(self) -> int:
+        return 0 if self.latency is None else int(self.latency["count"])
+
+    @property
+    def points_ms(self) -> list[tuple[float, float]]:
+        """(probability, latency). KeyError without one of the percentiles."""
+        if self.latency is None:
+            return []
+        inside = [(percent / 100, self.latency[f"p({percent})"]) for percent in PERCENTS]
+        return [(0.0, self.latency["min"]), *inside, (1.0, self.latency["max"])]
+
+
 @dataclass(frozen=True)
 class K6(Generator):
     name = "k6"
@@ -243,7 +268,7 @@ class K6(Generator):
         return ["env", *setting, self.binary, "run", *quiet, *bare, *out, "k6.js"]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
-        lines = [line for line in stdout.splitlines() if line.startswith('{"lab":1,')]
+        lines = [line for line in plain(stdout).splitlines() if line.startswith('{"lab":1,')]
         if exit_status != 0 or len(lines) < load.generators:
             expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
             raise unreadable(f'{expected} that begins {{"lab":1,', stdout, stderr, exit_status)
@@ -252,34 +277,27 @@ class K6(Generator):
     def _summary(self, line: str, stderr: str, load: Load) -> Result:
         """What one process says: of its own part, where several make a load."""
         try:
-            told: dict[str, Any] = json.loads(line)
-            made, duration_s = int(told["made"]), float(told["duration_ms"]) * 1e-3
-            errors: dict[ErrorKind, int] = {kind: n for kind in KINDS if (n := int(told["errors"][kind]))}
-            if told["latency"] is None and not load.logged:
-                raise OutputError(f"no request was answered: {made} made, errors {errors}")
-            answered, latency = (
-                0,
-                Histogram.empty("quantiles"),
-            )  # a logged load that nobody answered: that is its outcome
-            if told["latency"] is not None:
-                answered = int(told["latency"]["count"])
-                points = [(percent / 100, float(told["latency"][f"p({percent})"]) * 1e-3) for percent in PERCENTS]
-                points.append((1.0, float(told["latency"]["max"]) * 1e-3))
-                latency = Histogram.of_quantiles(points, answered)
-            dropped, received_bytes = int(told["dropped"]), int(told["received_bytes"])
-        except (ValueError, KeyError, TypeError):
-            raise unreadable("a whole summary line", line, stderr) from None
+            told = _Summary.model_validate_json(line)
+            answered, points_ms = told.answered, told.points_ms
+        except (ValueError, KeyError):
+            raise unreadable("a whole summary line, of counts and times", line, stderr) from None
+        errors: dict[ErrorKind, int] = {kind: count for kind in KINDS if (count := told.errors[kind])}
+        if told.latency is None and not load.logged:
+            raise OutputError(f"no request was answered: {told.made} made, errors {errors}")
+        # of a logged load that nobody answered that is its outcome
         lost = sum(count for kind, count in errors.items() if kind != "status")
-        if answered + lost != made:
-            raise OutputError(f"expected {made} requests accounted for, got {answered} answered and {lost} failed")
+        if answered + lost != told.made:
+            raise OutputError(f"expected {told.made} requests accounted for, got {answered} answered and {lost} failed")
+        points = [(share, value_ms * 1e-3) for share, value_ms in rising(points_ms)]
+        duration_s = told.duration_ms * 1e-3
         return Result(
             requests=answered,
             duration_s=duration_s,
-            latency=latency,
+            latency=Histogram.of_quantiles(points, answered),
             recorded_s=duration_s,
             errors=errors,
-            dropped=dropped,
-            size_bytes=received_bytes,
+            dropped=told.dropped,
+            size_bytes=told.received_bytes,
             size_includes_tls=load.url.startswith("https://"),
             scheduled_s=scheduled_s(load),
         )

@@ -20,20 +20,23 @@ oha facts this file respects (source of 1.15, tried with 1.16):
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, scheduled_s, unreadable
+from lab.generators import Generator, common_refusal, error_kind, one_host_refusal, plain, scheduled_s, unreadable
+from lab.generators._told import MOST, Count, Seconds, Told, rising
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
 START, FIRST_BYTE, DURATION, BYTES, STATUS = 0, 3, 4, 5, 6
+EARLY_S = 0.1
+"""Its ticker makes up for late ticks and begins with a burst; more than so much before its time nothing is sent."""
 
 
 class Oha(Generator):
@@ -76,9 +79,40 @@ class Oha(Generator):
         return _of_summary(stdout, stderr, load) if by_summary(load) else _of_rows(stdout, stderr, load)
 
 
+class _Totals(Told):
+    """Seconds; None where nothing was answered."""
+
+    total: Seconds
+    fastest: Seconds | None
+    slowest: Seconds | None
+    size_bytes: Count = Field(alias="totalData")
+
+
+class _Json(Told):
+    """What of its JSON is read."""
+
+    summary: _Totals
+    percentiles: dict[Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")], Seconds | None] = Field(
+        alias="latencyPercentiles"
+    )
+    codes: dict[Annotated[str, Field(pattern=r"^\d{3}$")], Count] = Field(alias="statusCodeDistribution")
+    failures: dict[str, Count] = Field(alias="errorDistribution")
+
+
 def by_summary(load: Load) -> bool:
     """Whether it prints no row for each request."""
     return load.rate_rps is None and load.requests is None
+
+
+def refuse_rows(rows: npt.NDArray[np.float64], load: Load) -> None:
+    """OutputError for rows, shape (n, 7), that cannot be: what is no time, no count or no status, and what began before it was due."""
+    status = rows[:, STATUS]
+    if not ((rows >= 0) & (rows <= MOST)).all() or not ((status >= 100) & (status < 600) & (status % 1 == 0)).all():
+        raise OutputError("expected times, bytes and a status in every row, got numbers that are none")
+    if load.rate_rps is not None:
+        early_s = np.arange(len(rows)) / load.rate_rps - np.sort(rows[:, START])
+        if early_s.max() > EARLY_S:
+            raise OutputError(f"expected requests from when they were due, one was sent {early_s.max():.3f} s before")
 
 
 def ended_s(rows: npt.NDArray[np.float64], first: int, load: Load) -> float:
@@ -115,7 +149,7 @@ def result_of(rows: int, not_2xx: int, latency: Histogram, size_bytes: int, last
 
 
 def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
-    lines = stdout.splitlines()
+    lines = plain(stdout).splitlines()
     if not lines or lines[0] != HEADER or not stdout.endswith("\n"):
         raise unreadable(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
     if len(lines) == 1:
@@ -124,6 +158,7 @@ def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
         rows = np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
     except ValueError:
         raise unreadable("seven numbers in every row", stdout, stderr) from None
+    refuse_rows(rows, load)
     not_2xx = int(np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300)))
     latency, size_bytes = Histogram.of_values(rows[:, DURATION]), int(rows[:, BYTES].sum())
     return result_of(len(rows), not_2xx, latency, size_bytes, ended_s(rows, 0, load), load)
@@ -131,30 +166,30 @@ def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
 
 def _of_summary(stdout: str, stderr: str, load: Load) -> Result:
     try:
-        told: dict[str, Any] = json.loads(stdout)
-        summary, percentiles = told["summary"], told["latencyPercentiles"]
-        codes = {int(code): int(count) for code, count in told["statusCodeDistribution"].items()}
-        failures = {str(what): int(count) for what, count in told["errorDistribution"].items()}
-        answered = sum(codes.values())
-        if answered == 0:
-            raise OutputError(f"no request was answered: {failures}")
-        points = [(float(name[1:]) / 100, float(value)) for name, value in percentiles.items()]
-        points.append((1.0, float(summary["slowest"])))
-        duration_s, size_bytes = float(summary["total"]), int(summary["totalData"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise unreadable("oha's JSON summary", stdout, stderr) from None
+        told = _Json.model_validate_json(plain(stdout))
+    except ValueError:
+        raise unreadable("oha's JSON summary, of counts and times", stdout, stderr) from None
+    answered = sum(told.codes.values())
+    if answered == 0:
+        raise OutputError(f"no request was answered: {told.failures}")
+    values = [(float(name[1:]) / 100, value) for name, value in told.percentiles.items()]
+    values += [(0.0, told.summary.fastest), (1.0, told.summary.slowest)]
+    points = [(share, value) for share, value in values if value is not None]
+    if len(points) < len(values):
+        raise unreadable("a latency at every percentile", stdout, stderr)
     errors: dict[ErrorKind, int] = {}
-    for what, count in failures.items():
+    for what, count in told.failures.items():
         errors[kind] = errors.get(kind := error_kind(what), 0) + count
-    if not_2xx := sum(count for code, count in codes.items() if not 200 <= code < 300):
+    if not_2xx := sum(count for code, count in told.codes.items() if not 200 <= int(code) < 300):
         errors["status"] = not_2xx
+    duration_s = told.summary.total
     return Result(
         requests=answered,
         duration_s=duration_s,
-        latency=Histogram.of_quantiles(points, answered),
+        latency=Histogram.of_quantiles(rising(points), answered),
         recorded_s=duration_s,
         errors=errors,
-        size_bytes=size_bytes,
+        size_bytes=told.summary.size_bytes,
         size_includes_headers=False,
         notes=("latency from when sent, by nine percentiles",) if load.rate_rps is None else (),
     )

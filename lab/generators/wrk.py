@@ -35,7 +35,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators import Generator, common_refusal, unreadable
+from lab.generators import Generator, common_refusal, plain, unreadable
+from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, separate_files, taking_turns
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
@@ -74,8 +75,8 @@ function done(summary, latency, requests)
 end
 """
 BLOCK = re.compile(
-    r"^LAB summary (\d+) (\d+) (\d+)\nLAB errors (\d+) (\d+) (\d+) (\d+) (\d+)\n"
-    r"LAB (latency|steps) (\d+)\n((?:\d+ \d+\n)*)LAB end$",
+    rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\nLAB errors ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT})\n"
+    rf"LAB (latency|steps) ({COUNT})\n((?:{COUNT} {COUNT}\n)*)LAB end$",
     re.MULTILINE,
 )
 SPREAD = 0.8
@@ -123,6 +124,7 @@ class Wrk(Generator):
         return [self.binary, *common_arguments(load), "-s", "wrk.lua", load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        stdout = plain(stdout)
         blocks, count = read_blocks(stdout), processes(stdout)
         if exit_status != 0 or len(blocks) != count:
             expected = "the block of counts up to 'LAB end'" + (f" of each of {count} processes" if count > 1 else "")
@@ -137,7 +139,7 @@ class Wrk(Generator):
         if min(durations_us) < SPREAD * max(durations_us):
             spread = f"{min(durations_us) * UNIT_S:.1f} to {max(durations_us) * UNIT_S:.1f} s"
             raise OutputError(f"expected processes that ran together, they took {spread}")
-        tables = [block.measured(load.connections // count) for block in blocks]
+        tables = [block.measured(load.connections // count, load.timeout_s) for block in blocks]
         duration_s = max(durations_us) * UNIT_S
         return Result(
             requests=answered,
@@ -168,9 +170,12 @@ class Block:
     def answered(self) -> int:
         return self.complete - self.errors.get("timeout", 0)
 
-    def measured(self, connections: int) -> npt.NDArray[np.int64]:
-        """The table without wrk's corrections, of a process with so many connections."""
-        interval_us = self.duration_us // max(1, self.complete // connections)
+    def measured(self, connections: int, timeout_s: float) -> npt.NDArray[np.int64]:
+        """The table without wrk's corrections, of a process with so many connections; later answers are in none."""
+        limit_us = math.ceil(timeout_s) / UNIT_S
+        if not ((self.table[:, 0] >= 0) & (self.table[:, 0] <= limit_us)).all():
+            raise OutputError(f"expected latencies up to the timeout, {timeout_s:g} s, got {self.table[:, 0].max()} µs")
+        interval_us = self.duration_us // max(1, self.complete // max(1, connections))
         return measured_only(self.table, self.answered, interval_us)
 
 
@@ -201,6 +206,8 @@ def measured_only(table: npt.NDArray[np.int64], answered: int, interval_us: int)
     """
     if int(table[:, 1].sum()) == answered:
         return table  # nothing was made up (or a wrk that does not)
+    if not interval_us or not table.size:
+        raise OutputError(f"expected latencies of {answered} responses, got {table[:, 1].sum()}")
     counts = np.zeros(int(table[:, 0].max()) + 1, dtype=np.int64)
     counts[table[:, 0]] = table[:, 1]
     for value in np.sort(table[table[:, 0] >= 2 * interval_us, 0])[::-1].tolist():

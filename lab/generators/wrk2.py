@@ -30,7 +30,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lab.generators import Generator, common_refusal, unreadable
+from lab.generators import Generator, common_refusal, plain, unreadable
+from lab.generators._told import COUNT
 from lab.generators._wrk_hosts import taking_turns
 from lab.generators.wrk import (
     common_arguments,
@@ -69,12 +70,15 @@ function done(summary, latency, requests)
 end
 """
 SPECTRUM = re.compile(
-    r"\(HdrHistogram - (Recorded|Uncorrected) Latency.*?\n#\[Mean.*?Total count\s*=\s*(\d+)\]", re.DOTALL
+    r"\(HdrHistogram - (Recorded|Uncorrected) Latency.*?\n *#\[Mean.*?Total count\s*=\s*(\d+)\]", re.DOTALL
 )
-POINT = re.compile(r"^ *(\d+\.\d{3}) +[\d.]+ +(\d+) +(?:[\d.]+|inf)$", re.MULTILINE)
-TOTALS = re.compile(r"^ +(\d+) requests in ([\d.]+)(us|ms|s|m|h), .*B read$", re.MULTILINE)
-STATUS_ERRORS = re.compile(r"Non-2xx or 3xx responses: (\d+)")
-SOCKET_ERRORS = re.compile(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)")
+POINT = re.compile(rf"^ *({COUNT}\.\d{{3}}) +[\d.]+ +({COUNT}) +(?:[\d.]+|inf)$", re.MULTILINE)
+TOTALS = re.compile(rf"^ +({COUNT}) requests in ({COUNT}\.\d+)(us|ms|s|m|h), .*B read$", re.MULTILINE)
+STATUS_ERRORS = re.compile(rf"Non-2xx or 3xx responses: ({COUNT})$", re.MULTILINE)
+SOCKET_ERRORS = re.compile(
+    rf"Socket errors: connect ({COUNT}), read ({COUNT}), write ({COUNT}), timeout ({COUNT})$", re.MULTILINE
+)
+END = re.compile(r"^ *Transfer/sec:", re.MULTILINE)
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 MINIMUM_S = 30
 CALIBRATION_S = 10
@@ -128,8 +132,9 @@ class Wrk2(Generator):
         return [self.binary, *common_arguments(load), f"-R{rate}", "-U", "-s", "wrk2.lua", load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        stdout = plain(stdout)
         totals = TOTALS.search(stdout)
-        if exit_status != 0 or totals is None or "\nTransfer/sec:" not in stdout:
+        if exit_status != 0 or totals is None or not END.search(stdout):
             raise unreadable("a summary up to 'Transfer/sec'", stdout, stderr, exit_status)
         if "recoridng a negative #" in stdout:
             raise OutputError("wrk2 saw a negative latency: the clock was stepped during the run")
@@ -140,10 +145,14 @@ class Wrk2(Generator):
         if block is None and "\nLAB " in stdout:
             raise unreadable("the block of counts up to 'LAB end'", stdout, stderr)
         spectra = {found[1]: spectrum(found[0], int(found[2])) for found in SPECTRUM.finditer(stdout)}
+        if len(spectra) != stdout.count("(HdrHistogram - "):
+            raise unreadable("percentile spectra up to their total counts", stdout, stderr)
         notes = list(connect_note(load))
         if block is not None:
             if int(block.table[:, 1].sum()) != block.announced:
                 raise OutputError(f"expected {block.announced} counts, got {block.table[:, 1].sum()}")
+            if block.complete != requests:
+                raise OutputError(f"expected {requests} requests as in the summary, the script counts {block.complete}")
             latency, duration_s = histogram_of(block.table), block.duration_us * UNIT_S
         elif "Recorded" in spectra:
             latency, duration_s = spectra["Recorded"], float(totals[2]) * SECONDS[totals[3]]
@@ -162,7 +171,7 @@ class Wrk2(Generator):
             duration_s=duration_s,
             latency=latency,
             recorded_s=duration_s - (self.calibration_s(load) if calibrated else 0.0),
-            errors=block.errors if block is not None else printed_errors(stdout),
+            errors=block.errors if block is not None else printed_errors(stdout, stderr),
             size_bytes=block.size_bytes if block is not None else None,
             service=spectra.get("Uncorrected"),
             notes=tuple(notes),
@@ -182,6 +191,9 @@ def least_due(load: Load) -> int:
 def spectrum(text: str, total: int) -> Histogram:
     """From the cumulative counts at the printed values; the last must be `total`."""
     points = [(float(value_ms) * 1e-3, int(count)) for value_ms, count in POINT.findall(text)]
+    printed = text.partition("1/(1-Percentile)")[2].partition("#[")[0].split("\n")
+    if len(points) < (lines := sum(bool(line.strip()) for line in printed)):
+        raise OutputError(f"expected a spectrum of {lines} lines of numbers, got {len(points)}")
     below = [0, *(count for _, count in points)]
     if below[-1] != total:
         raise OutputError(f"expected a spectrum of {total} latencies, its last line counts {below[-1]}")
@@ -189,10 +201,12 @@ def spectrum(text: str, total: int) -> Histogram:
     return Histogram.of_counts(((value_s, count - before) for (value_s, count), before in steps), "quantiles")
 
 
-def printed_errors(stdout: str) -> dict[ErrorKind, int]:
+def printed_errors(stdout: str, stderr: str) -> dict[ErrorKind, int]:
     """From the lines that wrk2 prints for people, which it leaves out when there is none."""
     kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "timeout")
     socket, status = SOCKET_ERRORS.search(stdout), STATUS_ERRORS.search(stdout)
+    if ("Socket errors:" in stdout and not socket) or ("Non-2xx" in stdout and not status):
+        raise unreadable("counts in the lines of errors", stdout, stderr)
     errors: dict[ErrorKind, int] = {"status": int(status[1])} if status else {}
     if socket:
         errors |= {kind: int(count) for kind, count in zip(kinds, socket.groups(), strict=True) if int(count)}

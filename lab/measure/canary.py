@@ -29,11 +29,12 @@ TRIES = 64
 class Canary:
     """What one request found. `body_bytes` as they came, compressed where they were; `tls` None without TLS.
 
-    `refusal`: it got no answer, or one with another status, which is an outcome where errors are the load's subject;
+    `head_bytes`: of its status line and headers. `refusal`: it got no answer, or one with another status, which is an outcome where errors are the load's subject;
     `fault`: it got wrong bytes, which never is. Both empty: all is well.
     """
 
     body_bytes: int = 0
+    head_bytes: int = 0
     chunked: bool = False
     tls: Mapping[str, str] | None = None
     refusal: str = ""
@@ -66,6 +67,7 @@ def canary(system: System, endpoint: Endpoint, point: Point) -> Canary:
         return Canary(fault=f"{place}: status 200, {len(got.body)} bytes that are not the backend's")
     return Canary(
         body_bytes=len(got.body),
+        head_bytes=_head_bytes(got.headers),
         chunked="chunked" in got.headers.get("transfer-encoding", ""),
         tls={name: got.tls[name] for name in TLS_FACTS if name in got.tls} or None,
     )
@@ -81,6 +83,11 @@ def _through(
             break
         got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
     return got
+
+
+def _head_bytes(headers: Mapping[str, str]) -> int:
+    """`HTTP/1.1 200 OK`, a line for each header, an empty line."""
+    return 19 + sum(len(name) + len(value) + 4 for name, value in headers.items())
 
 
 def _decoded(response: Response) -> bytes:

@@ -118,7 +118,16 @@ class Disturbed:
                 columns |= {"outcome": outcome, "load_after_s": after_s}
                 busy, pinned = run.cores["generator"] or 0.0, run.seen.cores is None
                 found += validity.disturbed_faults(
-                    self.point, run.result, requests, run.seen, busy, pinned, error_s, drift_s
+                    self.point,
+                    run.result,
+                    requests,
+                    run.seen,
+                    busy,
+                    pinned,
+                    error_s,
+                    drift_s,
+                    run.ended.cpu_s,
+                    run.generator_cpus,
                 )
                 found += validity.control_faults(outcome) if control else []
         if control and (again := dict(self.system.restarts())) != timeline.restarts:

@@ -34,6 +34,8 @@ class LoadRun:
     """How busy the CPUs of proxy and generator were; None: not seen."""
     first: Canary
     """Before the load."""
+    generator_cpus: int | None = None
+    """How many it may use; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from lab.model.load import Load, OutputError, Result
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Observation
+from lab.model.variants.workers import GAUGE
 from lab.targets.base import System, Target
 from lab.targets.common.process import GRACE_S, Ended, Job, run_generators, scratch, taken
 from lab.targets.readback import Reading
@@ -58,7 +59,7 @@ class SampleRun:
     bring_up_s: float
     readings: Sequence[Reading]
     workers: int | None = None
-    """Of the proxy, as the manifests ask; None: one for each of its CPUs."""
+    """Of the proxy, as the manifests ask; None: as many as it makes of its CPUs. How many really run is among the gauges."""
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
         """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number."""
@@ -85,17 +86,25 @@ class SampleRun:
             return unmeasured(blank, unprepared)
         endpoint = system.endpoint(point)
         load = load_of(point, regime.asked(endpoint))
+        gauges = dict(system.gauges())
         known = {
             **prepared,
-            "notes": (*blank.notes, *filter(None, [endpoint.way])),
+            "notes": (*blank.notes, *filter(None, [endpoint.way, self._other_workers(gauges)])),
             "argv": tuple(command(chosen.generator, chosen.path, load)),
-            "gauges": dict(system.gauges()),
+            "gauges": gauges,
         }
         first = canary(system, endpoint, point)
         blank = blank.model_copy(update={**known, "tls": first.tls})
         if before := self._standing_faults(load) + first.faults:
             return unmeasured(blank, before)
         return Begun(blank, endpoint, first, Job(system, chosen.generator, chosen.path, load, folder), point.warmup_s)
+
+    def _other_workers(self, gauges: Mapping[str, float]) -> str:
+        """That not as many run as the manifests ask for; empty where they do, or it cannot be told."""
+        run = gauges.get(GAUGE)
+        if run is None or self.workers is None or run == self.workers:
+            return ""
+        return f"the manifests make {self.workers} workers or threads of the proxy, {run:g} run"
 
     def _standing_faults(self, load: Load) -> list[Fault]:
         """What speaks against measuring at all: a knob or limit that did not take, a load that cannot be made here.
@@ -117,8 +126,10 @@ class SampleRun:
         ended, seen, own_cpu_s = cpu.accounted(seen, ended, cpus, beside_s)
         result, faults = parsed(self.chosen.generator, load, ended)
         has_proxy = seen.cores is None and bool(self.system.processes("proxy"))
-        cores = cpu.cores(seen, own_cpu_s, result, ended, cpus, has_proxy, self.workers)
-        return LoadRun(begun.endpoint, load, ended, seen, result, faults, cores, begun.first)
+        run = begun.blank.gauges.get(GAUGE)
+        cores = cpu.cores(seen, own_cpu_s, result, ended, cpus, has_proxy, self.workers if run is None else int(run))
+        mine = self.target.generator_cpus()
+        return LoadRun(begun.endpoint, load, ended, seen, result, faults, cores, begun.first, mine)
 
 
 def parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | None, list[Fault]]:

@@ -73,8 +73,19 @@ class Steady:
         """(faults, notes, limit)"""
         point, first, core = self.point, run.first, run.cores["generator"] or 0.0
         calibration_s = self.generator.calibration_s(run.load)
-        found = list(
-            validity.faults(point, result, run.seen, core, calibration_s, first.body_bytes, first.chunked, self.alone)
+        found = validity.faults(
+            point,
+            result,
+            run.seen,
+            core,
+            calibration_s,
+            first.body_bytes,
+            first.chunked,
+            self.alone,
+            run.ended.cpu_s,
+            run.generator_cpus,
+            run.endpoint.tls,
+            first.head_bytes,
         )
         judged, notes = _afterwards(point, first, canary(self.system, run.endpoint, point))
         found += judged

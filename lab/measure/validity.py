@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
+from lab.measure import credible
+from lab.measure.credible import Fault
 from lab.model.bottleneck import BUSY, MAX_OTHERS_CORES, unanswered
+from lab.model.endpoint import Tls
 from lab.model.load import Result
 from lab.model.metrics import GAP_S, WINDOWS
 from lab.model.samples import Reason
@@ -24,7 +27,8 @@ MAX_STEAL = 0.01
 TICKS = 3
 """Clock ticks that may fall on anybody: a run of a tenth of a second (hey, n requests) is not thrown away for one."""
 MAX_CLOCK_STEP_S = 0.1
-HEADER_BYTES = 2048  # more than any of our responses' headers
+HEADER_BYTES = 2048  # more than any of our responses' headers, where the canary's are not known
+HEADER_SPARE_BYTES = 256  # by which a response's may be longer than the canary's
 CHUNK_SHARE = 1 / 256  # of a chunked body: at most 16 bytes around every 4 KiB
 FLUSH_BYTES, FLUSH_SHARE = 32, 1 / 100
 """The proxy flushes its compressor as bytes arrive from upstream: a compressed body varies by so much (seen: 18 bytes of 24,721)."""
@@ -53,8 +57,6 @@ UNDONE = {
 }
 """Outcomes that a control run must not have, where it can tell them. A reload may be one that its preparation left to come."""
 
-Fault = tuple[Reason, str]
-
 
 def faults(
     point: Point,
@@ -65,14 +67,21 @@ def faults(
     body_bytes: int,
     chunked: bool = False,
     alone: bool = True,
+    cpu_s: float | None = None,
+    cpus: int | None = None,
+    tls: Tls = "none",
+    head_bytes: int | None = None,
 ) -> list[Fault]:
     """Every reason against a steady sample. `body_bytes`: what one body weighed as it came (the canary's), `chunked` or not.
 
-    One of two sides is not `alone`: what the machine did to both of them at once speaks against neither.
+    One of two sides is not `alone`: what the machine did to both of them at once speaks against neither. `cpu_s`: CPU seconds that the
+    generator used, on `cpus` at the most; `tls`: where it ends; `head_bytes`: the canary's headers; None: not known.
     """
     return [
+        *credible.time_faults(point, result, seen, cpu_s, cpus),
+        *credible.count_faults(point, result, seen, body_bytes, tls),
         *_reported(point, result, calibration_s),
-        *_sizes(point, result, body_bytes, chunked),
+        *_sizes(point, result, body_bytes, chunked, head_bytes),
         *_rate(point, result, generator_core, pinned=seen.cores is None),
         *_seen(point, seen, alone),
     ]
@@ -101,14 +110,15 @@ def size_slack(point: Point, body_bytes: int) -> float:
     return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding == "gzip" else 0.0
 
 
-def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool) -> Iterator[Fault]:
+def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool, head_bytes: int | None) -> Iterator[Fault]:
     """Bytes per response within what headers, chunks, TLS and responses cut short can explain."""
     if result.size_bytes is None or not result.requests:
         return
     mean = result.size_bytes / result.requests
     slack = 0.0
     if result.size_includes_headers:
-        slack += HEADER_BYTES + (body_bytes * CHUNK_SHARE if chunked else 0)
+        slack += HEADER_BYTES if head_bytes is None else head_bytes + HEADER_SPARE_BYTES
+        slack += body_bytes * CHUNK_SHARE if chunked else 0
     if result.size_includes_tls:
         every = point.connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
         slack += body_bytes * RECORD_SHARE + HANDSHAKE_BYTES * every
@@ -141,14 +151,17 @@ def disturbed_faults(
     pinned: bool,
     clock_error_s: float,
     clock_drift_s: float,
+    cpu_s: float | None = None,
+    cpus: int | None = None,
 ) -> list[Fault]:
-    """Every reason against a sample whose system was disturbed, or would have been (a control run).
+    """Every reason against a sample whose system was disturbed, or would have been (a control run). `cpu_s`, `cpus`: as for a steady one.
 
     `requests`: its log, by the lab's clock. `clock_error_s`: by how much the two clocks' difference may be wrong;
     `clock_drift_s`: how far it lay apart before and after. A full queue is an outcome here, as errors are.
     """
     busy = point.disturbance is not None and point.disturbance.loads_client
     return [
+        *credible.time_faults(point, result, seen, cpu_s, cpus),
         *_logged(point, result, requests),
         *_sent(requests),
         *([] if busy else _saturated(generator_core, pinned)),

@@ -141,6 +141,7 @@ METRICS: Mapping[str, Metric] = {
     # -- gauges: what a system said of itself before the load
     "proxy/config_bytes": _claim("configuration", "kB", 1e3),
     "proxy/load_s": _claim("loaded in", "ms", 1e-3),
+    "proxy/workers": _claim("workers or threads that ran"),
 }  # fmt: skip
 """Name → metric, in the order of comparisons, and of disturbed loads' tables. A difference is the key of `Sample.outcome`:
 

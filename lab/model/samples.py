@@ -46,6 +46,11 @@ class Reason(StrEnum):
     CLOCK_STEP = "clock-step", "The wall clock jumped during the sample."
     STEAL = "steal", "The hypervisor took 1 % or more of the CPU time."
     OTHER_PROCESSES = "other-processes", "What is not the lab's used 5 % of a core or more."
+    GENERATOR_TIME = (
+        "generator-time",
+        "The generator's own time is not what was planned, not what passed, or too short for the CPU time it used.",
+    )
+    GENERATOR_COUNT = "generator-count", "The generator counts requests or latencies that cannot have been."
     DROPPED = "dropped", "Requests were due and never sent."
     RATE_NOT_ACHIEVED = "rate-not-achieved", "The achieved rate was below 99 % of the offered one."
     GENERATOR_SATURATED = "generator-saturated", "At a given rate the generator's CPU was 80 % busy or more."

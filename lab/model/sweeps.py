@@ -39,7 +39,8 @@ Subject = Literal["errors", "listen-overflow"]
 RATE = "offered requests per second; null = closed loop"
 DURATION = "how long to load; with `requests` the deadline: a generator still running well after it is killed"
 WARMUP = "the same load before it, not recorded, for this long, at least 1 s; 0 = none"
-THREADS = "threads of the generator, for those that have them"
+THREADS = "threads of the generator, for those that have them; no more than it has CPUs"
+MOST_THREADS = "instead of `threads`: as many as the generator has CPUs, so many at most, each with as many connections"
 REQUESTS = "end after so many requests instead of after `duration_s` (hey, oha); null = by time"
 KEEPALIVE = "false = a new connection for every request"
 TLS = "the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say"
@@ -65,6 +66,7 @@ class Point(Record, strict=True):
     duration_s: float = Field(description=DURATION)
     warmup_s: float = Field(description=WARMUP)
     threads: int = Field(description=THREADS)
+    threads_at_most: int | None = Field(default=None, description=f"{MOST_THREADS}; null once they are settled")
     page: str
     requests: int | None = Field(default=None, description=REQUESTS)
     keepalive: bool = Field(default=True, description=KEEPALIVE)
@@ -84,6 +86,14 @@ class Point(Record, strict=True):
         if self.of_knee is None:
             return self
         return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
+
+    def on_cpus(self, cpus: int | None) -> Point:
+        """With as many threads as a generator on so many CPUs (None: not known) may have; others as they are."""
+        if self.threads_at_most is None:
+            return self
+        most = min(self.threads_at_most, cpus or 1)
+        threads = next(count for count in range(most, 0, -1) if self.connections % count == 0)
+        return self.model_copy(update={"threads": threads, "threads_at_most": None})
 
     @property
     def load(self) -> tuple[Point, tuple[object, ...]]:
@@ -117,6 +127,7 @@ class PointSpec(Record, strict=True):
     duration_s: float = Field(ge=1, le=86_400, description=DURATION)
     warmup_s: float = Field(default=1.0, ge=0, le=600, description=WARMUP)
     threads: int = Field(default=1, ge=1, le=256, description=THREADS)
+    threads_at_most: Annotated[int, Field(ge=1, le=256)] | None = Field(default=None, description=MOST_THREADS)
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
     requests: Annotated[int, Field(ge=1)] | None = Field(default=None, description=REQUESTS)
     keepalive: bool = Field(default=True, description=KEEPALIVE)
@@ -144,6 +155,8 @@ class PointSpec(Record, strict=True):
             return f"page: unknown page {unknown!r}: {did_you_mean(unknown, PAGES)}"
         if self.of_knee is not None and self.rate_rps is not None:
             return "of_knee: so is rate_rps given: keep one"
+        if self.threads_at_most is not None and "threads" in self.model_fields_set:
+            return "threads_at_most: so is threads given: keep one"
         if self.requests is not None and self.requests_per_connection is not None:
             return "requests: so is requests_per_connection given: keep one"
         if self.resumption is not None and self.tls == "none":

@@ -57,7 +57,7 @@ class Disturbable(Protocol):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a generator in the client's place, on the generator's CPUs, in a session of its own.
+        """Start a generator in the client's place, on the generator's CPUs, in a session of its own and an environment of the lab's.
 
         `files`, by name, lie in the folder that it starts in: `cwd`, or, where the client's place is on another machine,
         a scratch folder there. When the process that this returns is killed, what it stands for ends as well.

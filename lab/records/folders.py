@@ -145,7 +145,7 @@ class Folders:
         for part in (MANIFESTS, READBACK, SAMPLES):
             (self.folder / part).mkdir()
         for variant, objects in manifests.items():
-            text = yaml.safe_dump_all(objects, sort_keys=False)
+            text = yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
             write_synced(self.folder / MANIFESTS / f"{variant}.yaml", text.encode())
 
     def write_sample(

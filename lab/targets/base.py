@@ -47,8 +47,8 @@ class System(Disturbable, Protocol):
     def counters(self) -> Mapping[str, int]:
         """Cumulative counts that the target knows beside the kernel's, by `role/name`; a sample records their increase.
 
-        Where they exist: `client/rx_bytes`, `client/tx_bytes` (on the wire), `proxy/tls_handshakes` (all) and
-        `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
+        Where they exist: `client/rx_bytes`, `client/tx_bytes` (on the wire), `proxy/requests` (HTTP, as the proxy itself
+        counts them), `proxy/tls_handshakes` (all) and `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
         `<role>/cpu_throttled_us`; of those with a memory limit `<role>/memory_limit_hits`.
         """
         ...
@@ -56,7 +56,8 @@ class System(Disturbable, Protocol):
     def gauges(self) -> Mapping[str, float]:
         """What the system says of itself now, by `role/name`, where the target can tell.
 
-        `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served.
+        `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served;
+        `proxy/workers`: workers or threads that run, counted, of all its pods.
         """
         ...
 
@@ -129,6 +130,10 @@ class Target(Protocol):
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         """The CPUs each role is pinned to; empty where roles are not pinned (then `Observation.cores` tells how busy they were)."""
+        ...
+
+    def generator_cpus(self) -> int | None:
+        """On how many CPUs a generator may run; None: not known. Only after `check`."""
         ...
 
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> AbstractContextManager[System]:

@@ -10,7 +10,7 @@ import resource
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, strategies
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -23,6 +23,11 @@ SAID_S = 1.0
 been seen to make five seconds of one."""
 
 COST = "cpu_s"
+
+
+def pytest_collection() -> None:
+    """Hypothesis' table of Unicode takes a second, once on a machine: no test's, though one is the first to want it."""
+    strategies.characters(codec="utf-8").validate()
 
 
 @pytest.hookimpl(tryfirst=True)

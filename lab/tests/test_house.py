@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def imports(name: str, path: Path, known: Iterable[str]) -> Iterator[str]:
                 yield found
 
 
+@cache
 def graph(lab: Path) -> dict[str, set[str]]:
     known = modules(lab)
     return {name: set(imports(name, path, known)) for name, path in known.items()}

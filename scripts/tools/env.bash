@@ -3,7 +3,8 @@
 # shellcheck shell=bash
 : "${root:?sourced by scripts/shell and scripts/setup-debian}"
 
-cache=$root/.cache
+# Where it really lies: .cache may be a link to another checkout's, whose tools are taken as long as both pin the same.
+cache=$(readlink -m "$root/.cache")
 debian_python=/usr/bin/python3
 # shellcheck disable=SC2034  # for those who source this
 nix_flags=(--extra-experimental-features "nix-command flakes")
@@ -16,13 +17,13 @@ die() {
 }
 
 # One line per step of what .cache was, or is to be, made from: the place (a venv does not survive
-# a move), the Python behind the venv, and the contents of the pins.
+# a move), the Python behind the venv, and the contents of the pins, wherever this checkout lies.
 fingerprint() {
-  printf '%s\n' "$root" "$(readlink -f "$debian_python")"
-  sha256sum -- "${pins[@]}"
+  printf '%s\n' "${cache%/*}" "$(readlink -f "$debian_python")"
+  (cd "$root" && sha256sum -- "${pins[@]#"$root"/}")
 }
 
-# ready [oha]: is everything that the pins ask for there? Forks three times, starts no Python.
+# ready [oha]: is everything that the pins ask for there? Forks a few times, starts no Python.
 ready() {
   [[ -e $cache/ready && $(<"$cache/ready") == "$(fingerprint)" ]] || return 1
   [[ -z ${1-} || -x $cache/bin/oha ]] || return 1

@@ -15,7 +15,14 @@ supported() {
 
 # What a venv depends on beside its pins.
 place() {
-  printf '%s %s' "$root" "$(readlink -f "$debian_python")"
+  printf '%s %s' "${cache%/*}" "$(readlink -f "$debian_python")"
+}
+
+# Tools that another checkout works with are not rebuilt under it; what was never finished may be.
+refuse_foreign() {
+  [[ $cache == "$root/.cache" || ! -e $cache/ready || $(<"$cache/ready") == "$(fingerprint)" ]] || die \
+    "$root/.cache: is the cache of ${cache%/*}, made for other pins than this checkout's: tools would be taken away under who works there" \
+    "  rm $root/.cache gives this checkout a cache of its own; or bring both to the same pins (git log -- uv.lock scripts)"
 }
 
 # stamp_of NAME SALT PIN…: what .cache/steps/NAME says once do_NAME is done for these pins.

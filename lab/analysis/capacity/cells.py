@@ -119,11 +119,12 @@ def proxy_cpus(run: RunStore) -> frozenset[int]:
         return frozenset()
 
 
-def workers_of(run: RunStore, variant: str) -> int | None:
-    """How many CPUs a variant's proxy can fill: as many as it has workers or threads, by the manifests that were applied, at most
-    its own CPUs, which it fills where they leave it to the proxy. None where neither is known.
+def workers_of(run: RunStore, variant: str, samples: Sequence[Sample]) -> int | None:
+    """How many CPUs a variant's proxy can fill: as many as it had workers or threads, by what its samples counted or, where they did
+    not, by the manifests that were applied, at most its own CPUs, which it fills where they leave it to the proxy. None: not known.
     """
-    found = (workers.asked(run.manifests(variant)), len(proxy_cpus(run)))
+    ran = [int(one.gauges[workers.GAUGE]) for one in samples if one.variant == variant and workers.GAUGE in one.gauges]
+    found = (min(ran) if ran else workers.asked(run.manifests(variant)), len(proxy_cpus(run)))
     return min((count for count in found if count), default=None)
 
 
@@ -135,7 +136,7 @@ def _of(run: RunStore) -> list[Load]:
     for (_, arm, point), sample in sorted(counted_samples(samples).items()):
         if "proxy" in sample.usage and sample.cpu_per_request_s:
             cells.setdefault((arm, point), []).append(sample)
-    counts = {variant: workers_of(run, variant) for variant in {cell[0].variant for cell in cells.values()}}
+    counts = {variant: workers_of(run, variant, samples) for variant in {cell[0].variant for cell in cells.values()}}
     found: list[Load] = []
     for point in run.record.points:
         for arm in run.record.arms:

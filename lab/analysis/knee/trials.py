@@ -17,7 +17,15 @@ from lab.stats.histogram import Histogram, bucket_of
 from lab.stats.units import format_seconds
 
 QUANTILE = 0.99
-SILENT = frozenset({Reason.GENERATOR_FAILED, Reason.GENERATOR_HUNG, Reason.GENERATOR_OUTPUT})
+SILENT = frozenset(
+    {
+        Reason.GENERATOR_FAILED,
+        Reason.GENERATOR_HUNG,
+        Reason.GENERATOR_OUTPUT,
+        Reason.GENERATOR_TIME,
+        Reason.GENERATOR_COUNT,
+    }
+)
 NEVER = frozenset({Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT_NOT_APPLIED, Reason.RESUMPTION})
 """Faults that no other rate would mend: they end the search."""
 SICK = SILENT | {Reason.WRONG_BACKEND, Reason.WRONG_SIZE, Reason.TOO_SHORT}

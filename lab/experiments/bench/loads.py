@@ -35,6 +35,7 @@ def choose_generators(loaded: LoadedRequest, shown: MeasurableRun, target: Targe
 
 def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
     """The generator for a point as the target has it, or the one that stands in for it; k6 leaves `k6_out` of its own."""
+    refuse_threads(point, target.generator_cpus())
     used, why = generators.choose(point.generator, load_of(point, _placeholder(point)), target.installed)
     installed = target.installed(used)
     assert installed is not None  # choose() has found it
@@ -45,6 +46,14 @@ def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGen
         keep = used.left
         notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
     return ChosenGenerator(used, installed.path, installed.version, point.generator if why else None, notes, keep)
+
+
+def refuse_threads(point: Point, cpus: int | None) -> None:
+    """UsageError for more threads than the generator has CPUs: they hinder each other, and its own clock first (256 on one CPU: seven times the rate)."""
+    if cpus is not None and point.threads > cpus:
+        fault = f"asks for {point.threads} threads, the generator has {cpus} CPU{'s' if cpus > 1 else ''} here"
+        remedy = f"{cpus} at most, or `threads_at_most = {point.threads}` for as many as a machine has"
+        raise UsageError(f"point {point.name}: threads", fault, remedy)
 
 
 def choose_again(point: Point, target: Target, record: RunRecord) -> ChosenGenerator:

@@ -57,7 +57,8 @@ def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
     digests = loaded.baseline_digests
     as_searched = {} if loaded.fixtures else digests  # a search has none of them
     place = Place(tuple(digests), target.name, found_facts, as_searched)
-    points, at_knee = placed(loaded.points, loaded.request.knee, place)
+    settled = [point.on_cpus(target.generator_cpus()) for point in loaded.points]
+    points, at_knee = placed(settled, loaded.request.knee, place)
     missing, endpoints = _checked(loaded.variants, target, points)
     asked = {name: variant for name, variant in loaded.asked.items() if name not in missing}
     if not asked:

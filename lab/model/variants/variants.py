@@ -113,7 +113,9 @@ def variant_names(manifests: Path = MANIFESTS) -> list[str]:
 
 def reference_name(manifests: Path = MANIFESTS) -> str | None:
     """The overlay annotated as the direct reference. UsageError when there are two."""
-    found = [name for name in variant_names(manifests) if load_overlay(name, manifests).reference]
+    found = [
+        name for name in variant_names(manifests) if _read_overlay(manifests / "overlays" / name, manifests).reference
+    ]
     if len(found) > 1:
         raise UsageError("manifests/overlays", f"{' and '.join(found)} are both annotated lab/reference", "keep one")
     return found[0] if found else None
@@ -254,7 +256,8 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     where = annotated.place(folder)
     content = annotated.kustomization(folder, "Kustomization", KEYS)
     values = annotated.values(content, Overlay, where)
-    overlays, bases, components = (manifests.resolve() / kind for kind in ("overlays", "base", "components"))
+    root = manifests.resolve()
+    overlays, bases, components = (root / kind for kind in ("overlays", "base", "components"))
     resources = [(folder / str(entry)).resolve() for entry in content.get("resources", [])]
     listed = [(folder / str(entry)).resolve() for entry in content.get("components", [])]
     for path in resources:

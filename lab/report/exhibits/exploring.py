@@ -18,9 +18,10 @@ from lab.analysis.claims.evidence import AsApplied, Evidence, Missing, reference
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.noise import BASELINE
 from lab.base.errors import LabError
+from lab.base.files import reference_folder
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.sweeps import Point
-from lab.records.store import run_names
+from lab.records.store import RunStore, run_names
 from lab.report.exhibits.exhibits import Run
 from lab.report.grid import Notes, texts
 from lab.report.loads import disturbance_text, load_text
@@ -37,15 +38,30 @@ def picked(name: str = "") -> Run:
     """A run by its name or folder, yours or a committed one. Without a name: LAB_EXPLORE's, else the newest of yours, whatever
     its state, else the first committed one, with blocks enough for intervals and a variant to compare if there is one.
     """
-    name = name or os.environ.get(EXPLORE, "")
-    committed, damaged = references()
-    if name:
-        return next((each for each in committed if name in (each.name, each.run.record.id)), None) or _opened(name)
+    if name := name or os.environ.get(EXPLORE, ""):
+        return _opened(_committed(name) or name)
     if own := run_names():
         return _opened(own[-1])
+    committed, damaged = references()
     if committed:
         return max(committed, key=_telling)
     return Missing("; ".join([NOTHING, *(each.said for each in damaged)]))
+
+
+def _committed(name: str) -> str:
+    """The folder of the committed run of this name, or whose record has it as its id; empty where there is none."""
+    folder = reference_folder()
+    known = run_names(folder)
+    found = [name] if name in known else (each for each in known if _id(f"{folder}/{each}") == name)
+    return next((f"{folder}/{each}" for each in found), "")
+
+
+def _id(folder: str) -> str | None:
+    """None: it cannot be read."""
+    try:
+        return RunStore.open(folder).record.id
+    except LabError:
+        return None
 
 
 def _telling(run: Evidence) -> tuple[bool, bool]:

@@ -1,8 +1,8 @@
 """What the arms of a run hold and how long they took to load it: a small table under the steady one, where gauges are known.
 
-    what it holds          configuration      loaded in         memory
-    okd                         61.2 kB         42.1 ms        18.3 MB
-    okd-routes-1000           612 kB ×10.0    303 ms ×7.2     41.9 MB ×2.3
+    what it holds          configuration      loaded in   workers         memory
+    okd                         61.2 kB         42.1 ms         1        18.3 MB
+    okd-routes-1000           612 kB ×10.0    303 ms ×7.2    1 ×1.00    41.9 MB ×2.3
 
 Shows and compares medians; claims nothing, as only a primary metric may.
 """
@@ -22,6 +22,7 @@ MEMORY = "memory"
 COLUMNS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "proxy/config_bytes": ("configuration", format_bytes),
     "proxy/load_s": ("loaded in", format_seconds),
+    "proxy/workers": ("workers", lambda count: "–" if count is None else f"{count:g}"),
     MEMORY: (MEMORY, format_bytes),
 }
 """Gauge → its heading and how it is written; `memory` is what the processes held at most while they were loaded."""

@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,6 +76,12 @@ class ClientPod:
     def open_files(self) -> int | None:
         """How many open files a container may have here; None = no limit."""
         said = self.shell.script("ulimit -Hn").stdout.strip()
+        return int(said) if said.isdigit() else None
+
+    @cached_property
+    def cpus(self) -> int | None:
+        """How many CPUs a generator may run on here; None = it does not say."""
+        said = self.shell.script("nproc").stdout.strip()
         return int(said) if said.isdigit() else None
 
     def check(self) -> None:

@@ -17,6 +17,7 @@ from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
+from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
 from lab.targets.cluster import failure_report, reloads, sampling, testrun, tunnel
 from lab.targets.cluster.api import Api, right
@@ -33,7 +34,7 @@ from lab.targets.cluster.pods import container_id, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
-from lab.targets.common import fetching, haproxy
+from lab.targets.common import fetching, haproxy, nginx, workers
 
 PROBED_PAGE = "1kB.bin"
 NETWORK_TOOLS = frozenset({"ss", "sockperf"})
@@ -52,6 +53,11 @@ for p in /proc/[0-9]*; do
   [ "${p#/proc/}" = "$SHELL_PID" ] || [ "${parent%% *}" = "$SHELL_PID" ] || echo "${p#/proc/}"
 done 2>/dev/null
 """
+_COUNTS = f"""
+[ -S {haproxy.SOCKET} ] || {{ curl -sf -m {nginx.TIMEOUT_S:g} http://127.0.0.1:{nginx.PORT}{nginx.PATH} 2>&1 || exit 0; exit; }}
+echo '{haproxy.COUNTS}' | socat - UNIX-CONNECT:{haproxy.SOCKET}
+"""
+"""What HAProxy's socket says, else nginx's status page, else nothing that is read."""
 _SIGNAL = r"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -196,20 +202,23 @@ class ClusterSystem:
         ]
 
     def counters(self) -> Mapping[str, int]:
-        """`proxy/tls_…`, where a HAProxy of ours ends TLS; the rest is the watch's own. MeasuringError if it does not say."""
+        """`proxy/requests` as the proxies count them, `proxy/tls_…` where a HAProxy of ours ends TLS; the rest is the watch's own.
+
+        MeasuringError if handshakes are not told; requests are where the image has what asks for them.
+        """
         self._check()
-        if self._changing is not None or not {"edge", "reencrypt"} & set(self._routed.values()):
+        if self._changing is not None:
             return {}  # counts of pods that come and go have no increase
+        handshakes = bool({"edge", "reencrypt"} & set(self._routed.values()))
         found: Counter[str] = Counter()
         for pod in self._came_up["proxy"]:
             shell = self._shell(pod)
-            done = shell.script(
-                f"[ -S {haproxy.SOCKET} ] || exit 0\necho 'show stat' | socat - UNIX-CONNECT:{haproxy.SOCKET}"
-            )
-            if done.returncode:
+            done = shell.script(_COUNTS)
+            if done.returncode and handshakes:
                 fault = f"HAProxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
                 raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
-            found.update(haproxy.tls(done.stdout))
+            found.update(nginx.counted(done.stdout) or haproxy.counted(done.stdout))
+            found.update(haproxy.tls(done.stdout) if handshakes else {})
         return {f"proxy/{name}": count for name, count in found.items()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
@@ -277,7 +286,10 @@ class ClusterSystem:
         if self._way_in != "proxy":
             return {}
         pod = self._first("proxy")
-        return reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        told = reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
+        listed = [self._shell(each).script(workers.LISTED).stdout for each in self.pods("proxy")]
+        count = workers.started(process for text in listed for process in workers.listed(text))
+        return {**told, **({GAUGE: float(count)} if count else {})}
 
     def recorder(self) -> ClusterRecorder:
         self._recorder = ClusterRecorder(self._api, self._namespace)

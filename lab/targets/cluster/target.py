@@ -128,6 +128,9 @@ class ClusterTarget:
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         return {}
 
+    def generator_cpus(self) -> int | None:
+        return self._place.client.cpus
+
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
         taken = self._place

@@ -1,7 +1,7 @@
-"""What a running HAProxy tells through its statistics socket: TLS handshakes that it has counted.
+"""What a running HAProxy tells through its statistics socket: requests and TLS handshakes that it has counted.
 
-    # pxname,svname,…,ssl_sess,ssl_reused_sess,…
-    fe_sni,FRONTEND,…,20,12401,…                  →  {"tls_handshakes": 12421, "tls_resumed": 12401}
+    # pxname,svname,…,req_tot,…,mode,…,ssl_sess,ssl_reused_sess,…
+    fe_sni,FRONTEND,…,40120,…,http,…,20,12401,…   →  {"requests": 40120}, {"tls_handshakes": 12421, "tls_resumed": 12401}
 
 `ssl_sess` are the full handshakes, `ssl_reused_sess` the resumed ones (HAProxy 2.6, src/ssl_sock.c). A reload begins anew.
 """
@@ -15,6 +15,10 @@ from pathlib import Path
 
 SOCKET = "/var/lib/haproxy/run/haproxy.sock"
 """Where the router's image has it, on every target."""
+COUNTS = "show stat -1 1 -1"
+"""Of every proxy its frontends alone."""
+HEALTH = "healthz"
+"""The frontend that the router's own probes come to."""
 TIMEOUT_S = 2.0
 
 
@@ -27,12 +31,25 @@ def ask(path: Path, command: str) -> str:
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
 
 
+def counted(stat: str) -> Mapping[str, int]:
+    """HTTP requests of clients, from `show stat`: the sum over the frontends that speak it, but for the probes'; empty where none is counted."""
+    asked = [
+        row.get("req_tot") for row in _frontends(stat) if row.get("mode") == "http" and row.get("pxname") != HEALTH
+    ]
+    counts = [int(count) for count in asked if count]
+    return {"requests": sum(counts)} if counts else {}
+
+
 def tls(stat: str) -> Mapping[str, int]:
     """Handshakes of clients, from `show stat`: the sum over the frontends; empty where none of them is counted."""
-    rows = list(csv.DictReader(stat.removeprefix("# ").splitlines()))
-    found = [(row.get("ssl_sess"), row.get("ssl_reused_sess")) for row in rows if row.get("svname") == "FRONTEND"]
+    found = [(row.get("ssl_sess"), row.get("ssl_reused_sess")) for row in _frontends(stat)]
     counted = [(int(full), int(resumed)) for full, resumed in found if full and resumed]
     if not counted:
         return {}
     full, resumed = (sum(column) for column in zip(*counted, strict=True))
     return {"tls_handshakes": full + resumed, "tls_resumed": resumed}
+
+
+def _frontends(stat: str) -> list[dict[str, str]]:
+    rows = csv.DictReader(stat.removeprefix("# ").splitlines())
+    return [row for row in rows if row.get("svname") == "FRONTEND"]

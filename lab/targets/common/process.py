@@ -199,7 +199,10 @@ def run_beside(target: Target, variant: Variant, argv: Sequence[str]) -> int:
     target.check_variant(variant, [])
     with target.up(variant) as system:
         entry = system.entry()
-        named = ["env", f"LAB_URL={entry.base_url}", f"LAB_HOST={entry.host}", *argv]
+        own = [
+            f"{name}={value}" for name in ("HOME", "TERM") if (value := os.environ.get(name))
+        ]  # it is the user's command
+        named = ["env", *own, f"LAB_URL={entry.base_url}", f"LAB_HOST={entry.host}", *argv]
         process = system.popen(named, Path.cwd(), sys.stdout.buffer, sys.stderr.buffer)
         try:
             return process.wait()

@@ -61,7 +61,7 @@ _LOG_FORMAT = (
 # fmt: off
 TABLE = (
     # processes and connections
-    Key("worker-processes", "workers", "auto", "written"),                     # auto: the CPUs the pod may use
+    Key("worker-processes", "workers", "auto", "written"),                     # auto: its CPU limit rounded up, else its CPUs
     Key("worker-cpu-affinity", "text", "", "main", "worker_cpu_affinity {}"),
     Key("max-worker-open-files", "number", "0", "written"),                    # 0: the hard limit less 1024, at least 1024
     Key("worker-shutdown-timeout", "time", "240s", "main", "worker_shutdown_timeout {}"),

@@ -24,6 +24,7 @@ from pathlib import Path
 import psutil
 
 from lab.base.errors import UsageError
+from lab.targets.common.environment import composed
 from lab.targets.common.sampler import thread_ids
 from lab.targets.local import cpus
 from lab.targets.local.cgroups import Group
@@ -126,18 +127,7 @@ class Process:
         if self._root is not None:
             user += [f"--root={self.folder / 'root'}", f"--wd={self._root.working_dir}"]
         identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", *user, "--"]
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOSTNAME": setting.hostname, **setting.started.env}
-        variables = [f"{name}={value}" for name, value in environment.items()]
-        command = [
-            "taskset",
-            "-c",
-            cpus.as_list(setting.cpus),
-            *identity,
-            "env",
-            "-i",
-            *variables,
-            *setting.started.command,
-        ]
+        command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, *self._environment, *setting.started.command]
         script = rendered(
             "container.sh.j2",
             join=setting.group.join(),
@@ -161,16 +151,28 @@ class Process:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
+                env=composed(),
             )
         self._main = _only_child(self.popen)
 
     def enter(self, argv: Sequence[str]) -> list[str]:
-        """The command that runs `argv` inside: its network, mounts, /proc, hostname and user. ProcessLookupError if it ended."""
+        """The command that runs `argv` inside: its network, mounts, /proc, hostname, user and environment. ProcessLookupError if it ended."""
         if self.pid is None:
             raise ProcessLookupError(errno.ESRCH, f"{self.container.place} is not running")
         user = [] if self.container.privileged else ["--user", "--preserve-credentials"]
         root = [] if self._root is None else ["--root", "--wd"]
-        return ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *root, *user, "--", *argv]
+        inside = ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *root, *user, "--"]
+        return [*inside, *self._environment, *argv]
+
+    @property
+    def _environment(self) -> list[str]:
+        """The command that runs what follows in the container's own environment, and none of the lab's."""
+        own = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOSTNAME": self.setting.hostname,
+            **self.setting.started.env,
+        }
+        return ["env", "-i", *(f"{name}={value}" for name, value in own.items())]
 
     def processes(self) -> list[int]:
         """The main process and all its descendants that run; empty when it ended."""

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+from lab.model.variants import workers
+from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
 from lab.targets.local.images import Context
 from lab.targets.local.objects import Route
@@ -18,8 +20,10 @@ from lab.targets.local.rendering import rendered
 PID = "/tmp/nginx/nginx.pid"
 
 
-def render(values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80) -> str:
-    """The whole nginx.conf. Pure: everything that depends on the machine is handed in."""
+def render(
+    values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80, status: bool = True
+) -> str:
+    """The whole nginx.conf. Pure: everything that depends on the machine is handed in. `status`: this nginx has a status page."""
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -38,7 +42,9 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
         pid=PID,
         version=version,
         http_port=http_port,
-        workers=context.cpus if values["worker-processes"] == "auto" else values["worker-processes"],
+        status=nginx.PORT if status else None,
+        status_path=nginx.PATH,
+        workers=workers_of(values, context),
         open_files=open_files,
         connections=int(values["max-worker-connections"]) or open_files * 3 // 4,
         backlog=context.somaxconn if context.somaxconn >= 512 else 511,
@@ -52,6 +58,13 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
         tries=_tries(values),
         redirect=_redirect(values),
     )
+
+
+def workers_of(values: Mapping[str, str], context: Context) -> int:
+    """As asked for, or as the controller itself would settle it here."""
+    if (asked := values["worker-processes"]) != "auto":
+        return int(asked)
+    return workers.automatic(context.container.limits.get("cpu"), context.cpus) or 1
 
 
 def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:

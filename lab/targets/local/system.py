@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import write_texts
+from lab.base.files import readable, write_texts
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.events import Event, EventLog
 from lab.model.load import Load
@@ -23,8 +23,10 @@ from lab.model.pages import PAGES
 from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
-from lab.targets.common import fetching, haproxy
-from lab.targets.common.sampler import Sampler
+from lab.model.variants.workers import GAUGE
+from lab.targets.common import fetching, haproxy, nginx, workers
+from lab.targets.common.environment import composed
+from lab.targets.common.sampler import Sampler, thread_ids
 from lab.targets.local import bringup, cpus, hostwide, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
@@ -105,6 +107,7 @@ class LocalSystem:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            env=composed(),
         )
         self._helpers.append((helper, place))
         return helper
@@ -128,7 +131,7 @@ class LocalSystem:
     def counters(self) -> Mapping[str, int]:
         links = shaping.counters(shaping.ends(self.net, self._objects))
         nat = services.counters(self.net, self._objects)
-        return {**self.kubelet.groups.counters(), **links, **nat, **self._handshakes()}
+        return {**self.kubelet.groups.counters(), **links, **nat, **self._told()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role]
@@ -158,7 +161,13 @@ class LocalSystem:
         self._generators = [generator for generator in self._generators if generator.returncode is None]
         command = [*self._client, "taskset", "-c", cpus.as_list(self._cpus["generator"]), *argv]
         process = subprocess.Popen(
-            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            env=composed(cwd),
         )
         self._generators.append(process)
         return process
@@ -201,7 +210,11 @@ class LocalSystem:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
     def gauges(self) -> Mapping[str, float]:
-        return self.routing.gauges()
+        count = workers.started(
+            (len(thread_ids(pid)), readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip())
+            for pid in self.processes("proxy")
+        )
+        return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
 
     def recorder(self) -> Recorder:
         control = self._control("events")
@@ -311,17 +324,26 @@ class LocalSystem:
         base_url = url(self._routers.get(names[0]), names[0])
         return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 
-    def _handshakes(self) -> Mapping[str, int]:
-        """`proxy/tls_…`, where a HAProxy of ours ends TLS; empty where it cannot be asked."""
-        if not {"edge", "reencrypt"} & set(self._routed.values()):
-            return {}
+    def _told(self) -> Mapping[str, int]:
+        """`proxy/requests` as the proxies count them, and `proxy/tls_…` where a HAProxy ends TLS; empty where they do not tell."""
         found: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):
             path = runner.process.inside(haproxy.SOCKET)
-            if path is not None and path.exists():
-                with contextlib.suppress(OSError):  # it has just ended, which the restarts tell
-                    found.update(haproxy.tls(haproxy.ask(path, "show stat")))
+            with contextlib.suppress(OSError):  # it has no such page, or has just ended, which the restarts tell
+                if path is None or not path.exists():
+                    found.update(nginx.counted(self._status_page(runner.pod)))
+                    continue
+                stat = haproxy.ask(path, haproxy.COUNTS)
+                found.update(haproxy.counted(stat))
+                if {"edge", "reencrypt"} & set(self._routed.values()):
+                    found.update(haproxy.tls(stat))
         return {f"proxy/{name}": value for name, value in found.items()}
+
+    def _status_page(self, pod: Pod) -> str:
+        """Raises OSError where the pod has none."""
+        page = Endpoint(f"http://127.0.0.1:{nginx.PORT}", "localhost")
+        connection = network.connect(self.net[pod.name], fetching.place(page), nginx.TIMEOUT_S)
+        return fetching.fetch(connection, page, nginx.PATH, None, nginx.TIMEOUT_S).body.decode(errors="replace")
 
     def _way(self, objects: Objects) -> str:
         """In words, with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise than in a cluster."""

@@ -147,6 +147,9 @@ class LocalTarget:
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         return cpus.split(self._cpus)
 
+    def generator_cpus(self) -> int:
+        return len(self.cpus()["generator"])
+
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
         wanted = self.read(variant.manifests)

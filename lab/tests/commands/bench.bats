@@ -123,6 +123,25 @@ environmental_or_ok() {
 }
 
 # bats test_tags=measures
+@test "proxies of the user's environment change nothing in a run" {
+  {
+    sed 's/^name.*/name = "open"/; s/^generator.*/generator = "k6"\nrate_rps = 50/' "$sweep"
+    sed -n '/^\[\[points/,$p' "$sweep"
+    sed -n '/^\[\[points/,$p' "$sweep" | sed 's/^name.*/name = "hey"/; s/^generator.*/generator = "hey"/'
+  } >"$sweep.all"
+  mv "$sweep.all" "$sweep"
+  for name in http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY; do
+    export "$name=http://127.0.0.1:9"
+  done
+  lab bench baseline --sweep "$sweep" --blocks 1
+  [[ $stderr != *Traceback* ]] || fail "$stderr"
+  run recorded generator requests errors
+  for name in k6 wrk hey; do
+    assert_line --regexp "^$name [0-9]+ \{\}\$"
+    refute_line --regexp "^$name .*(None|[a-z]'?:)"
+  done
+}
+
 @test "bench works as an unprivileged user" {
   ((EUID == 0)) || skip "this is the unprivileged user already"
   id nobody >/dev/null || skip "no user nobody here"
@@ -207,6 +226,17 @@ environmental_or_ok() {
   assert_equal "$status" 1
   run recorded reason
   assert_line generator-output
+}
+
+@test "a generator that tells another time than the load took makes invalid samples" {
+  stub hey "$(command -v hey)"' "$@" | sed -E "s/^LAB summary ([0-9]+)[0-9] /LAB summary \1 /"'
+  sed -i 's/"wrk"/"hey"/' "$sweep"
+  lab bench baseline --sweep "$sweep"
+  assert_equal "$status" 1
+  run recorded verdict detail
+  refute_line --regexp '^valid'
+  assert_line --partial "generator-time: it tells 0.1"
+  assert_line --partial "s of a load of 1 s"
 }
 
 # bats test_tags=measures
@@ -340,6 +370,11 @@ killed_under_load() {
 @test "no variant" { refused 2 "just list" bench; }
 @test "unknown sweep" { refused 2 "did you mean 'quick'?" bench baseline --sweep quik; }
 @test "empty sweep" { refused 2 "unknown sweep ''" bench baseline --sweep ""; }
+@test "more threads than the generator has CPUs" {
+  sed -i 's/^connections.*/connections = 256\nthreads = 256/' "$sweep"
+  refused 2 "point ceiling: threads: asks for 256 threads, the generator has" bench baseline --sweep "$sweep" --plan
+  refused 2 "threads_at_most = 256" bench baseline --sweep "$sweep"
+}
 @test "unknown target" { refused 2 "did you mean 'local'?" bench baseline --target lokal; }
 @test "unknown option" { refused 2 "--help" bench baseline --blokcs 3; }
 @test "unknown verb" { refused 2 "--help" bnech; }

@@ -44,11 +44,14 @@ asked() {
   assert_equal "$stderr" ''
 }
 
-@test "the same in every form" {
+@test "the same as JSON" {
   compare "$reference" --json
   assert_success
   asked '[told["paired"], len(told["rows"]), len({(row["point"], row["metric"]) for row in told["rows"]}), told["verdicts"][0]["kind"]]'
   assert_output "[True, 12, 12, 'unresolved']"
+}
+
+@test "the same as Markdown" {
   compare "$reference" --markdown
   assert_success
   assert_line '| arm | metric | base | other | effect | floor | p | n |'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # `just gate`: its exit statuses on the committed run, what it writes for CI, and every kind of bad input. It measures nothing.
+# shellcheck disable=SC2030,SC2031 # `run` sets status and stderr in the very shell of the test that calls it
 
 bats_require_minimum_version 1.11.0
 
@@ -8,6 +9,13 @@ setup() {
   source "$BATS_TEST_DIRNAME/verbs.bash"
   verb=gate
   run_folder=data/reference/quick-keepalive
+}
+
+# Copies that no test changes.
+setup_file() {
+  setup
+  slower "$BATS_FILE_TMPDIR/slower"
+  lacking "$BATS_FILE_TMPDIR/lacking"
 }
 
 # slower FOLDER: a copy of the committed run in which every sample of keepalive used 1.5 times the CPU.
@@ -24,6 +32,22 @@ for path in pathlib.Path(sys.argv[1]).glob("samples/*/sample.json"):
 PY
 }
 
+# lacking FOLDER: a copy of the committed run that keepalive is not in.
+lacking() {
+  unpacked "$run_folder" "$1"
+  python - "$1" <<'PY'
+import json, pathlib, shutil, sys
+
+path = pathlib.Path(sys.argv[1]) / "run.json"
+run = json.loads(path.read_text())
+run["arms"] = [arm for arm in run["arms"] if arm["name"] != "keepalive"]
+run["slots"] = [slot for slot in run["slots"] if slot[1] != "keepalive"]
+path.write_text(json.dumps(run))
+for folder in path.parent.glob("samples/*-keepalive-*"):
+    shutil.rmtree(folder)
+PY
+}
+
 @test "gate lets a wide bound through and names what is nearest to it" {
   lab gate "$run_folder" --max-regression 50% --strict
   assert_success
@@ -31,35 +55,42 @@ PY
   assert_output --partial "nothing to do"
 }
 
-@test "gate cannot tell with a tight bound: 0, or 2 with --strict, and says how many blocks would" {
+@test "gate cannot tell with a tight bound: 0, and says how many blocks would" {
   lab gate "$run_folder" --max-regression 1%
   assert_success
   assert_output --partial "let through, as --strict was not asked for"
   assert_output --regexp "measure with --blocks [0-9]+|too noisy to resolve 1 %"
+}
+
+@test "gate cannot tell with a tight bound: 2 with --strict" {
   lab gate "$run_folder" --max-regression 1% --strict
   assert_equal "$status" 2
   assert_output --partial "refused (--strict)"
 }
 
-@test "gate exits 1 with the offending row, and its JUnit and Markdown say so" {
-  slower "$BATS_TEST_TMPDIR/slower"
-  lab gate "$BATS_TEST_TMPDIR/slower" --max-regression 10% --junit "$BATS_TEST_TMPDIR/gate.xml"
+@test "gate exits 1 with the offending row, and its JUnit says so" {
+  lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --junit "$BATS_TEST_TMPDIR/gate.xml"
   assert_equal "$status" 1
   assert_output --regexp "REGRESSION: keepalive against baseline at ceiling: CPU per request: \+5[0-9]\."
   run grep -c "<failure " "$BATS_TEST_TMPDIR/gate.xml"
   assert_output 1
-  lab gate "$BATS_TEST_TMPDIR/slower" --max-regression 10% --markdown
+}
+
+@test "gate --markdown shows the offending row, and exits 1" {
+  lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --markdown
   assert_equal "$status" 1
   assert_line "### Regression"
   assert_output --regexp '\| ceiling \| keepalive against baseline \| CPU per request \|.*\*\*REGRESSION\*\*'
 }
 
-@test "gate compares the arms of two runs" {
-  slower "$BATS_TEST_TMPDIR/slower"
-  lab gate "$run_folder:keepalive" "$BATS_TEST_TMPDIR/slower:keepalive" --max-regression 10% --metric cpu_per_request
+@test "gate compares the arms of two runs: slower" {
+  lab gate "$run_folder:keepalive" "$BATS_FILE_TMPDIR/slower:keepalive" --max-regression 10% --metric cpu_per_request
   assert_equal "$status" 1
   assert_output --partial "two runs, unpaired"
-  lab gate "$BATS_TEST_TMPDIR/slower:keepalive" "$run_folder:keepalive" --max-regression 10% --metric cpu_per_request
+}
+
+@test "gate compares the arms of two runs: quicker" {
+  lab gate "$BATS_FILE_TMPDIR/slower:keepalive" "$run_folder:keepalive" --max-regression 10% --metric cpu_per_request
   assert_success
 }
 
@@ -76,12 +107,11 @@ PY
 
 # bats test_tags=slow
 @test "a reader that has gone changes no verdict, and is no fault" {
-  slower "$BATS_TEST_TMPDIR/slower"
   for form in "" --json --markdown; do
     unread gate "$run_folder" --max-regression 50% ${form:+"$form"}
     assert_success
     assert_equal "$stderr" ""
-    unread gate "$BATS_TEST_TMPDIR/slower" --max-regression 10% ${form:+"$form"}
+    unread gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% ${form:+"$form"}
     assert_equal "$status" 1
     assert_equal "$stderr" ""
   done
@@ -105,23 +135,14 @@ PY
   assert_output --partial "REGRESSION: keepalive at ceiling: CPU per request: no valid block of the candidate: non-2xx 6; the base has 6 blocks"
 }
 
-@test "gate with --strict refuses a run that lacks an arm of the base" {
-  unpacked "$run_folder" "$BATS_TEST_TMPDIR/candidate"
-  python - "$BATS_TEST_TMPDIR/candidate" <<'PY'
-import json, pathlib, shutil, sys
-
-path = pathlib.Path(sys.argv[1]) / "run.json"
-run = json.loads(path.read_text())
-run["arms"] = [arm for arm in run["arms"] if arm["name"] != "keepalive"]
-run["slots"] = [slot for slot in run["slots"] if slot[1] != "keepalive"]
-path.write_text(json.dumps(run))
-for folder in path.parent.glob("samples/*-keepalive-*"):
-    shutil.rmtree(folder)
-PY
-  lab gate "$run_folder" "$BATS_TEST_TMPDIR/candidate" --max-regression 50%
+@test "gate says which arm of the base a run lacks" {
+  lab gate "$run_folder" "$BATS_FILE_TMPDIR/lacking" --max-regression 50%
   assert_success
   assert_output --regexp "cannot tell: not in .*: arm keepalive"
-  lab gate "$run_folder" "$BATS_TEST_TMPDIR/candidate" --max-regression 50% --strict
+}
+
+@test "gate with --strict refuses a run that lacks an arm of the base" {
+  lab gate "$run_folder" "$BATS_FILE_TMPDIR/lacking" --max-regression 50% --strict
   assert_equal "$status" 2
   assert_output --partial "refused (--strict)"
 }
@@ -152,12 +173,21 @@ PY
   refused "has no run.json" "$run_folder" "" --max-regression 50%
 }
 
-@test "an answer that cannot be written is no regression" {
+# unwritten [FORM]: an answer that finds no room.
+unwritten() {
   [[ -e /dev/full ]] || skip "no /dev/full here"
-  for form in "" --json --markdown; do
-    run --separate-stderr bash -c "python -m lab gate $run_folder --max-regression 50% $form >/dev/full"
-    assert_equal "$status" 2
-    [[ $stderr == *"cannot be written"* ]] || fail "$stderr"
-    [[ $stderr != *defect* ]] || fail "$stderr"
-  done
+  run --separate-stderr bash -c "python -m lab gate $run_folder --max-regression 50% $* >/dev/full"
+  assert_equal "$status" 2
+  [[ $stderr == *"cannot be written"* ]] || fail "$stderr"
+  [[ $stderr != *defect* ]] || fail "$stderr"
+}
+
+@test "an answer that cannot be written is no regression" {
+  unwritten
+}
+
+# bats test_tags=slow
+@test "an answer that cannot be written is none in any form" {
+  unwritten --json
+  unwritten --markdown
 }

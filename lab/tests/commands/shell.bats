@@ -185,6 +185,32 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_failure
 }
 
+@test "checkouts whose .cache is one share its tools while they pin the same" {
+  bare_checkout
+  mkdir "$bare/.cache"
+  local other=$BATS_TEST_TMPDIR/other
+  cp -r "$bare" "$other" && rm -r "$other/.cache" && ln -s "$bare/.cache" "$other/.cache"
+  in_env 'fingerprint >"$cache/ready"'
+  run --separate-stderr "$other/scripts/shell" printenv VIRTUAL_ENV
+  assert_success
+  assert_output "$bare/.cache/venv"
+  assert_equal "$stderr" ""
+}
+
+@test "a checkout that pins other tools than the one whose .cache it has is refused, and takes nothing away" {
+  bare_checkout
+  mkdir "$bare/.cache"
+  local other=$BATS_TEST_TMPDIR/other
+  cp -r "$bare" "$other" && rm -r "$other/.cache" && ln -s "$bare/.cache" "$other/.cache"
+  in_env 'fingerprint >"$cache/ready"'
+  echo >>"$other/uv.lock"
+  run "$other/scripts/shell" true
+  assert_failure 2
+  assert_line --partial "$other/.cache: is the cache of $bare, made for other pins"
+  assert_line --partial "rm $other/.cache"
+  in_env ready
+}
+
 @test "an index of one's own for pip is uv's too, unless uv has one" {
   bare_checkout
   local code='source "$root/scripts/tools/steps.bash"; registry_settings; echo "$UV_DEFAULT_INDEX"'

@@ -75,6 +75,7 @@ TOML
   [[ -z $(find "$LAB_RUNS" -name run.json) ]]
 }
 
+# bats test_tags=slow
 @test "study --plan names what is not measurable here with the reason" {
   lab study qinng --quick --plan
   assert_success

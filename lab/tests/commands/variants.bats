@@ -105,6 +105,7 @@ print(*(item["name"] for item in told["variants"]), *(item["name"] for item in t
   assert_line --regexp '^knob keep-alive-requests-10000: '
 }
 
+# bats test_tags=slow
 @test "a knob can be shown as soon as its folder exists" {
   copy
   mkdir manifests/components/workers-2

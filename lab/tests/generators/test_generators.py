@@ -198,15 +198,19 @@ def test_latencies_of_wrk_told_as_steps_are_the_same_latencies() -> None:
 def test_wrks_made_up_latencies_are_taken_out_again(latencies_us: list[int], interval_us: int) -> None:
     """`measured_only` undoes wrk's stats_correct (here transcribed) exactly, for any latencies and interval."""
     counts = np.bincount(latencies_us, minlength=5_001)
-    corrected = counts.copy()
+    corrected: list[int] = counts.tolist()
     for n in range(2 * interval_us, max(latencies_us) + 1):
         m = n - interval_us
         while corrected[n] and m > interval_us:
             corrected[m] += corrected[n]
             m -= interval_us
-    rows = np.flatnonzero(corrected)
-    table = measured_only(np.column_stack((rows, corrected[rows])), len(latencies_us), interval_us)
+    table = measured_only(np.array([row for row in enumerate(corrected) if row[1]]), len(latencies_us), interval_us)
     assert dict(table.tolist()) == {int(value): int(counts[value]) for value in np.flatnonzero(counts)}
+
+
+def test_an_unknown_generator_has_the_nearest_known_one() -> None:
+    with pytest.raises(UsageError, match=r"unknown generator 'wkr'\s+did you mean 'wrk'"):
+        generator("wkr")
 
 
 REFUSALS = [

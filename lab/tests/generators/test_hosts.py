@@ -101,6 +101,17 @@ def made(name: str, load: Load, folder: Path) -> Result:
     return wanted.parse(done.stdout, done.stderr, done.returncode, load)
 
 
+def test_wrks_script_has_the_hosts_and_of_several_proxies_each_ones_own() -> None:
+    """As Lua takes them; how wrk asks for them is for the slow tests."""
+    assert 'ipairs({"a.lab.test", "b.lab.test", "c.lab.test"})' in generator("wrk").files(MANY)["wrk.lua"]
+    shards = (Shard("http://127.0.0.1:1/", (HOSTS[0], HOSTS[2])), Shard("http://127.0.0.1:2/", (HOSTS[1],)))
+    own = '{["127.0.0.1:1"] = {"a.lab.test", "c.lab.test"}, ["127.0.0.1:2"] = {"b.lab.test"}}'
+    assert (
+        f'ipairs(({own})[wrk.host .. ":" .. wrk.port])'
+        in generator("wrk").files(replace(MANY, shards=shards))["wrk.lua"]
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["wrk", "k6"])
 def test_hosts_of_two_proxies_are_asked_for_at_their_own(name: str, tmp_path: Path) -> None:

@@ -107,10 +107,11 @@ def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, says:
 
 
 def test_the_load_is_expected_to_weigh_what_the_canary_did() -> None:
-    """The fake generator reads 1100 bytes for each response: right for the page, too much for a few compressed bytes."""
+    """1100 bytes for each response are right for the page, and too much for a few compressed bytes."""
+    light = FakeGenerator(script='print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 200000, "errors": {}}\')')
     heavy = FakeGenerator(script='print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 9000000, "errors": {}}\')')
     assert measured(Proxy(answers=[GOOD]), at()).valid
-    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip")).valid
+    assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip"), light).valid
     assert measured(Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip"), heavy).reason is Reason.WRONG_SIZE
     changed = measured(Proxy(answers=[GOOD, COMPRESSED, GOOD]), at(accept_encoding="gzip"))
     assert (changed.reason, "1024 bytes before" in changed.detail) == (Reason.WRONG_SIZE, True)
@@ -124,7 +125,8 @@ def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
     )
     assert len(flushed) > len(SMALL)
     answers: list[Response | OSError] = [COMPRESSED, Response(200, flushed, GZIP)]
-    assert measured(Proxy(answers=answers), at(accept_encoding="gzip")).valid
+    light = FakeGenerator(script='print(\'{"requests": 1000, "duration_s": 1.0, "bytes": 200000, "errors": {}}\')')
+    assert measured(Proxy(answers=answers), at(accept_encoding="gzip"), light).valid
     assert validity.size_slack(at(accept_encoding="gzip"), 24_721) == pytest.approx(247.21)
     assert validity.size_slack(at(), 24_721) == 0
 

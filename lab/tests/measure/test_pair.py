@@ -50,7 +50,7 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def side(name: str, script: str, rate_rps: float | None = None, system: FakeSystem | None = None) -> SampleRun:
     chosen = ChosenGenerator(FakeGenerator(script), FakeGenerator.binary, "1", None)
-    at = point("load", rate_rps).model_copy(update={"connections": 2})
+    at = point("load", rate_rps).model_copy(update={"connections": 4})
     slot = Slot(1, 1, Arm(name, name, "variant", "base"), at)
     return SampleRun(FakeTarget(), system or FakeSystem(), slot, chosen, 0, 0.0, ())
 
@@ -83,7 +83,7 @@ def test_closed_loops_run_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert 0 < own(left) <= 1 and 0 < own(right) <= 1
     assert left.requests == 4000 and left.achieved_rps is left.duration_s is left.histogram is None
-    assert left.pair.in_flight == pytest.approx(2 * (left.pair.slices or 0) / 4000)
+    assert left.pair.in_flight == pytest.approx(4 * (left.pair.slices or 0) / 4000)
 
 
 def test_one_of_them_is_stopped_at_any_time(tmp_path: Path) -> None:

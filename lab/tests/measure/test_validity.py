@@ -93,7 +93,8 @@ def test_overflow_is_no_fault_where_the_accept_queue_is_the_subject() -> None:
 
 def test_a_rate_of_connections_with_schedules_of_their_own_may_lack_their_last_requests() -> None:
     """At a request per second each, of a thousand for 5 s, none more may be missing than fell due at the end."""
-    short = replace(GOOD, requests=4100, least_due=4000, size_bytes=4100 * 1270)
+    latency = Histogram.of_values([0.001] * 4100)
+    short = replace(GOOD, requests=4100, least_due=4000, size_bytes=4100 * 1270, latency=latency)
     assert reasons(short) == []
     assert (
         reasons(replace(short, least_due=4500)) == reasons(replace(short, least_due=None)) == [Reason.RATE_NOT_ACHIEVED]
@@ -116,13 +117,14 @@ def test_interrupts_outside_of_our_processes_are_nobodys() -> None:
     assert with_unexplained(full, {0: 5.0}).others == 0.0
 
 
+CALM_THEN = replace(CALM, elapsed_s=20.1)
 LOGGED = replace(GOOD, requests=2000, duration_s=20.0, latency=Histogram.of_values([0.001] * 2000))
 
 
 def disturbed_reasons(
     result: Result = LOGGED,
     requests: pl.DataFrame | None = None,
-    seen: Observation = CALM,
+    seen: Observation = CALM_THEN,
     core: float = 0.3,
     clock_error_s: float = 0.0,
     clock_drift_s: float = 0.0,
@@ -135,7 +137,7 @@ def disturbed_reasons(
 def test_errors_are_the_outcome_of_a_disturbance() -> None:
     """Refused requests, a full queue and dropped packets of an outage speak against nothing."""
     lost = replace(LOGGED, requests=1800, errors={"connect": 200})
-    busy = replace(CALM, counters={"proxy/ListenOverflows": 30})
+    busy = replace(CALM_THEN, counters={"proxy/ListenOverflows": 30})
     assert disturbed_reasons() == []
     assert disturbed_reasons(lost, log(refused(5, 7)), busy) == []
     refusals = log(lambda due_s: {"status": 503} if 5 <= due_s < 7 else {})
@@ -158,9 +160,9 @@ def test_a_log_that_does_not_agree_with_its_summary_counts_for_nothing(result: R
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [
-        (replace(CALM, steal=0.0101), Reason.STEAL),
-        (replace(CALM, others=0.051), Reason.OTHER_PROCESSES),
-        (replace(CALM, clock_step_s=-0.2), Reason.CLOCK_STEP),
+        (replace(CALM_THEN, steal=0.0101), Reason.STEAL),
+        (replace(CALM_THEN, others=0.051), Reason.OTHER_PROCESSES),
+        (replace(CALM_THEN, clock_step_s=-0.2), Reason.CLOCK_STEP),
     ],
 )
 def test_the_machines_faults_count_under_a_disturbance_too(seen: Observation, reason: Reason) -> None:

@@ -111,7 +111,8 @@ def test_errors_are_an_outcome_where_they_are_the_subject() -> None:
 def test_at_a_rate_what_failed_was_tried_where_errors_are_the_subject() -> None:
     """4000 answered and 1000 refused are the 1000 per second that were asked for."""
     rate = ERRORS.model_copy(update={"rate_rps": 1000.0})
-    answered = replace(GOOD, requests=4000, size_bytes=4000 * 1270)
+    latency = Histogram.of_values([0.001] * 4000)
+    answered = replace(GOOD, requests=4000, size_bytes=4000 * 1270, latency=latency)
     assert reasons(rate, replace(answered, errors={"connect": 1000})) == []
     assert reasons(rate, replace(answered, errors={"connect": 900})) == [Reason.RATE_NOT_ACHIEVED]
 
@@ -164,7 +165,12 @@ def test_a_run_of_a_tenth_of_a_second_is_not_thrown_away_for_two_clock_ticks() -
     """hey with n requests takes what it takes: 20 ms of somebody else's are below what the clock can tell."""
     short = replace(CALM, elapsed_s=0.1, others=0.2, steal=0.1, busy={0: 0.5, 1: 0.5})
     quick = replace(
-        GOOD, requests=100, size_bytes=100 * 1270, duration_s=0.08, latency=Histogram.of_values([0.001] * 100)
+        GOOD,
+        requests=100,
+        size_bytes=100 * 1270,
+        duration_s=0.08,
+        recorded_s=0.08,
+        latency=Histogram.of_values([0.0007] * 100),
     )
     counted = CLOSED.model_copy(update={"requests": 100})
     assert validity.faults(counted, quick, short, 0.9, 0.0, 1024) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.model.sweeps import Point, sweep_names
+from lab.model.sweeps import Point, Sweep, sweep_names
 from lab.records.sweep_files import load_sweep
 
 GOOD = """
@@ -245,3 +245,24 @@ def test_unknown_sweep_names_the_nearest() -> None:
     """A misspelt sweep is answered with the one that was meant."""
     with pytest.raises(UsageError, match="did you mean 'quick'"):
         load_sweep("quik")
+
+
+@pytest.mark.parametrize(
+    ("connections", "cpus", "threads"),
+    [(1000, 1, 1), (1000, 2, 2), (1000, 3, 2), (1000, 8, 4), (1000, 64, 4), (999, 2, 1), (999, 4, 3), (1000, None, 1)],
+)
+def test_threads_at_most_are_as_many_as_a_machine_has(connections: int, cpus: int | None, threads: int) -> None:
+    """So many that each has as many connections; a number of threads stays, for the plan to refuse."""
+    (spec,) = Sweep.model_validate(
+        {
+            "title": "t",
+            "question": "q",
+            "blocks": 1,
+            "points": [
+                {"name": "p", "generator": "wrk", "connections": connections, "duration_s": 2.0, "threads_at_most": 4}
+            ],
+        }
+    ).expanded()
+    settled = spec.on_cpus(cpus)
+    assert (settled.threads, settled.threads_at_most) == (threads, None)
+    assert settled.model_copy(update={"threads": 256}).on_cpus(cpus).threads == 256

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -27,6 +27,7 @@ from lab.model.plan import Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord, now
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
+from lab.model.usage import Observation
 from lab.model.variants.variants import Check, Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
@@ -34,6 +35,8 @@ from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
 
 PAGE = b"x" * 1024
+LASTS_S = 1.0
+"""A load of `point`."""
 
 
 def point(name: str = "ceiling", rate_rps: float | None = None) -> Point:
@@ -112,6 +115,14 @@ class FakeGenerator:
         )
 
 
+class Lasting(Sampler):
+    """Sees a load that ended at once last as long as it says it did."""
+
+    def observation(self) -> Observation:
+        seen = Sampler.observation(self)
+        return replace(seen, elapsed_s=seen.elapsed_s + LASTS_S)
+
+
 @dataclass
 class FakeSystem:
     through_proxy: bytes = PAGE
@@ -158,7 +169,7 @@ class FakeSystem:
     def shape(self, link_mbit: float | None) -> None: ...
 
     def watch(self) -> Sampler:
-        return Sampler(lambda: {"lab": [os.getpid()]}, self.counters)
+        return Lasting(lambda: {"lab": [os.getpid()]}, self.counters)
 
     def counters(self) -> Mapping[str, int]:
         return {}
@@ -265,6 +276,9 @@ class FakeTarget:
     def close(self) -> None: ...
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         return {}
+
+    def generator_cpus(self) -> int | None:
+        return os.cpu_count()
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[FakeSystem]:

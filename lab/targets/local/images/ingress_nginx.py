@@ -14,10 +14,11 @@ import subprocess
 from collections.abc import Mapping
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.targets.common import nginx
 from lab.targets.local.configmap import settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
-from lab.targets.local.nginx_conf import PID, render
+from lab.targets.local.nginx_conf import PID, render, workers_of
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.pods import Container
 
@@ -60,10 +61,11 @@ def realise(context: Context) -> Realisation:
         raise UsageError(f"{container.place}.args", fault, did_you_mean(controller, known))
     place, data = _configmap(context, arguments)
     values = settings(place, data)
-    if (workers := values["worker-processes"]) != "auto":
-        refuse_workers(f"{place}: worker-processes", int(workers), context)
+    by = f"{container.place}: limits.cpu" if values["worker-processes"] == "auto" else f"{place}: worker-processes"
+    refuse_workers(by, workers_of(values, context), context)
     refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
-    text = render(values, context, version=nginx_version(), http_port=int(arguments.get("--http-port", "80")))
+    http_port = int(arguments.get("--http-port", "80"))
+    text = render(values, context, version=nginx_version(), http_port=http_port, status=has_status())
     env = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
     return Realisation(
@@ -108,6 +110,13 @@ def nginx_version() -> tuple[int, ...]:
     if version < (1, 19, 10):
         raise UsageError("nginx", f"{match[0]} is too old: keepalive_time needs 1.19.10", "install a newer one")
     return version
+
+
+@functools.cache
+def has_status() -> bool:
+    """Whether the nginx on PATH can count its requests for others."""
+    told = subprocess.run(["nginx", "-V"], capture_output=True, text=True, check=False).stderr
+    return nginx.MODULE in told
 
 
 def _argument(place: str, text: str) -> tuple[str, str]:

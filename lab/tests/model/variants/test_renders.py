@@ -163,7 +163,7 @@ import os
 from pathlib import Path
 from lab.model.variants.renders import Renders
 kept = Renders(Path({str(tmp_path)!r}), max_bytes=40_000)
-for turn in range(300):
+for turn in range(100):
     key = str(turn % 7)
     found = kept.get(key)
     assert found is None or found == key.encode() * 20_000, "torn"

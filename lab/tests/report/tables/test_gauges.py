@@ -66,6 +66,8 @@ def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     assert printed(summary_of({})) == "" and markdown(gauge_tables.page(summary_of({}))) == ""
     only = summary_of({MANY: {"proxy/config_bytes": 612_000.0}})
+    counted = printed(summary_of({FEW: {"proxy/workers": 1.0}, MANY: {"proxy/workers": 4.0}})).splitlines()
+    assert counted[1].split() == ["what", "it", "holds", "workers", "memory"] and counted[4].split()[1] == "4"
     assert [line.split() for line in printed(only).splitlines()[1:]] == [
         ["what", "it", "holds", "configuration", "memory"],
         [MANY, "612", "kB", "40.0", "MB"],

@@ -16,7 +16,7 @@ import pytest
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
-from lab.targets.common import certificates, haproxy
+from lab.targets.common import certificates, haproxy, nginx
 from lab.targets.local import bringup, network, objects
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME
 from lab.targets.local.images import Context, haproxy_router
@@ -279,6 +279,22 @@ def test_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
     assert haproxy.tls("") == {}
 
 
+def test_requests_are_summed_over_the_frontends_that_speak_http() -> None:
+    """Not what passed through unread, nor the probes."""
+    stat = (
+        "# pxname,svname,req_tot,mode,\n"
+        "healthz,FRONTEND,7,http,\npublic,FRONTEND,5,http,\npublic_ssl,FRONTEND,,tcp,\nfe_sni,FRONTEND,12401,http,\n\n"
+    )
+    assert haproxy.counted(stat) == {"requests": 12406}
+    assert haproxy.counted("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.counted("") == {}
+
+
+def test_requests_are_read_off_the_status_page_and_nothing_else() -> None:
+    page = "Active connections: 1 \nserver accepts handled requests\n 12 12 34 \nReading: 0 Writing: 1 Waiting: 0 \n"
+    assert nginx.counted(page) == {"requests": 34}
+    assert nginx.counted("") == nginx.counted("# pxname,svname,\n12,12,34\n") == nginx.counted("404") == {}
+
+
 def test_errors_of_the_router_name_the_variable() -> None:
     with pytest.raises(LabError, match=re.escape("containers[proxy].env[ROUTER_THREADS]: ")):
         config(env={"ROUTER_THREADS": "64"})
@@ -290,3 +306,19 @@ def test_a_volume_of_a_secret_that_is_not_there_or_has_no_such_key_is_refused() 
     volume["secret"]["items"][0]["key"] = "ca.crd"
     with pytest.raises(UsageError, match="Secret backend-certificate has no key 'ca.crd'\n  did you mean 'ca.crt'"):
         bringup.vet(read(items), {"proxy": frozenset({0}), "backend": frozenset({1})})
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 8, 64])
+@pytest.mark.parametrize("limit", [None, "300m", "1", "4"])
+def test_threads_are_left_to_haproxy_whatever_the_limit(limit: str | None, cpus: int) -> None:
+    """It takes the CPUs that it may use, and never looks at a quota; a number that the router is told is rendered."""
+    wanted = read(manifests())
+    (pod,) = wanted.role("proxy")
+    limits = {} if limit is None else {"cpu": limit}
+    for told, line in (({"ROUTER_THREADS": ""}, 0), ({"ROUTER_THREADS": str(cpus)}, 1)):
+        container = replace(pod.containers[0], limits=limits, env={**pod.containers[0].env, **told})
+        made = haproxy_router.realise(
+            Context(container, pod, wanted, {each.name: "10.64.0.9" for each in wanted.pods}, cpus, 4096, 20_000)
+        )
+        text = made.files[f"{CONF}/haproxy.config"]
+        assert text.count("nbthread") == line and text.count(f"  nbthread {cpus}\n") == line

@@ -409,3 +409,22 @@ def test_two_systems_are_up_side_by_side(target: LocalTarget) -> None:
             [*left.client, "getent", "hosts", url.hostname], check=False, capture_output=True
         ).returncode
     assert list(Path("/run/netns").iterdir()) == []
+
+
+def test_nothing_of_the_users_environment_reaches_what_is_measured(
+    target: LocalTarget, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither a generator, nor a helper, nor a container, nor what runs in one: PATH alone is the same everywhere."""
+    for name in ("http_proxy", "HTTPS_PROXY", "all_proxy", "GOMAXPROCS", "K6_VUS", "LC_NUMERIC", "NGINX"):
+        monkeypatch.setenv(name, "127.0.0.1:9")
+    with target.up(load_variant("baseline")) as system:
+        with (tmp_path / "said").open("w+b") as said:
+            assert system.popen(["env"], tmp_path, said, said).wait(10) == 0
+        helper = system.spawn("generator", ["sleep", "5"])
+        until(lambda: Path(f"/proc/{helper.pid}/comm").read_text() == "sleep\n", 5.0)
+        pids = [helper.pid, *system.processes("proxy"), *system.processes("backend")]
+        seen = [(tmp_path / "said").read_text().splitlines(), system.exec("proxy", ["env"]).stdout.splitlines()]
+        seen += [Path(f"/proc/{pid}/environ").read_text().split("\0") for pid in pids]
+    assert all(any(line.startswith("PATH=") for line in variables) for variables in seen[:2])
+    for variables in seen:
+        assert [line for line in variables if line.endswith("=127.0.0.1:9")] == []

@@ -1,0 +1,128 @@
+"""Is a generator's word believed? Its time, counts and latencies against what was planned, what the lab saw, and what can be. Pure.
+
+Whether the system did well is not asked here. The limits stand together below; what honest samples come to was seen in 3,085 valid
+ones of the committed runs. Whatever is NaN is in no range. Refuses to correct a number: a sample whose generator cannot be believed
+does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lab.model.bottleneck import unanswered
+from lab.model.endpoint import Tls
+from lab.model.load import Result
+from lab.model.samples import Reason
+from lab.model.sweeps import Point
+from lab.model.usage import Observation
+from lab.stats.histogram import Histogram
+
+EARLY = 0.01
+"""Of its planned time, by which a run may end early: none did."""
+LATE_S = 2.0
+"""Beyond its planned time and the timeout of its last answers, until a generator's time ends (0.6 s seen)."""
+CLOCK = 0.001
+CLOCK_S = 0.01
+"""By so much a generator's clock may go fast against the lab's, which reads its own some 10 ms before and after at the least."""
+OUTSIDE_S = 5.0
+"""Of a generator's life its time may leave out: to start, also in a pod, and to print (1.9 s seen). A load that goes on beside is not in
+its time but in its counts."""
+CPU = 1.05
+CPU_S = 1.0
+"""CPU time used, of its CPUs × its time, and for each CPU in what its time leaves out (0.97 and 0 s seen)."""
+FASTEST_S = 5e-6
+"""No half of all answers comes in less: a byte there and back over a loopback takes twice as long (42 µs seen)."""
+COVERED = 0.2
+"""By so much the share of requests with a latency may differ from the share of the time in which they are recorded (0.08 seen)."""
+BUSY: Mapping[str, float] = {"exact": 1.05, "quantiles": 1.3}
+"""Connections that wait for an answer on average in a closed loop, of those there are (1.00 seen); read off percentiles it is too many."""
+COUNTED = 0.01
+COUNTED_REQUESTS = 20
+"""By so much the proxy's own count may differ, beside two requests of every connection (under way as the counting begins and ends): a
+kept connection that closes is asked again, and probes ask, too."""
+OPENED = 1.25
+"""Connections opened for each request where none is kept (1.11 seen: one that is cut off is opened again)."""
+FRAMES = 0.12
+FRAME_BYTES = 1300
+"""Bytes on the client's link beyond an answer's body: of it (0.08 seen), and of every answer (1,150 seen, with its headers)."""
+HANDSHAKE_BYTES = 8192
+"""And of every TLS connection; more than a server says in a handshake with our certificates."""
+
+Fault = tuple[Reason, str]
+
+
+def time_faults(
+    point: Point, result: Result, seen: Observation, cpu_s: float | None, cpus: int | None
+) -> Iterator[Fault]:
+    """Of any load. `cpu_s`: what the generator used; `cpus`: how many it may use; None: not known."""
+    told_s = result.duration_s
+    if point.requests is None and not point.duration_s * (1 - EARLY) <= told_s <= _latest_s(point):
+        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s of a load of {point.duration_s:g} s"
+    least_s = seen.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of many each has a start of its own
+    if not least_s <= told_s <= seen.elapsed_s * (1 + CLOCK) + CLOCK_S:
+        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s, {seen.elapsed_s:.6g} s passed"
+    if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (CPU * told_s + CPU_S):
+        on = f"{cpus} CPU{'s' if cpus > 1 else ''}"
+        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {on}"
+
+
+def count_faults(point: Point, result: Result, seen: Observation, body_bytes: int, tls: Tls) -> Iterator[Fault]:
+    """Of a steady load. `body_bytes`: what one body weighed as it came; `tls`: where it ends."""
+    wrong = result.errors.get("status", 0)
+    counts = (result.requests, result.dropped, *result.errors.values())
+    if min(counts) < 0 or wrong > result.requests:
+        yield Reason.GENERATOR_COUNT, f"{result.requests} responses, {wrong} of them with a wrong status: {counts}"
+    yield from _latency_faults(point, result)
+    yield from _witnessed(point, result, seen, body_bytes, tls)
+
+
+def _latest_s(point: Point) -> float:
+    """The last answers may be as late as they may be at all."""
+    return point.duration_s + point.timeout_s + LATE_S
+
+
+def _latency_faults(point: Point, result: Result) -> Iterator[Fault]:
+    latency, told_s = result.latency, result.duration_s
+    if not latency.total or not result.requests or not told_s > 0:
+        return  # another fault says so
+    recorded = latency.total / result.requests
+    share = result.recorded_s / told_s
+    if not (1 - COVERED) * share <= recorded <= (1 + COVERED) * share:
+        said = f"{latency.total} latencies of {result.requests} requests in {result.recorded_s:.6g} of {told_s:.6g} s"
+        yield Reason.GENERATOR_COUNT, said
+    longest_s, mean_s = latency.maximum_s or 0.0, latency.mean_s or 0.0
+    if longest_s > (1 + EARLY) * told_s + CLOCK_S:
+        yield Reason.GENERATOR_TIME, f"an answer took {longest_s:.6g} s of a run of {told_s:.6g} s"
+    if _median_s(latency) < FASTEST_S:
+        yield Reason.GENERATOR_TIME, f"half of the answers took less than {FASTEST_S * 1e6:g} µs"
+    waiting = mean_s * latency.total / result.recorded_s
+    if point.rate_rps is None and not waiting <= BUSY[latency.kind] * point.connections:
+        yield Reason.GENERATOR_TIME, f"its latencies keep {waiting:.6g} of {point.connections} connections busy"
+
+
+def _median_s(latency: Histogram) -> float:
+    return latency.quantile_s(0.5) or latency.mean_s or 0.0
+
+
+def _witnessed(point: Point, result: Result, seen: Observation, body_bytes: int, tls: Tls) -> Iterator[Fault]:
+    """What others counted of the same requests: the proxy, unless it passes them through unread, the kernel where it (or the backend)
+    lives, the client's link.
+    """
+    least, most = result.requests, result.requests + unanswered(result)
+    under_way = 2 * point.connections + COUNTED_REQUESTS
+    counters, role = seen.counters, "proxy" if "proxy/InSegs" in seen.counters else "backend"
+    own, segments = counters.get("proxy/requests"), counters.get(f"{role}/InSegs")
+    opened, link_bytes = counters.get(f"{role}/PassiveOpens"), counters.get("client/rx_bytes")
+    slack = under_way + COUNTED * most
+    if own is not None and tls != "passthrough" and not least - slack <= own <= most + slack:
+        yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the proxy {own}"
+    if segments is not None and least > segments + under_way:
+        yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} got {segments} TCP segments"
+    if opened is not None and not point.keepalive and not least - slack <= opened <= OPENED * most + slack:
+        yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} took {opened} connections"
+    if link_bytes is not None and body_bytes:
+        handshakes = (most if not point.keepalive else point.connections) * HANDSHAKE_BYTES * (tls != "none")
+        good = least - result.errors.get("status", 0) - under_way
+        each = body_bytes * (1 + FRAMES) + FRAME_BYTES
+        if not good * body_bytes * (1 - COUNTED) <= link_bytes <= (most + under_way) * each + handshakes:
+            yield Reason.GENERATOR_COUNT, f"it counts {least} requests, {link_bytes} bytes came over the client's link"

@@ -1,0 +1,34 @@
+"""How many workers or threads a proxy really runs, from its processes' titles and threads: what it was asked for is another thing.
+
+    3 nginx: worker process        →  a worker; the master, a cache's manager and workers that shut down are none
+    2 haproxy -f /…                →  as many workers as threads
+
+Each system has its own way to a number where none is asked for (`lab.model.variants.workers`). None for a system that is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LISTED = r"""
+for p in /proc/[0-9]*; do
+  while read -r key value; do
+    case $key in Threads:) printf '%s ' "$value" ;; esac
+  done <$p/status && tr '\0' ' ' <$p/cmdline && echo
+done 2>/dev/null
+"""
+"""Script that prints a line for each process of a container: its threads, and its command line."""
+
+
+def listed(text: str) -> list[tuple[int, str]]:
+    """(threads, command line) from what `LISTED` printed."""
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return [(int(threads), title.strip()) for threads, _, title in pairs if threads.isdigit()]
+
+
+def started(processes: Iterable[tuple[int, str]]) -> int | None:
+    """Of one container or of several, from (threads, command line) of every process in them."""
+    found = list(processes)
+    workers = sum(title == "nginx: worker process" for _, title in found)
+    threads = sum(count for count, title in found if title.split(" ", 1)[0].rpartition("/")[2] == "haproxy")
+    return workers + threads or None

@@ -1,0 +1,142 @@
+"""A generator's word about a run: what is planned, what passed, what it used and what others counted, each alone speaks against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from lab.measure import credible, validity
+from lab.model.endpoint import Tls
+from lab.model.load import Result
+from lab.model.samples import Reason
+from lab.model.sweeps import Point
+from lab.model.usage import Observation
+from lab.stats.histogram import Histogram
+from lab.tests.support.fakes import point
+
+CLOSED = point().model_copy(update={"connections": 10, "duration_s": 5.0})
+RATE = CLOSED.model_copy(update={"rate_rps": 8000.0})
+MADE = 40_000
+GOOD = Result(MADE, 5.01, Histogram.of_values([0.001] * MADE), 5.01, size_bytes=MADE * 1270)
+SEEN = Observation(5.05, {}, pl.DataFrame(), {}, 0.0, 0.0, {}, 0.0)
+PROXY = {"proxy/requests": MADE + 5, "proxy/InSegs": 2 * MADE, "client/rx_bytes": MADE * 1364}
+
+
+def reasons(
+    result: Result = GOOD,
+    load: Point = CLOSED,
+    seen: Observation = SEEN,
+    cpu_s: float | None = 4.5,
+    cpus: int | None = 1,
+    tls: Tls = "none",
+) -> set[Reason]:
+    found = validity.faults(load, result, seen, 0.3, 0.0, 1024, cpu_s=cpu_s, cpus=cpus, tls=tls)
+    return {reason for reason, _ in found}
+
+
+def told(duration_s: float) -> Result:
+    return replace(GOOD, duration_s=duration_s, recorded_s=duration_s)
+
+
+@pytest.mark.parametrize("load", [CLOSED, RATE])
+@pytest.mark.parametrize(
+    "told_s", [0.0, 0.001255, 2.5, 4.9, 5.1, 10.0, 50.0, 2.0**64, -5.0, float("nan"), float("inf")]
+)
+def test_a_time_that_was_not_planned_or_did_not_pass_is_not_believed(load: Point, told_s: float) -> None:
+    assert reasons(load=load) == set()
+    assert Reason.GENERATOR_TIME in reasons(told(told_s), load)
+
+
+def test_last_answers_may_be_late_but_not_later_than_they_may_be_at_all() -> None:
+    """hey and k6 wait for them: their time ends with the last, which the lab sees, too."""
+    late = replace(SEEN, elapsed_s=14.1)
+    slow = replace(told(14.0), latency=Histogram.of_values([0.0011] * MADE))
+    assert reasons(slow, seen=late) == set()
+    assert reasons(told(17.1), seen=replace(SEEN, elapsed_s=17.2)) == {Reason.GENERATOR_TIME}
+
+
+def test_a_load_that_went_on_before_it_is_told_is_not_believed() -> None:
+    """wrk's clock starts when all its threads do: 256 on one CPU had worked for 14 s by then."""
+    assert reasons(told(5.0), seen=replace(SEEN, elapsed_s=19.0)) == {Reason.GENERATOR_TIME}
+    assert reasons(seen=replace(SEEN, elapsed_s=9.0)) == set(), "it may take long to start in a pod, and to print"
+
+
+def test_more_cpu_time_than_there_was_is_not_believed() -> None:
+    """16.4 s on one CPU in 2.12 s; on eight it can be, and what nobody saw speaks against nothing."""
+    two = CLOSED.model_copy(update={"duration_s": 2.0})
+    short, seen = replace(told(2.12), latency=Histogram.of_values([0.0005] * MADE)), replace(SEEN, elapsed_s=2.2)
+    assert reasons(short, two, seen, cpu_s=16.4) == {Reason.GENERATOR_TIME}
+    assert reasons(short, two, seen, cpu_s=16.4, cpus=8) == reasons(short, two, seen, cpu_s=None) == set()
+    assert reasons(short, two, seen, cpu_s=16.4, cpus=None) == set()
+
+
+@pytest.mark.parametrize("times", [0.1, 0.5, 2, 10])
+@pytest.mark.parametrize("witness", ["proxy/requests", "client/rx_bytes"])
+def test_requests_that_others_counted_otherwise_are_not_believed(times: float, witness: str) -> None:
+    """All that the generator says agrees with itself: only the others tell."""
+    made = int(MADE * times)
+    said = replace(
+        GOOD, requests=made, latency=Histogram.of_values([0.0001] * made), size_bytes=made * 1270, duration_s=5.01
+    )
+    assert reasons(seen=replace(SEEN, counters=PROXY)) == set()
+    assert reasons(said) == set(), "without anybody's count it must be believed"
+    assert reasons(said, seen=replace(SEEN, counters={witness: PROXY[witness]})) == {Reason.GENERATOR_COUNT}
+
+
+def test_ten_times_the_requests_need_as_many_segments() -> None:
+    """The least that is seen on every target: of a proxy, or where there is none of the backend."""
+    most = replace(GOOD, requests=10 * MADE, latency=Histogram.of_values([0.0001] * 10 * MADE), size_bytes=None)
+    for place in ("proxy", "backend"):
+        seen = replace(SEEN, counters={f"{place}/InSegs": 2 * MADE})
+        assert reasons(most, seen=seen) == {Reason.GENERATOR_COUNT}
+        assert reasons(seen=seen) == set()
+
+
+@pytest.mark.parametrize("times", [0.5, 2])
+def test_a_new_connection_for_every_request_is_one_that_was_taken(times: float) -> None:
+    close = CLOSED.model_copy(update={"keepalive": False})
+    seen = replace(SEEN, counters={"proxy/InSegs": 20 * MADE, "proxy/PassiveOpens": MADE})
+    made = int(MADE * times)
+    said = replace(GOOD, requests=made, latency=Histogram.of_values([0.0001] * made), size_bytes=made * 1270)
+    assert reasons(load=close, seen=seen) == set()
+    assert reasons(said, close, seen) == {Reason.GENERATOR_COUNT}
+
+
+def test_a_proxy_that_passes_tls_through_counts_no_requests() -> None:
+    seen = replace(SEEN, counters={"proxy/requests": 0})
+    assert reasons(seen=seen, tls="passthrough") == set()
+    assert reasons(seen=seen, tls="edge") == {Reason.GENERATOR_COUNT}
+
+
+def test_requests_that_failed_may_have_reached_the_proxy_or_not() -> None:
+    """Where errors are the subject: what was answered is the least that was counted, what was tried the most."""
+    load = CLOSED.model_copy(update={"subject": ("errors",)})
+    failed = replace(GOOD, errors={"timeout": 5000})
+    for count in (MADE, MADE + 5000):
+        assert reasons(failed, load, replace(SEEN, counters={"proxy/requests": count})) == set()
+    for count in (MADE - 2000, MADE + 8000):
+        found = reasons(failed, load, replace(SEEN, counters={"proxy/requests": count}))
+        assert found == {Reason.GENERATOR_COUNT}
+
+
+@pytest.mark.parametrize(
+    ("latency", "reason"),
+    [
+        (Histogram.of_values([0.001] * (MADE // 2)), Reason.GENERATOR_COUNT),
+        (Histogram.of_values([0.001] * (2 * MADE)), Reason.GENERATOR_COUNT),
+        (Histogram.of_values([0.0] * MADE), Reason.GENERATOR_TIME),
+        (Histogram.of_values([0.01] * MADE), Reason.GENERATOR_TIME),
+        (Histogram.of_values([0.001] * (MADE - 1) + [9.0]), Reason.GENERATOR_TIME),
+    ],
+    ids=["half", "twice", "zero", "ten times", "longer than the run"],
+)
+def test_latencies_that_cannot_be_are_not_believed(latency: Histogram, reason: Reason) -> None:
+    assert reason in reasons(replace(GOOD, latency=latency))
+
+
+def test_more_wrong_answers_than_answers_are_not_believed() -> None:
+    load = CLOSED.model_copy(update={"subject": ("errors",)})
+    many = replace(GOOD, errors={"status": MADE + 1})
+    assert Reason.GENERATOR_COUNT in {fault[0] for fault in credible.count_faults(load, many, SEEN, 1024, "none")}

@@ -1,0 +1,243 @@
+"""No doctored output is valid: every number that a parser reads, made what it cannot be, ends the sample with a reason, and never in a crash.
+
+An output is real (lab/tests/generators/testdata); what the lab would have seen beside it is made here, as honest as the output. Then one
+number is changed, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.generators import Generator
+from lab.measure import validity
+from lab.measure.sample_run import parsed
+from lab.model.load import Load, Result
+from lab.model.samples import Reason
+from lab.model.sweeps import Point
+from lab.model.usage import Observation
+from lab.targets.common.process import Ended
+from lab.tests.generators.test_generators import case
+
+BODY_BYTES, HEAD_BYTES = 1024, 240
+BARE = {"hey", "oha"}
+"""They count bodies alone."""
+
+TIMES: Mapping[str, tuple[str, ...]] = {
+    "wrk/ok": (r"LAB summary (\d+)",),
+    "wrk/whole-latencies": (r"LAB summary (\d+)",),
+    "wrk2/ok": (r"LAB summary (\d+)",),
+    "hey/time": (r"LAB summary (\d+)",),
+    "hey/slow": (r"LAB summary (\d+)",),
+    "oha/ok-closed": (r'"total": ([\d.]+)',),
+    "oha/ok-open": (r"(?m)^(0\.\d+)(?=,)",),
+    "k6/ok-open": (r'"duration_ms":([\d.]+)',),
+    "k6/ok-closed": (r'"duration_ms":([\d.]+)',),
+}
+"""Case → where its output tells how long it took (a CSV: when each request was sent)."""
+COUNTS: Mapping[str, tuple[str, ...]] = {
+    "wrk/ok": (
+        r"LAB summary \d+ (\d+)",
+        r"LAB summary \d+ \d+ (\d+)",
+        *(rf"LAB errors (?:\d+ ){{{at}}}(\d+)" for at in range(5)),
+        r"LAB steps \d+\n\d+ (\d+)",
+    ),
+    "wrk/whole-latencies": (r"LAB summary \d+ (\d+)", r"LAB latency \d+\n\d+ (\d+)"),
+    "wrk2/ok": (
+        r"(\d+) requests in",
+        r"LAB summary \d+ (\d+)",
+        r"LAB summary \d+ \d+ (\d+)",
+        *(rf"LAB errors (?:\d+ ){{{at}}}(\d+)" for at in range(5)),
+        r"LAB latency (\d+)",
+        r"LAB latency \d+\n\d+ (\d+)",
+        r"Uncorrected Latency(?:.*\n)+?.*Total count += +(\d+)",
+    ),
+    "hey/time": (
+        r"LAB summary \d+ (\d+)",
+        r"LAB summary \d+ \d+ (\d+)",
+        r"LAB status 200 (\d+)",
+        r"LAB latency (\d+)",
+    ),
+    "hey/slow": (r"LAB summary \d+ (\d+)", r"LAB status 200 (\d+)", r"LAB latency (\d+)"),
+    "oha/ok-closed": (r'"totalData": (\d+)', r'"200": (\d+)'),
+    "k6/ok-open": (
+        r'"made":(\d+)',
+        r'"received_bytes":(\d+)',
+        r'"count":(\d+)',
+        r'"dropped":(\d+)',
+        *(rf'"{kind}":(\d+)' for kind in ("status", "connect", "read", "write", "timeout", "other")),
+    ),
+    "k6/ok-closed": (r'"made":(\d+)', r'"received_bytes":(\d+)', r'"count":(\d+)'),
+}
+"""Case → where it tells how many."""
+LATENCIES: Mapping[str, tuple[str, ...]] = {
+    "wrk/ok": (r"LAB steps \d+\n(\d+) ",),
+    "wrk/whole-latencies": (r"LAB latency \d+\n(\d+) ",),
+    "wrk2/ok": (r"LAB latency \d+\n(\d+) ", r"Uncorrected Latency(?:.*\n)+? +([\d.]+) +0\."),
+    "hey/time": (r"LAB latency \d+\n([\d.]+)",),
+    "oha/ok-closed": (r'"slowest": ([\d.]+)', r'latencyPercentiles": \{[^}]*"p50": ([\d.]+)', r'"fastest": ([\d.]+)'),
+    "oha/ok-open": tuple(rf"duration,bytes,status\n(?:[\d.]+,){{{column}}}([\d.]+)" for column in range(7)),
+    "k6/ok-open": (r'"min":([\d.]+)', r'"max":([\d.]+)', r'"p\(50\)":([\d.]+)'),
+    "k6/ok-closed": (r'"min":([\d.]+)', r'"max":([\d.]+)', r'"p\(98\)":([\d.]+)'),
+}
+"""Case → where it tells one latency, or a column of one row. A single one that might have been so nobody can tell from the right one."""
+
+Variant = Callable[[str], str]
+IMPOSSIBLE: dict[str, Variant] = {
+    "2^64": lambda said: str(2**64),
+    "400 digits": lambda said: "9" * 400,
+    "negative": lambda said: f"-{said}" if float(said) else "-1",
+    "a thousands mark": lambda said: "1,234" if float(said) < 1000 else f"{float(said):,.0f}",
+    "NaN": lambda said: "NaN",
+    "Infinity": lambda said: "Infinity",
+    "empty": lambda said: "",
+    "text": lambda said: '"12"',
+    "scientific": lambda said: "1e400",
+}
+WRONG: dict[str, Variant] = {
+    "half": lambda said: _like(said, float(said) / 2),
+    "twice": lambda said: _like(said, float(said) * 2),
+    "ten times": lambda said: _like(said, float(said) * 10),
+    "zero": lambda said: _like(said, 0.0),
+}
+
+
+def _like(said: str, value: float) -> str:
+    """As many digits behind the point; of nothing something."""
+    behind = len(said.partition(".")[2])
+    return f"{value or (0.0 if float(said) else 7.0):.{behind}f}"
+
+
+def doctored(text: str, where: str, change: Variant) -> str:
+    """At the first place, or where lines are meant (`(?m)`) in each."""
+    found = re.findall(where, text)
+    assert found, f"nothing like {where} is there to be doctored"
+    each = 0 if where.startswith("(?m)") else 1
+
+    def changed(match: re.Match[str]) -> str:
+        at, until = match.start(1) - match.start(), match.end(1) - match.start()
+        return match[0][:at] + change(match[1]) + match[0][until:]
+
+    return re.sub(where, changed, text, count=each)
+
+
+def _point(load: Load) -> Point:
+    return Point(
+        name="load",
+        generator="any",
+        connections=load.connections,
+        rate_rps=load.rate_rps,
+        duration_s=load.duration_s,
+        warmup_s=0.0,
+        threads=load.threads,
+        page="1kB.bin",
+        requests=load.requests,
+        keepalive=load.keepalive,
+        timeout_s=load.timeout_s,
+    )
+
+
+def _seen(honest: Result) -> Observation:
+    """What the lab saw of a run in which all was as the generator says."""
+    made = honest.requests
+    return Observation(
+        elapsed_s=honest.duration_s + 0.02,
+        usage={},
+        rows=pl.DataFrame(),
+        busy={},
+        steal=0.0,
+        others=0.0,
+        counters={
+            "proxy/requests": made,
+            "proxy/InSegs": 2 * made,
+            "client/rx_bytes": made * (BODY_BYTES + HEAD_BYTES + 66),
+        },
+        clock_step_s=0.0,
+    )
+
+
+def judged(name: str, text: str, seen: Observation | None = None) -> list[Reason]:
+    """What speaks against a sample with this output, as a bench judges it."""
+    tool, honest, stderr, _, load = case(name)
+    result = tool.parse(honest, stderr, 0, load)
+    ended = Ended(text, stderr, 0, 0.9 * result.duration_s, 0, hung=False)
+    told, found = parsed(tool, load, ended)
+    if told is None:
+        return [reason for reason, _ in found]
+    body_bytes = 1024 if result.size_bytes is None else _body(tool, result)
+    saw = _seen(result) if seen is None else seen
+    faults = validity.faults(
+        _point(load),
+        told,
+        saw,
+        0.3,
+        tool.calibration_s(load),
+        body_bytes,
+        cpu_s=ended.cpu_s,
+        cpus=1,
+        head_bytes=HEAD_BYTES,
+    )
+    return [reason for reason, _ in faults]
+
+
+def _body(tool: Generator, result: Result) -> int:
+    return BODY_BYTES if tool.name in BARE else (result.size_bytes or 0) // result.requests - HEAD_BYTES
+
+
+@pytest.mark.parametrize("name", sorted({*TIMES, *COUNTS, *LATENCIES}))
+def test_an_honest_output_is_valid(name: str) -> None:
+    """Else that a doctored one is not would prove nothing."""
+    assert judged(name, case(name)[1]) == []
+
+
+def tells_no_size(name: str, where: str, variant: str) -> bool:
+    """hey's size is 0 where responses are chunked: then it tells none, and the link's bytes have to do."""
+    return name.startswith("hey") and where.count(r"\d+") == 3 and variant == "zero"
+
+
+def cases(of: Mapping[str, tuple[str, ...]], variants: Mapping[str, Variant]) -> list[tuple[str, str, str]]:
+    return [(name, where, variant) for name, places in of.items() for where in places for variant in variants]
+
+
+@pytest.mark.parametrize(("name", "where", "variant"), cases(TIMES, WRONG | IMPOSSIBLE))
+def test_a_doctored_time_is_not_believed(name: str, where: str, variant: str) -> None:
+    reasons = judged(name, doctored(case(name)[1], where, (WRONG | IMPOSSIBLE)[variant]))
+    assert reasons, "it would count"
+    if name != "oha/ok-open" and variant in ("half", "twice", "ten times"):
+        assert reasons[0] in (Reason.GENERATOR_TIME, Reason.GENERATOR_OUTPUT)
+
+
+@pytest.mark.parametrize(("name", "where", "variant"), cases(COUNTS, WRONG | IMPOSSIBLE))
+def test_a_doctored_count_is_not_believed(name: str, where: str, variant: str) -> None:
+    text = case(name)[1]
+    changed = doctored(text, where, (WRONG | IMPOSSIBLE)[variant])
+    unknown = tells_no_size(name, where, variant)
+    assert judged(name, changed) or changed == text or unknown
+
+
+@pytest.mark.parametrize(("name", "where", "variant"), cases(LATENCIES, IMPOSSIBLE))
+def test_a_latency_that_is_none_is_not_believed(name: str, where: str, variant: str) -> None:
+    assert judged(name, doctored(case(name)[1], where, IMPOSSIBLE[variant]))
+
+
+@pytest.mark.parametrize("name", sorted(COUNTS))
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_no_other_number_makes_a_crash(name: str, data: st.DataObject) -> None:
+    """Any number of the output, anything in its place: what is read is a result or a reason, never an exception."""
+    text = case(name)[1]
+    place = data.draw(st.sampled_from(list(re.finditer(r"\d+(\.\d+)?", text))))
+    said = data.draw(
+        st.one_of(
+            st.sampled_from([change(place[0]) for change in (WRONG | IMPOSSIBLE).values()]),
+            st.integers().map(str),
+            st.floats().map(str),
+            st.text(max_size=5),
+        )
+    )
+    judged(name, text[: place.start()] + said + text[place.end() :])
