@@ -10,7 +10,7 @@ the lab knows them. Refuses to judge manifests: what the API server refuses is a
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,8 @@ class Place:
     side: Side
     authority: str
     port: int
+    servers: Callable[[], Sequence[int]]
+    """The processes of the API server."""
 
 
 class Registry:
@@ -174,6 +176,10 @@ class Registry:
     def stop(self) -> None:
         """Before the processes are ended. Idempotent."""
         self._controllers.stop()
+
+    def apart(self) -> Sequence[int]:
+        """The controllers' own processes, and the API server with its etcd."""
+        return [*self._controllers.processes(), *self._place.servers()]
 
     def deployed(self) -> Sequence[Object]:
         """The Pods as the API server has them."""

@@ -84,5 +84,5 @@ class ApiserverTarget(LocalTarget):
         changing: bool,
         side: Side,
     ) -> Routes:
-        place = Place(self.servers.api(), side, self.servers.authority, PORT)
+        place = Place(self.servers.api(), side, self.servers.authority, PORT, self.servers.processes)
         return Registry([dict(obj) for obj in manifests], place, wanted, net, kubelet, log, changing)

@@ -75,6 +75,10 @@ class Routes(Protocol):
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
         ...
 
+    def apart(self) -> Sequence[int]:
+        """Processes of the control plane, also those in a proxy's container: what they use is not the proxy's. Empty where there are none."""
+        ...
+
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """As `lab.targets.base.System.deployed`."""
         ...
@@ -136,6 +140,9 @@ class Routing:
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
         return started
+
+    def apart(self) -> Sequence[int]:
+        return []
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return []

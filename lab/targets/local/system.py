@@ -126,7 +126,15 @@ class LocalSystem:
 
     def watch(self) -> Sampler:
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
-        return Sampler(lambda: {role: self.processes(role) for role in roles}, self.counters)
+
+        def processes() -> Mapping[str, list[int]]:
+            found: dict[str, list[int]] = {role: self.processes(role) for role in roles}
+            if apart := set(self.routing.apart()):
+                found["proxy"] = [pid for pid in found["proxy"] if pid not in apart]
+                found["control"] = sorted(apart)
+            return found
+
+        return Sampler(processes, self.counters)
 
     def counters(self) -> Mapping[str, int]:
         links = shaping.counters(shaping.ends(self.net, self._objects))

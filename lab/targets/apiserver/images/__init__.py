@@ -23,6 +23,8 @@ class Image(Protocol):
     """Of the folder in scripts/tools/ that it is made from."""
     SHORT: str
     """Its name in manifests/images."""
+    PROXY: str
+    """What the kernel calls the proxy's own processes; all others in its container are the control plane's."""
     CONFIG: str
     """Where its proxy's configuration lies in the container; empty where it lies nowhere."""
 

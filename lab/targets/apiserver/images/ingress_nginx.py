@@ -14,7 +14,7 @@ from lab.targets.local.containers import Realisation, Root
 from lab.targets.local.images import Context, refuse_open_files, refuse_workers
 
 IMAGE = "ingress-nginx/controller"
-CONFIG = "/etc/nginx/nginx.conf"
+CONFIG, PROXY = "/etc/nginx/nginx.conf", "nginx"
 SYSTEM, SHORT = "ingress-nginx", "ingress-nginx-controller"
 ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 """The image's own."""

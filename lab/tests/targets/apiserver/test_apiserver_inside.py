@@ -92,6 +92,17 @@ def test_the_controller_runs_its_lua_and_balances_by_it(target: ApiserverTarget)
         assert system.restarts() == {"proxy-0/proxy": 0, "backend-0/backend": 0}
 
 
+def test_the_control_plane_is_counted_apart_from_the_proxy(target: ApiserverTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        with system.watch() as watch:
+            assert served(system) == 200
+        rows = watch.observation().rows
+        titles = {role: set(rows.filter(rows["role"] == role)["title"]) for role in ("proxy", "control")}
+        assert titles["proxy"] == {"nginx"}
+        assert {"etcd", "kube-apiserver", "dumb-init", "nginx-ingress-c"} <= titles["control"]
+        assert {"proxy", "control", "backend", "lab"} <= set(watch.observation().usage)
+
+
 def test_a_key_that_the_controller_does_not_take_is_told_in_its_words(target: ApiserverTarget) -> None:
     with target.up(settings(keep_alive="abc")) as system:
         assert "cannot parse 'keep-alive' as int" in system.entry().way
