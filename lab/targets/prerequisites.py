@@ -292,7 +292,7 @@ def _controllers() -> list[Finding]:
     wanted: dict[str, Callable[[], str]] = {
         name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
     }
-    wanted |= {f"controller {name}": image.about for name, image in controllers.found().items()}
+    wanted |= {f"controller {name}": image.about for name, image in controllers.found().items() if image.MADE}
     found: list[Finding] = []
     for name, look in wanted.items():
         try:

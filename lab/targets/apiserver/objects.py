@@ -10,7 +10,10 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from lab.model.pairs import Side
 from lab.targets.cluster.api import Object
@@ -19,6 +22,7 @@ from lab.targets.local.network import NODE_ADDRESS
 from lab.targets.local.objects import Member, Service
 from lab.targets.local.slices import SERVICE_LABEL
 
+ROUTE = Path(__file__).parents[3] / "manifests" / "clusters" / "route-crd.yaml"
 NODE = "node"
 OWN = "ingress-lab"
 """Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
@@ -58,6 +62,12 @@ def applied(manifests: Iterable[Object]) -> list[Object]:
         if obj["kind"] == "Secret":
             certify(obj)
     return sorted(found, key=lambda obj: Reference.of(obj).rank)
+
+
+def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
+    """Of the kinds that no API server knows by itself: OpenShift's Route."""
+    kinds = {obj["kind"] for obj in manifests}
+    return list(yaml.safe_load_all(ROUTE.read_text())) if "Route" in kinds else []
 
 
 def namespaces(manifests: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -26,7 +26,7 @@ def provide() -> None:
     roots, made = chosen(), list[str]()
     written = references.written()
     for image in images.found().values():
-        if image.SHORT in roots:
+        if image.SHORT in roots or not image.MADE:
             continue
         if (programs.MADE / image.SYSTEM / "root").is_dir():
             made.append(image.SYSTEM)  # again where its pins are others now

@@ -10,6 +10,7 @@ the lab knows them. Refuses to judge manifests: what the API server refuses is a
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,7 @@ from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+DEFINED_S = 10.0
 TOKEN_S = 24 * 3600
 LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
 """What others than the manifests wrote into a namespace."""
@@ -98,10 +100,19 @@ class Registry:
         """Give the API server everything but pods. Raises LabError."""
         made = {obj["metadata"]["name"] for obj in self._manifests if obj["kind"] == "Namespace"}
         missing = [objects.namespace(name) for name in self._spaces if name not in made]
-        for obj in [*missing, objects.node(), *objects.applied(self._manifests)]:
+        for obj in [*missing, objects.node(), *objects.definitions(self._manifests)]:
+            self._api.apply(obj)
+        for obj in objects.applied(self._manifests):
+            self._known(obj)
             self._api.apply(obj)
             self._applied.append(obj)
         self._kubelet.heard = self.heard
+
+    def _known(self, obj: Object) -> None:
+        """Wait until a kind that was defined a moment ago is served; one that never is, the API refuses in its words."""
+        deadline = time.monotonic() + DEFINED_S
+        while self._api.resource(obj["apiVersion"], obj["kind"]) is None and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
         """With what a kubelet puts into a container of a pod that has a service account: a token, and where the API server is."""

@@ -53,7 +53,7 @@ class ApiserverTarget(LocalTarget):
         own = {
             "target": "apiserver: the real controllers as processes, a real API server (no kubelet, CNI or scheduler)",
             **{name: programs.version(programs.server(name)) for name in programs.SERVERS},
-            "controllers": " | ".join(image.about() for image in images.found().values()),
+            "controllers": " | ".join(image.about() for image in images.there().values()),
         }
         kept = {key: value for key, value in super().facts().items() if key not in ("allocator", "haproxy")}
         return {**kept, **own}

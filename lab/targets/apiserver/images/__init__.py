@@ -11,6 +11,7 @@ import pkgutil
 from collections.abc import Iterable, Mapping
 from typing import Protocol, cast
 
+from lab.base.errors import UsageError
 from lab.targets.local import images
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
@@ -23,6 +24,8 @@ class Image(Protocol):
     """Of the folder in scripts/tools/ that it is made from."""
     SHORT: str
     """Its name in manifests/images."""
+    MADE: bool
+    """scripts/controllers can make it where its image is not to be had; else LAB_IMAGES names it, or there is none."""
     PROXY: str
     """What the kernel calls the proxy's own processes; all others in its container are the control plane's."""
     CONFIG: str
@@ -53,6 +56,18 @@ def found() -> Mapping[str, Image]:
     """IMAGE → the file."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     return {module.IMAGE: cast("Image", module) for module in modules}
+
+
+def there() -> Mapping[str, Image]:
+    """Those of `found` whose files are here."""
+
+    def has(image: Image) -> bool:
+        try:
+            return bool(image.about())
+        except UsageError:
+            return False
+
+    return {name: image for name, image in found().items() if has(image)}
 
 
 def find(repository: str) -> Image | None:

@@ -16,6 +16,7 @@ from lab.targets.local.images import Context, refuse_open_files, refuse_workers
 IMAGE = "ingress-nginx/controller"
 CONFIG, PROXY = "/etc/nginx/nginx.conf", "nginx"
 SYSTEM, SHORT = "ingress-nginx", "ingress-nginx-controller"
+MADE = True
 ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 """The image's own."""
 PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

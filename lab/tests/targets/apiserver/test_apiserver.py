@@ -20,7 +20,8 @@ def missing() -> str:
         for name in programs.SERVERS:
             programs.server(name)
         for image in images.found().values():
-            image.about()
+            if image.MADE:
+                image.about()
     except UsageError as error:
         return str(error)
     return ""
