@@ -16,6 +16,9 @@ from rich.markup import escape
 from lab.base.errors import LabError, UsageError
 from lab.commands import parser
 
+INSIDE = "LAB_INSIDE"
+"""`namespaces.INSIDE`, said again because naming it would load a target for `--help`."""
+
 
 class Talk(Console):
     """stderr. Where its reader has gone (`2>&1 | head`) it falls silent, and what is measured goes on."""
@@ -26,6 +29,10 @@ class Talk(Console):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if INSIDE in os.environ:
+        from lab.targets.local import namespaces
+
+        namespaces.arrive()
     arguments = list(sys.argv[1:] if argv is None else argv)
     talk = Talk(stderr=True)
 

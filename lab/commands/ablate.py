@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lab.experiments.ablation.prepared import Ready
     from lab.targets.base import Target
 
-Build = Callable[[Path], "tuple[Sequence[Owned], Sequence[str]]"]
-"""The ablation's own manifests folder, to which it may add → the knobs, and notes for the result."""
+Build = Callable[[Path, "Target"], "tuple[Sequence[Owned], Sequence[str]]"]
+"""The ablation's own manifests folder, to which it may add, and the target → the knobs, and notes for the result."""
 
 
 def add(adder: Adder) -> None:
@@ -52,7 +52,11 @@ def _ablate(options: argparse.Namespace, talk: Console) -> int:
     if options.resume:
         return inside(options, AblationStore.open(options.resume).record.target, partial(_go_on, options, talk))
     names, study = variants_of(options.subject, options.variant)
-    build, command = partial(knobs_in, names, study), recorded(options, "subject")
+    command = recorded(options, "subject")
+
+    def build(manifests: Path, _target: Target) -> tuple[Sequence[Owned], Sequence[str]]:
+        return knobs_in(names, study, manifests)
+
     return inside(options, options.target, partial(ablate_here, options, talk, options.subject, build, command))
 
 
@@ -70,8 +74,8 @@ def ablate_here(
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         copy_manifests(folder / "manifests")
-        found, notes = build(folder / "manifests")
         target.check()
+        found, notes = build(folder / "manifests", target)
         say(talk, "checking", f"{len(found)} knobs of {subject}, alone and together")
         seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
         store = planned(folder, found, notes, target, subject, command, options.blocks, seed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
+from lab.base.handing import STDIN, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import (
@@ -22,11 +23,12 @@ from lab.commands.arguments import (
     refuse_blocks_beside_resolve,
     target_of,
 )
-from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, settle
+from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, say, settle
 from lab.model.names import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
+    from lab.experiments.configmap.reading import Given
     from lab.targets.base import Target
 
 
@@ -35,7 +37,11 @@ def add(adder: Adder) -> None:
     verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
     verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
-    verb.add_argument("--configmap", metavar="FILE", help="your own ingress-nginx ConfigMap, key by key (see ablate)")
+    verb.add_argument(
+        "--configmap",
+        metavar="FILE",
+        help="your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
+    )
     add_k6_out(verb)
     verb.add_argument(
         "--knee",
@@ -70,7 +76,8 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
-    from lab.experiments import configmap as configmaps
+    from lab.experiments.configmap import reading
+    from lab.targets.local import modules
 
     if options.k6_out:
         raise UsageError(
@@ -79,37 +86,25 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     if options.variants or options.sweep or options.resume:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
-    path = Path(options.configmap)
-    configmaps.split(str(path), configmaps.read(path))  # complain before anything starts
-    build, command = partial(_keys_of, path, options.target or DEFAULT_TARGET), recorded(options, "variants")
-    return inside(options, options.target, partial(ablate_here, options, talk, str(path), build, command))
+    place = options.configmap if options.configmap != STDIN else "standard input"
+    given = reading.read(place, content := read_once(options.configmap))  # complain before anything starts
+    if told := modules.bring(modules.needed("\n".join(given.data.values()))):
+        say(talk, "modules", told)
+    build, command = partial(_knobs_of, place, given), recorded(options, "variants")
+    with handing_on(content):
+        return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))
 
 
-def _keys_of(path: Path, target: str, manifests: Path) -> tuple[list[Owned], list[str]]:
-    from lab.experiments import configmap as configmaps
-    from lab.experiments.ablation.plan import Owned
-    from lab.model.variants.knobs import load_knob
-    from lab.model.variants.variants import load_overlay, variant_names
+def _knobs_of(place: str, given: Given, manifests: Path, target: Target) -> tuple[list[Owned], list[str]]:
+    from lab.experiments.ablation.prepared import unmeasurable
+    from lab.experiments.configmap import knobs, split
 
-    settings, notes = configmaps.split(str(path), configmaps.read(path))
-    if not settings:
-        raise UsageError(str(path), "nothing to measure", "; ".join(notes))
-    if target != DEFAULT_TARGET:
+    found, notes = knobs.written(split.split(place, given), manifests, partial(unmeasurable, target, manifests))
+    if target.name != DEFAULT_TARGET:
         notes.append(
             "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
             " are invalid as knob-not-applied"
         )
-    names = configmaps.write_knobs(settings, manifests)
-    overlays = {name: own for name in variant_names(manifests) if (own := load_overlay(name, manifests)).own_knobs}
-    found = [
-        Owned(
-            load_knob(name, manifests),
-            configmaps.BASELINE,
-            tuple(overlay for label, overlay in overlays.items() if label == f"{name}-alone"),
-            elsewhere=False,
-        )
-        for name in names
-    ]
     return found, notes
 
 

@@ -77,7 +77,7 @@ class Hey(Generator):
         argv += ["-t", str(math.ceil(load.timeout_s)), "-disable-redirects", "-disable-compression"]
         argv += ["-host", load.host] if load.host else []
         argv += [] if load.keepalive else ["-disable-keepalive"]
-        argv += ["-H", "Accept-Encoding: gzip"] if load.gzip else []
+        argv += [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
         return [*argv, "-o", TEMPLATE, load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:

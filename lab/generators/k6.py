@@ -246,9 +246,10 @@ class K6(Generator):
             # Rates are integers: a thousand seconds' worth carries three decimals.
             scenario |= {"executor": "constant-arrival-rate", "rate": round(load.rate_rps * 1000), "timeUnit": "1000s"}
             scenario |= {"preAllocatedVUs": load.connections, "maxVUs": load.connections}
-        gzip = {"Accept-Encoding": "gzip"} if load.gzip else {}
         told = {
-            "destinations": [(url, ({"Host": host} if host else {}) | gzip) for url, host in destinations(load)],
+            "destinations": [
+                (url, {**({"Host": host} if host else {}), **load.headers}) for url, host in destinations(load)
+            ],
             "timeout_ms": load.timeout_s * 1000,
             "keepalive": load.keepalive,
             "kinds": KINDS,

@@ -70,7 +70,7 @@ class Oha(Generator):
         argv += ["-c", str(load.connections), "-t", f"{round(load.timeout_s * 1000)}ms"]
         argv += ["--redirect", "0", "--disable-compression", "--insecure"]
         argv += ["--host", load.host] if load.host else []
-        argv += ["-H", "Accept-Encoding: gzip"] if load.gzip else []
+        argv += [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
         return [*argv, *([] if load.keepalive else ["--disable-keepalive"]), load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:

@@ -234,7 +234,7 @@ def common_arguments(load: Load) -> list[str]:
     argv = [f"-t{load.threads}", f"-c{load.connections}", f"-d{int(load.duration_s)}s"]
     argv.append(f"--timeout={math.ceil(load.timeout_s)}s")
     argv += ["-H", f"Host: {load.host}"] if load.host else []
-    argv += ["-H", "Accept-Encoding: gzip"] if load.gzip else []
+    argv += [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
     return argv + ([] if load.keepalive else ["-H", "Connection: close"])
 
 

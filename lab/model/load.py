@@ -11,6 +11,15 @@ from lab.stats.histogram import Histogram
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
 
 
+FORWARDED: Mapping[str, str] = {
+    "X-Forwarded-For": "203.0.113.7, 198.51.100.4",
+    "X-Forwarded-Host": "shop.example.test",
+    "X-Forwarded-Port": "443",
+    "X-Forwarded-Proto": "https",
+}
+"""What a request has on it that came by two proxies, the first of which ended TLS."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One of several ways in, and the hosts that are reached by it alone."""
@@ -32,7 +41,7 @@ class Load:
     `shards`: the ways in where the hosts have several, each with its own; `url` is the first one's then.
     `generators`: how many processes make it together, each its part of the connections and the rate.
     `logged`: every request is told, for `Generator.requests`; those with `logs_requests` alone can.
-    `gzip`: accept a compressed response. `resumption`: new TLS connections must (not) resume a session; None = either.
+    `gzip`: accept a compressed response. `forwarded`: come as from a proxy in front, by the headers that it would add. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
 
     url: str
@@ -48,9 +57,15 @@ class Load:
     sni_per_host: bool = False
     shards: tuple[Shard, ...] = ()
     gzip: bool = False
+    forwarded: bool = False
     resumption: bool | None = None
     generators: int = 1
     logged: bool = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Of every request, beside its host."""
+        return {**({"Accept-Encoding": "gzip"} if self.gzip else {}), **(FORWARDED if self.forwarded else {})}
 
 
 @dataclass(frozen=True, slots=True)

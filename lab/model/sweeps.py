@@ -47,6 +47,7 @@ TLS = "the routes the load goes to, by where TLS ends; `routed` = whatever the v
 ROUTES = "how many routes (hosts) the load is spread over; `all` = as many as the variant has"
 RESUMPTION = "whether new TLS connections must resume a session (true), must not (false); null = recorded only"
 ENCODING = "what the client accepts: `gzip` lets the proxy compress"
+FORWARDED = "requests come as from a proxy in front: with X-Forwarded-For of two hops, -Host, -Port and -Proto"
 LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
 GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster with k6-operator"
 TIMEOUT = "an answer later than this is an error"
@@ -74,6 +75,7 @@ class Point(Record, strict=True):
     routes: int | Literal["all"] = Field(default=1, description=ROUTES)
     resumption: bool | None = Field(default=None, description=RESUMPTION)
     accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    forwarded: bool = Field(default=False, description=FORWARDED)
     link_mbit: float | None = Field(default=None, description=LINK)
     generators: int = Field(default=1, description=GENERATORS)
     subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
@@ -138,6 +140,7 @@ class PointSpec(Record, strict=True):
     routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(default=1, description=ROUTES)
     resumption: bool | None = Field(default=None, description=RESUMPTION)
     accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    forwarded: bool = Field(default=False, description=FORWARDED)
     link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description=LINK)
     generators: int = Field(default=1, ge=1, le=100, description=GENERATORS)
     subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)

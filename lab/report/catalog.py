@@ -173,6 +173,7 @@ def _spoken(check: Check) -> str:
         "node": f"the node's {check.name}",
         "rps": "CPUs that receive packet steering spreads to",
         "haproxy": f"show info: {check.name}",
+        "haproxy-config": f"{check.name} in its running configuration",
         "pod": f"the running pod's {check.name}",
         "pods": "ready pods",
         "routes": "routes that answer",

@@ -15,7 +15,7 @@ One run per sweep. Pure but for reading overlays and knobs: what a variant needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,6 +37,8 @@ class Owned:
     """Whether other overlays may say what it is compared with."""
     beside: bool = False
     """Whether it is there for others to be compared with, and no part of what adds up."""
+    cumulative: bool = True
+    """Whether it is measured with those before it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +129,13 @@ def plan_steps(
         told = refusal(alone, knob.sweep)
         if told:
             why.append(f"alone: {told}")
+        only = "one at a time only: " if owned.cumulative else ""
         if owned.beside:
-            why.append("one at a time only: it is there for others to be compared with")
-        elif others := clashes.get((root, knob.name)):
-            why.append(f"one at a time only: the same thing is set by {', '.join(others)}")
+            why.append(f"{only}it is there for others to be compared with")
+        elif owned.cumulative and (others := clashes.get((root, knob.name))):
+            why.append(f"{only}the same thing is set by {', '.join(others)}")
         elif not told and (cannot := unmeasurable(alone, knob.sweep)):
-            why.append(f"one at a time only: {cannot}")
+            why.append(f"{only}{cannot}")
         step = Step(
             knob=knob.name,
             title=knob.title,
@@ -145,13 +148,17 @@ def plan_steps(
             why=tuple(why),
         )
         steps.append(step)
-    return _together(steps, first_refused)
+    return _together(steps, first_refused, {(owned.root, owned.knob.name) for owned in found if not owned.cumulative})
 
 
-def _together(steps: Sequence[Step], first_refused: FirstRefused) -> tuple[Step, ...]:
-    """With the cumulative variants; a knob that is refused among the others is left out of all of them."""
+def _together(
+    steps: Sequence[Step], first_refused: FirstRefused, apart: Collection[tuple[str, str]]
+) -> tuple[Step, ...]:
+    """With the cumulative variants; a knob that is refused among the others is left out of all of them, as those `apart` are."""
     out: dict[tuple[str, str], tuple[str, ...]] = {
-        (step.root, step.knob): step.why for step in steps if any("one at a time only" in text for text in step.why)
+        (step.root, step.knob): step.why
+        for step in steps
+        if (step.root, step.knob) in apart or any("one at a time only" in text for text in step.why)
     }
     while True:
         wanted = _cumulative([step for step in steps if (step.root, step.knob) not in out])

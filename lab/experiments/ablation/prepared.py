@@ -49,7 +49,7 @@ def planned(
         found,
         overlays_of(manifests),
         partial(refusal_in, manifests, target),
-        partial(_unmeasurable, target, manifests),
+        partial(unmeasurable, target, manifests),
         partial(_first_refused, target, manifests),
     )
     record = AblationRecord(
@@ -97,7 +97,8 @@ def _new(store: AblationStore, target: Target, each: AblationRun) -> Ready:
     return Ready(each.model_copy(update={"not_measurable": made.record.not_measurable}), made)
 
 
-def _unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
+def unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
+    """Why this variant cannot be measured here in this sweep, None if it can."""
     points = load_sweep(sweep)[1].expanded()
     try:
         checked(load_variant(variant, manifests, fixtures_of(points)), target, points)
@@ -112,6 +113,6 @@ def _first_refused(target: Target, manifests: Path, wanted: Sequence[Cumulative]
     write_overlays(manifests, wanted)
     for each in wanted:
         told = refusal_in(manifests, target, each.name, each.sweep)
-        if told := told or _unmeasurable(target, manifests, each.name, each.sweep):
+        if told := told or unmeasurable(target, manifests, each.name, each.sweep):
             return each.name, told
     return None

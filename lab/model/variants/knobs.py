@@ -52,6 +52,7 @@ class Check(Record, coerce_numbers_to_str=True):
     node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
     haproxy     a key (`name`) of HAProxy's `show info`
+    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …)
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
     pods        how many pods of the role run and are ready
     budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
@@ -74,6 +75,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "node": ({"name"}, set()),
         "rps": (set(), set()),
         "haproxy": ({"name"}, set()),
+        "haproxy-config": ({"name"}, {"context"}),
         "pod": ({"name"}, set()),
         "pods": (set(), set()),
         "budget": ({"name"}, set()),
@@ -86,7 +88,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "haproxy", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
+        "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend"] = "proxy"

@@ -12,7 +12,7 @@ from pathlib import Path
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
 from lab.base.quantities import quantity
 from lab.model.endpoint import Role
-from lab.targets.local import disk, hostwide, images, network, services
+from lab.targets.local import checker, disk, hostwide, images, network, services
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, Realisation, Setting, find_program
 from lab.targets.local.images import Context, Realise
@@ -59,6 +59,28 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
             started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
             if started.root is None:
                 find_program(container.place, started.command[0])
+
+
+def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> None:
+    """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    for pod in objects.role("proxy"):
+        hosts = "\n".join([*_names(pod, objects, addresses), ""])
+        for container in pod.containers:
+            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
+            folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
+            if started.checker and (told := checker.refusal(started.checker, started.files, folders, hosts)):
+                fault = f"{Path(started.command[0]).name} refuses this configuration: {told}"
+                raise UsageError(container.place, fault, "correct what it names")
+
+
+def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
+    """File → text of a volume that has a source; nothing for any other."""
+    if volume.source is None:
+        return {}
+    kind, source = volume.source
+    texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
+    return {name: texts[key] for key, name in _keys(f"volume {volume.name}", volume, objects).items()}
 
 
 def job(
@@ -195,21 +217,23 @@ def _somaxconn(place: Place) -> int:
 
 def _hosts(pod: Pod, place: Place, objects: Objects, addresses: Mapping[str, str]) -> str:
     """A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
-    found = ["127.0.0.1 localhost", f"{place.address} {pod.name}"]
+    return "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses)]) + "\n"
+
+
+def _names(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
+    found = ["127.0.0.1 localhost"]
     for service in objects.services.values():
         names = f"{service.name} {service.name}.{pod.namespace} {service.name}.{pod.namespace}.svc {service.name}.{pod.namespace}.svc.cluster.local"
         endpoints = filter(service.selects, objects.pods if objects.ready is None else objects.ready)
         found += [f"{addresses[other.name]} {names}" for other in endpoints]
-    return "\n".join(found) + "\n"
+    return found
 
 
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> Path:
     folder.mkdir(parents=True)
     if volume.source is not None:
-        kind, source = volume.source
-        texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
-        for key, name in _keys(f"volume {volume.name}", volume, objects).items():
-            (folder / name).write_text(texts[key])
+        for name, text in _texts(volume, objects).items():
+            (folder / name).write_text(text)
     elif volume.size:
         size = int(quantity(volume.size))
         done = subprocess.run(

@@ -63,6 +63,8 @@ class Realisation:
     """Instead of the manifest's preStop; None = as the manifest says."""
     stop_signal: signal.Signals = signal.SIGTERM
     """The image's STOPSIGNAL."""
+    checker: tuple[str, ...] = ()
+    """The proxy's own command that says whether it takes its configuration, as `nginx -t`; empty = it has none."""
     waits: tuple[float, float] = (0.0, 0.0)
     """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
     passes that on, serving as before, and once what it started has ended. Only where pods come and go."""

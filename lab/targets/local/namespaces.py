@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from lab.base import handing
 from lab.base.errors import UsageError
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
 from lab.targets.local import cgroups
@@ -80,7 +81,7 @@ def enter(argv: Sequence[str]) -> int:
                     HOST_PROC: str(host_proc),
                     OUTER_PID: str(os.getpid()),
                 },
-                pass_fds=[theirs.fileno(), host_proc],
+                pass_fds=[theirs.fileno(), host_proc, *handing.descriptors()],
                 start_new_session=True,
             )
         except FileNotFoundError as error:
@@ -106,13 +107,18 @@ def enter(argv: Sequence[str]) -> int:
             signal.signal(number, handler)
 
 
+def arrive() -> None:
+    """Tell the outer process, if there is one, that the namespaces are there: whatever fails from now on is no fault of theirs."""
+    if INSIDE in os.environ:
+        os.write(int(os.environ[INSIDE]), b"+")
+
+
 def attach() -> None:
-    """First act inside: watch the outer process, then `prepare`."""
+    """First act of a target inside: watch the outer process, then `prepare`."""
     outer = socket.socket(fileno=int(os.environ.pop(INSIDE)))
     outer.set_inheritable(False)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` has SIGINT ignored, and a PID 1 ignores SIGTERM
         signal.signal(number, signal.default_int_handler)
-    outer.sendall(b"+")
     threading.Thread(target=_watch, args=(outer,), name="outer", daemon=True).start()
     prepare()
     SCRATCH.mkdir()

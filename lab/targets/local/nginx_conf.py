@@ -10,20 +10,26 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+from lab.base.errors import UsageError, did_you_mean
 from lab.model.variants import workers
 from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
+from lab.targets.local.decoding import codes, items
 from lab.targets.local.images import Context
 from lab.targets.local.objects import Route
 from lab.targets.local.rendering import rendered
 
 PID = "/tmp/nginx/nginx.pid"
+LAB_CLIENTS = ("10.64.0.0/14",)
+"""Whence the lab's loads come: let in beside those whom a list of the user's lets in, or nothing would be measured."""
+
+_CERTIFICATES = "/tmp/nginx/ssl"
 
 
 def render(
     values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80, status: bool = True
 ) -> str:
-    """The whole nginx.conf. Pure: everything that depends on the machine is handed in. `status`: this nginx has a status page."""
+    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in. `status`: this nginx has a status page."""
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -33,12 +39,12 @@ def render(
         for service, port in sorted({(route.service, route.port) for route in routes}, key=str)
     }
     reached = {name: members for name, members in upstreams.items() if members}  # nginx would refuse an empty one
-    return rendered(
+    text = rendered(
         "nginx.conf.j2",
         values=values,
         lines=partial(lines, values),
         on=lambda key: values[key] == "true",
-        names=lambda key: [item.strip() for item in values[key].split(",") if item.strip()],
+        names=lambda key: items(values[key]),
         pid=PID,
         version=version,
         http_port=http_port,
@@ -50,24 +56,42 @@ def render(
         backlog=context.somaxconn if context.somaxconn >= 512 else 511,
         names_hash_max_size=max(int(values["server-name-hash-max-size"]), names_size),
         names_hash_bucket_size=max(int(values["server-name-hash-bucket-size"]), _bucket(hosts)),
-        log_format=values["log-format-upstream"].replace("\\", "\\\\").replace("'", "\\'"),
-        idle=int(values["upstream-keepalive-connections"]),
+        idle=max(0, int(values["upstream-keepalive-connections"])),
         http2=values["use-http2"] == "true" and version >= (1, 25, 1),
         upstreams=reached.items(),
-        servers=[_server(context, host, reached) for host in hosts],
-        tries=_tries(values),
-        redirect=_redirect(values),
+        trusts=values["use-forwarded-headers"] == "true",
+        codes=codes(values["custom-http-errors"]),
+        servers=[_server(values, context, host, reached) for host in hosts],
     )
+    return text.replace("\r\n", "\n").replace("\r", " ")
 
 
-def workers_of(values: Mapping[str, str], context: Context) -> int:
-    """As asked for, or as the controller itself would settle it here."""
+def certificates(context: Context) -> dict[str, str]:
+    """File → text of every certificate with its key that a route names. UsageError for one that is not there."""
+    found: dict[str, str] = {}
+    for name in {route.secret: None for route in context.objects.routes if route.secret}:
+        if name not in context.objects.secrets:
+            remedy = did_you_mean(name, context.objects.secrets)
+            raise UsageError("Ingress: spec.tls", f"there is no Secret {name!r}", remedy)
+        files = context.objects.secrets[name].files()
+        found[_certificate(name)] = files["tls.crt"] + files["tls.key"]
+    return found
+
+
+def _certificate(secret: str) -> str:
+    return f"{_CERTIFICATES}/{secret}.pem" if secret else ""
+
+
+def workers_of(values: Mapping[str, str], context: Context) -> str:
+    """As asked for, a number or not, or as the controller itself would settle it here."""
     if (asked := values["worker-processes"]) != "auto":
-        return int(asked)
-    return workers.automatic(context.container.limits.get("cpu"), context.cpus) or 1
+        return asked
+    return str(workers.automatic(context.container.limits.get("cpu"), context.cpus) or 1)
 
 
-def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:
+def _server(
+    values: Mapping[str, str], context: Context, host: str, reached: Mapping[str, object]
+) -> Mapping[str, object]:
     routes = [route for route in context.objects.routes if route.host == host]
     # One rewrite makes all paths of a host regular expressions, of which the first that matches is taken.
     regex = any(route.regex for route in routes)
@@ -76,20 +100,39 @@ def _server(context: Context, host: str, reached: Mapping[str, object]) -> Mappi
     return {
         "name": host if not host.startswith("*.") else f"~^[^.]+{re.escape(host[1:])}$",
         "has_root": any(route.path == "/" for route in routes),
+        "certificate": next((_certificate(route.secret) for route in routes if route.secret), ""),
         "locations": [
-            _location(route, regex, _upstream(context, route.service, route.port), reached) for route in routes
+            _location(
+                {**values, **route.settings}, route, regex, _upstream(context, route.service, route.port), reached
+            )
+            for route in routes
         ],
     }
 
 
-def _location(route: Route, regex: bool, upstream: str, reached: Mapping[str, object]) -> Mapping[str, object]:
+def _location(
+    values: Mapping[str, str], route: Route, regex: bool, upstream: str, reached: Mapping[str, object]
+) -> Mapping[str, object]:
     """A Prefix path matches whole elements: /a is `= /a` and `/a/`."""
     path = route.path.replace("\\", "\\\\").replace('"', '\\"')
     exact, prefix = f'= "{path}"', f'"{path.rstrip("/")}/"'
     matches = [exact] if route.path_type == "Exact" else [prefix] if path.endswith("/") else [exact, prefix]
     if regex:
         matches = [f'~* "^{path}"']
-    return {"route": route, "path": path, "matches": matches, "upstream": upstream, "reached": upstream in reached}
+    allowed = sorted(items(values["whitelist-source-range"]))
+    return {
+        "route": route,
+        "path": path,
+        "matches": matches,
+        "upstream": upstream,
+        "reached": upstream in reached,
+        "settings": values,
+        "lines": lines(values, "location"),
+        "tries": _tries(values),
+        "redirect": _redirect(values),
+        "denied": sorted(items(values["denylist-source-range"])),
+        "allowed": [*allowed, *LAB_CLIENTS] if allowed else [],
+    }
 
 
 def _tries(values: Mapping[str, str]) -> str:
@@ -100,8 +143,9 @@ def _tries(values: Mapping[str, str]) -> str:
 
 
 def _redirect(values: Mapping[str, str]) -> str:
-    where = values["proxy-redirect-from"]
-    return where if where in ("off", "default") else f"{where} {values['proxy-redirect-to']}"
+    """Empty: the controller writes none."""
+    where, to = values["proxy-redirect-from"], values["proxy-redirect-to"]
+    return where if where in ("off", "default") else "" if to == "off" else f"{where} {to}"
 
 
 def _upstream(context: Context, service: str, port: int | str) -> str:

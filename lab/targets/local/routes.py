@@ -7,13 +7,23 @@ internal/ingress/controller/template/template.go), and says nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
+from lab.targets.local.configmap import KEYS, TABLE
+from lab.targets.local.decoding import decoded
 from lab.targets.local.fields import Fields, spec_of
+
+OF_ONE = frozenset(
+    {key.name for key in TABLE if key.where == "location"}
+    | {"proxy-buffers-number", "proxy-next-upstream", "proxy-redirect-from", "proxy-redirect-to", "limit-rate"}
+    | {"limit-rate-after", "app-root", "whitelist-source-range", "denylist-source-range"}
+)
+"""Annotations that set for one Ingress what the ConfigMap's key of that name sets for all."""
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _REGEX, _REWRITE, _FORWARDED = f"{PREFIX}use-regex", f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
@@ -23,7 +33,10 @@ PathType = Literal["Prefix", "Exact", "ImplementationSpecific"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path of one Ingress. `regex`: the path is a regular expression, which `rewrite` (empty = none) may refer to."""
+    """One path of one Ingress. `regex`: the path is a regular expression, which `rewrite` (empty = none) may refer to.
+
+    `secret`: the certificate by which its host is served over TLS, too; empty = it is not.
+    """
 
     namespace: str
     ingress: str
@@ -35,15 +48,27 @@ class Route:
     regex: bool = False
     rewrite: str = ""
     forwarded_prefix: str = ""
+    secret: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """ConfigMap keys that its annotations set for it alone, decoded."""
 
 
 def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
     """UsageError for what the controller would not admit, or this target does not honour."""
     metadata = raw["metadata"]
-    regex, rewrite, forwarded = _annotations(place, metadata.get("annotations") or {})
+    annotations = metadata.get("annotations") or {}
+    regex, rewrite, forwarded = _annotations(place, annotations)
+    settings = {
+        name.removeprefix(PREFIX): _setting(f"{place}: metadata.annotations", name, text)
+        for name, text in annotations.items()
+        if name.removeprefix(PREFIX) in OF_ONE and name.startswith(PREFIX)
+    }
     found: list[Route] = []
     with spec_of(place, raw, "status") as spec:
         spec.waive("ingressClassName")  # compared by whoever knows the classes
+        secrets: dict[str, str] = {}
+        for entry in spec.each("tls", "secretName"):
+            secrets |= dict.fromkeys(entry.take("hosts", list[str]()), entry.need("secretName", ""))
         for rule in spec.each("rules", "host"):
             with rule.inner("http") as http:
                 host = rule.need("host", "")
@@ -62,6 +87,8 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                             regex,
                             rewrite,
                             forwarded,
+                            secrets.get(host, ""),
+                            settings,
                         )
                     )
     return found
@@ -85,14 +112,24 @@ def _path_type(path: Fields, regex: bool) -> PathType:
 def _annotations(place: str, annotations: Mapping[str, str]) -> tuple[bool, str, str]:
     where = f"{place}: metadata.annotations"
     for name in annotations:
-        if name.startswith(PREFIX) and name not in (_REGEX, _REWRITE, _FORWARDED):
-            fault = f"the local target does not honour {name}"
-            raise UsageError(where, fault, "set the ConfigMap's key of that name, or use --target kind")
+        known = name in (_REGEX, _REWRITE, _FORWARDED) or name.removeprefix(PREFIX) in OF_ONE
+        if name.startswith(PREFIX) and not known:
+            raise UsageError(where, f"the local target does not honour {name}", "use --target kind, or remove it")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
     if forwarded and not rewrite:
         fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
         raise UsageError(where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
     return bool(rewrite) or annotations.get(_REGEX) == "true", rewrite, forwarded
+
+
+def _setting(where: str, name: str, text: str) -> str:
+    """UsageError for a number or truth that is none: the controller would take the ConfigMap's without a word."""
+    key = KEYS[name.removeprefix(PREFIX)]
+    decimal = key.kind != "int" or re.fullmatch(r"[+-]?[0-9]+", text)
+    found = decoded(key.kind, text if key.kind != "int" else text.lstrip("+").lstrip("0") or "0", key.default)
+    if found.kept or not decimal:
+        raise UsageError(f"{where}.{name}", f"{text!r} is no {key.kind}, and is ignored", "correct it")
+    return found.value
 
 
 TERMINATIONS = ("edge", "passthrough", "reencrypt")

@@ -158,6 +158,7 @@ class LocalTarget:
             services.vet(wanted)  # a NAT that the baseline's way has not would be measured, too
         for changing in disturbed or {False}:
             bringup.vet(services.in_front(wanted, changing), self.cpus(), self.realise)
+        bringup.try_out(wanted, self.cpus(), self.realise)
         if many := next((point for point in points if point.generators > 1), None):
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")

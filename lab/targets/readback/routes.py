@@ -75,7 +75,7 @@ def _shards(system: System, check: Check) -> Reading:
 
 
 def _ends(host: str, answer: Response, own: str | None) -> str:
-    scheme = answer.headers.get("x-lab-scheme")
+    scheme = answer.headers.get("x-lab-scheme") or ("http" if own is None else None)  # it has no TLS of its own
     if answer.status != 200 or scheme not in ("http", "https"):
         raise UnreadableError(f"{host}: status {answer.status}, X-Lab-Scheme {scheme!r}")
     if not answer.tls:

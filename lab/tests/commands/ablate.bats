@@ -119,11 +119,38 @@ TOML
 }
 
 # bats test_tags=slow
-@test "bench --configmap refuses unknown keys, wrong values and files that hold no settings" {
+@test "bench --configmap tells all that is left out at once, and measures the whole file beside the keys" {
+  printf 'keepalive-timeout: "9"\nuse-gzip: perhaps\nproxy-buffering: "true"\nkeep-alive: "9"\nkeep-alive-requests: "9"\n' >"$mine"
+  lab bench --configmap "$mine" --plan
+  assert_success
+  [[ $stderr == *"your-configuration: cpu_per_request in quick: alone"* ]] || fail "$stderr"
+  [[ $stderr == *"keepalive-timeout: ingress-nginx 1.15.1 has no such key, and ignores it: nginx's keepalive_timeout is keep-alive here"* ]] || fail "$stderr"
+  [[ $stderr == *"use-gzip: 'perhaps' is not true or false: the controller logs that and keeps 'false'"* ]] || fail "$stderr"
+  [[ $stderr == *"proxy-buffering: nginx refuses it, and so the controller the whole file"* ]] || fail "$stderr"
+  nothing_recorded
+}
+
+# bats test_tags=slow
+@test "bench --configmap reads a pipe, a process substitution and /dev/stdin once" {
+  local text='keep-alive: "9"' way
+  for way in - /dev/stdin; do
+    lab bench --configmap "$way" --plan <<<"$text"
+    assert_success
+    [[ $stderr == *"keep-alive-9: "* ]] || fail "$way: $stderr"
+  done
+  lab bench --configmap <(echo "$text") --plan
+  assert_success
+  [[ $stderr == *"keep-alive-9: "* ]] || fail "$stderr"
+  nothing_recorded
+}
+
+# bats test_tags=slow
+@test "bench --configmap refuses files that hold nothing to measure, and blames no namespaces for it" {
   echo 'keep-alive-request: 5000' >"$mine"
-  refused "did you mean 'keep-alive-requests'?" bench --configmap "$mine"
-  echo 'keep-alive-requests: many' >"$mine"
-  refused "expected a whole number" bench --configmap "$mine"
+  refused "the nearest: keep-alive-requests" bench --configmap "$mine"
+  [[ $stderr != *namespaces* ]] || fail "$stderr"
+  echo 'proxy-busy-buffers-size: 32k' >"$mine"
+  refused '"proxy_busy_buffers_size" must be less than' bench --configmap "$mine"
   echo 'keep-alive-requests: 1000' >"$mine"
   refused "nothing to measure" bench --configmap "$mine"
   echo 'kind: Secret' >"$mine"

@@ -32,6 +32,7 @@ class Seen:
     hosts: Counter[str] = field(default_factory=Counter[str])
     places: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     encodings: set[str | None] = field(default_factory=set[str | None])
+    forwarded: set[str | None] = field(default_factory=set[str | None])
     resumed: Counter[bool] = field(default_factory=Counter[bool])
 
 
@@ -64,6 +65,7 @@ def server(certificate: Path | None = None) -> Iterator[tuple[int, Seen]]:
         def do_GET(self) -> None:
             seen.hosts[self.headers["Host"]] += 1
             seen.encodings.add(self.headers["Accept-Encoding"])
+            seen.forwarded.add(self.headers["X-Forwarded-For"])
             self.close_connection = self.headers.get("Connection", "").lower() == "close"
             closing = b"Connection: close\r\n" if self.close_connection else b""
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n" + closing + b"\r\n" + bytes(9))
@@ -176,6 +178,10 @@ def test_compression_is_accepted_only_where_it_is_asked_for(name: str, tmp_path:
         seen.encodings.clear()
         made(name, replace(load, gzip=True), tmp_path)
         assert seen.encodings == {"gzip"}
+        assert seen.forwarded == {None}
+        seen.forwarded.clear()
+        made(name, replace(load, forwarded=True), tmp_path)
+        assert seen.forwarded == {"203.0.113.7, 198.51.100.4"}
 
 
 @pytest.mark.slow

@@ -41,6 +41,28 @@ _FIXED = {
     "ROUTER_DISABLE_HTTP2": "true",
 }
 _WAIVED = {"ROUTER_SERVICE_NAME", "ROUTER_SERVICE_NAMESPACE"}  # what it calls itself
+DEFAULTS = {
+    "timeout connect": ("ROUTER_DEFAULT_CONNECT_TIMEOUT", "5s"),
+    "timeout client": ("ROUTER_DEFAULT_CLIENT_TIMEOUT", "30s"),
+    "timeout client-fin": ("ROUTER_CLIENT_FIN_TIMEOUT", "1s"),
+    "timeout server": ("ROUTER_DEFAULT_SERVER_TIMEOUT", "30s"),
+    "timeout server-fin": ("ROUTER_DEFAULT_SERVER_FIN_TIMEOUT", "1s"),
+    "timeout http-request": ("ROUTER_SLOWLORIS_TIMEOUT", "10s"),
+    "timeout http-keep-alive": ("ROUTER_SLOWLORIS_HTTP_KEEPALIVE", "300s"),
+    "timeout tunnel": ("ROUTER_DEFAULT_TUNNEL_TIMEOUT", "1h"),
+}
+"""Directive of the section `defaults` → the variable that sets it, and the router's own value (haproxy-config.template)."""
+
+OPTIONS = {
+    "option dontlognull": "ROUTER_DONT_LOG_NULL",
+    "option http-ignore-probes": "ROUTER_HTTP_IGNORE_PROBES",
+    "option contstats": "ROUTER_HAPROXY_CONTSTATS",
+    "option abortonclose": "ROUTER_ABORT_ON_CLOSE",
+    "compression algo gzip": "ROUTER_ENABLE_COMPRESSION",
+}
+"""The same of those that are there or not."""
+
+_TRUTH = re.compile(r"true|TRUE|1|false|FALSE|0")
 _HAPROXY_TIME = re.compile(r"[1-9]\d*(us|ms|s|m|h|d)?")
 
 
@@ -63,6 +85,11 @@ def realise(context: Context) -> Realisation:
         "min_tls": env.text("SSL_MIN_VERSION", "TLSv1.2"),
         "ciphers": env.text("ROUTER_CIPHERS"),
         "ciphersuites": env.text("ROUTER_CIPHERSUITES"),
+        "defaults": _defaults(env),
+        "inspect_delay": env.matching("ROUTER_INSPECT_DELAY", _HAPROXY_TIME, "a time such as 5s") or "5s",
+        "check_interval": env.matching("ROUTER_BACKEND_CHECK_INTERVAL", _HAPROXY_TIME, "a time such as 5s") or "5000ms",
+        "rewrite_size": env.integer("ROUTER_MAX_REWRITE_SIZE", 8192),
+        "buffer_size": env.integer("ROUTER_BUF_SIZE", 32768),
         "destination_ca": env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
     }
     delay_s = _delay_s(env)
@@ -143,9 +170,26 @@ class _Environment:
         for name, value in self._values.items():
             if name not in self._asked:
                 fault = f"the local target does not honour {name}"
-                raise UsageError(self._place, fault, did_you_mean(name, self._asked))
+                raise UsageError(self._place, fault, f"{did_you_mean(name, self._asked)} (or --target kind)")
             if _FIXED.get(name, value) != value:
-                raise UsageError(self.at(name), f"only {_FIXED[name]!r} can be had here, got {value!r}", "remove it")
+                raise UsageError(
+                    self.at(name),
+                    f"only {_FIXED[name]!r} can be had here, got {value!r}",
+                    "remove it, or use --target kind",
+                )
+
+
+def _defaults(env: _Environment) -> list[str]:
+    """Lines of the section `defaults`."""
+    times = {
+        directive: env.matching(name, _HAPROXY_TIME, "a time such as 30s") or own
+        for directive, (name, own) in DEFAULTS.items()
+    }
+    chosen = {line: env.matching(name, _TRUTH, "true or false") for line, name in OPTIONS.items()}
+    mime = env.text("ROUTER_COMPRESSION_MIME", "text/html text/plain text/css")
+    lines = [f"{directive} {value}" for directive, value in times.items()]
+    lines += [line for line, value in chosen.items() if value in ("true", "TRUE", "1")]
+    return [*lines, *([f"compression type {mime}"] if "compression algo gzip" in lines else [])]
 
 
 def _threads(env: _Environment, context: Context) -> int | None:

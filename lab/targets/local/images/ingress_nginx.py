@@ -1,8 +1,8 @@
 """The ingress-nginx controller as a stock nginx with the same directives: *directive-equivalent, not the controller*.
 
 What is missing: Lua (the balancer's endpoint choice, its log phase), headers-more (the Server header stays), the
-controller process (`nginx_control` stands in for its queue and its reloads), HTTPS certificates (port 443 refuses every
-handshake). Its nginx.conf is `nginx_conf`'s.
+controller process (`nginx_control` stands in for its queue and its reloads), a certificate for hosts that have none of
+their own (port 443 refuses their handshakes). Its nginx.conf is `nginx_conf`'s.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from collections.abc import Mapping
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.common import nginx
+from lab.targets.local import modules
 from lab.targets.local.configmap import settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
-from lab.targets.local.nginx_conf import PID, render, workers_of
+from lab.targets.local.nginx_conf import PID, certificates, render, workers_of
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.pods import Container
 
 IMAGE = "ingress-nginx/controller"
 NOTE = "endpoints change by a reload (no Lua)"
 CONFIG = "/tmp/nginx/nginx.conf"
+CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
 LOOKS_EVERY_S = 1.0
 """The controller that has told its nginx to quit looks once a second whether it has (NGINXController.Stop), then waits on."""
 
@@ -62,20 +64,27 @@ def realise(context: Context) -> Realisation:
     place, data = _configmap(context, arguments)
     values = settings(place, data)
     by = f"{container.place}: limits.cpu" if values["worker-processes"] == "auto" else f"{place}: worker-processes"
-    refuse_workers(by, workers_of(values, context), context)
+    if (workers := workers_of(values, context)).isdecimal():
+        refuse_workers(by, int(workers), context)
     refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
     http_port = int(arguments.get("--http-port", "80"))
     text = render(values, context, version=nginx_version(), http_port=http_port, status=has_status())
-    env = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
-    links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
+    own = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     return Realisation(
         command=("nginx", "-c", CONFIG),
-        env=env,
-        files={CONFIG: text, **links},
+        env=own | modules.libraries(),
+        files=files(text, context),
         pre_stop=pre_stop,
+        checker=CHECKER,
         stop_signal=signal.SIGQUIT,  # the controller, told to end, sends its nginx `quit`
         waits=(float(arguments.get(_BEFORE, "0")), float(arguments.get(_AFTER, "10")) + LOOKS_EVERY_S),
     )
+
+
+def files(text: str, context: Context) -> dict[str, str]:
+    """What lies in the container beside this nginx.conf. UsageError for a certificate that is not there."""
+    links = {"/var/log/nginx/access.log": "-> /dev/stdout", "/var/log/nginx/error.log": "-> /dev/stderr"}
+    return {CONFIG: modules.loading(text), **certificates(context), **links}
 
 
 def _pre_stop(container: Container) -> tuple[str, ...] | None:

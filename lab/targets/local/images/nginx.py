@@ -28,4 +28,4 @@ def realise(context: Context) -> Realisation:
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
     command = container.command + container.args
-    return Realisation(command, container.env, stop_signal=signal.SIGQUIT)
+    return Realisation(command, container.env, stop_signal=signal.SIGQUIT, checker=(*command, "-t", "-q"))

@@ -134,6 +134,24 @@ def test_what_is_not_set_is_left_to_haproxy() -> None:
     assert "  fd-hard-limit 1048576\n" in realised(read(manifests()), open_files=2**30)[f"{CONF}/haproxy.config"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("ROUTER_DEFAULT_CLIENT_TIMEOUT", "45s", "timeout client 45s"),
+        ("ROUTER_SLOWLORIS_HTTP_KEEPALIVE", "5m", "timeout http-keep-alive 5m"),
+        ("ROUTER_INSPECT_DELAY", "1s", "tcp-request inspect-delay 1s"),
+        ("ROUTER_BUF_SIZE", "65536", "tune.bufsize 65536"),
+        ("ROUTER_MAX_REWRITE_SIZE", "4096", "tune.maxrewrite 4096"),
+        ("ROUTER_ENABLE_COMPRESSION", "true", "compression type text/html text/plain text/css"),
+        ("ROUTER_DONT_LOG_NULL", "true", "option dontlognull"),
+        ("ROUTER_BACKEND_CHECK_INTERVAL", "9s", ""),
+    ],
+)
+def test_a_variable_becomes_the_line_of_the_routers_template(name: str, value: str, line: str) -> None:
+    with_it, without = config(env={name: value}), config()
+    assert line in with_it and (not line or line not in without)
+
+
 def test_only_routes_with_the_routers_labels_are_served() -> None:
     items = manifests()
     find(items, "Route", "bench-0001")["metadata"]["labels"]["app.kubernetes.io/part-of"] = "else"
@@ -148,6 +166,8 @@ def test_only_routes_with_the_routers_labels_are_served() -> None:
         ({"ROUTER_THREADS": "many"}, "expected a positive integer, got 'many'"),
         ({"ROUTER_MAX_CONNECTIONS": "50000"}, "50000 connections take 100100 open files.*: not measurable: open files"),
         ({"ROUTER_HARD_STOP_AFTER": "soon"}, "expected a time such as 30m, got 'soon'"),
+        ({"ROUTER_DEFAULT_CLIENT_TIMEOUT": "soon"}, "expected a time such as 30s, got 'soon'"),
+        ({"ROUTER_SYSLOG_ADDRESS": "x"}, "does not honour ROUTER_SYSLOG_ADDRESS\n  .*(or --target kind)"),
         ({"ROUTER_METRICS_TYPE": "none"}, "only 'haproxy' can be had here"),
         ({"ROUTER_CIPHERS": None}, "'ROUTER_CIPHERS' is missing"),
         ({"RELOAD_INTERVAL": "121s"}, "expected 1s to 120s, got 121s: OKD allows no other minimum interval"),

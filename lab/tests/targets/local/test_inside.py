@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 from lab.base.errors import LabError, MeasuringError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
-from lab.targets.local import LocalTarget, cgroups, network
+from lab.targets.local import LocalTarget, cgroups, keys, network
 from lab.targets.local.configmap import TABLE
 from lab.targets.local.images import ingress_nginx
 from lab.targets.local.kubelet import Kubelet
@@ -62,54 +63,78 @@ def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
     """Each row of the table, set to something else than its default, in one configuration that nginx accepts."""
     other = {
         "bool": lambda value: "false" if value == "true" else "true",
-        "number": lambda value: str(int(value) + 1),
-        "switch": lambda value: "off" if value == "on" else "on",
-        "size": lambda value: "32k" if value else "",
-        "time": lambda value: "30s",
-        "gzip": lambda value: "9",
-        "buffers": lambda value: "8 16k",
-        "level": lambda value: "warn",
-        "workers": lambda value: "1",
+        "int": lambda value: str(int(value) + 1),
+        "offset": lambda value: "32k",
     }
-    data = {key.name: other[key.kind](key.default) for key in TABLE if key.kind in other} | {
-        "disable-access-log": "false",
-        "disable-http-access-log": "false",
-        "log-format-escape-json": "true",
-        "log-format-escape-none": "false",
-        "max-worker-open-files": "2048",
-        "max-worker-connections": "1024",
-        "proxy-headers-hash-bucket-size": "128",
-        "map-hash-bucket-size": "128",
-        "variables-hash-bucket-size": "512",
-        "server-name-hash-bucket-size": "128",
-        "limit-req-status-code": "429",
-        "limit-conn-status-code": "429",
-        "ssl-session-cache-size": "1m",
-        "worker-cpu-affinity": "auto",
-        "http-access-log-path": "/var/log/nginx/requests.log",
-        "access-log-params": "buffer=8k flush=1s",
-        "skip-access-log-urls": "/healthz, /quiet",
-        "log-format-upstream": '$remote_addr "$request" $status it\'s',
-        "error-log-path": "/var/log/nginx/faults.log",
-        "gzip-types": "text/plain",
-        "gzip-disable": "msie6",
-        "ssl-protocols": "TLSv1.3",
-        "ssl-ciphers": "ECDHE-RSA-AES128-GCM-SHA256",
-        "ssl-ecdh-curve": "prime256v1",
-        "default-type": "text/plain",
-        "proxy-http-version": "1.0",
-        "proxy-cookie-domain": "a b",
-        "proxy-cookie-path": "/a /b",
-        "proxy-next-upstream": "error timeout http_502",
-        "proxy-redirect-from": "http://a/",
-        "proxy-redirect-to": "http://b/",
-        "proxy-busy-buffers-size": "64k",
-        "hide-headers": "X-Lab-Backend",
-        "main-snippet": "timer_resolution 100ms;",
-        "http-snippet": "map $uri $lab { default 1; }",
-        "server-snippet": "set $lab_server 1;",
-        "location-snippet": "add_header X-Lab-Set yes;",
+    words = {"off": "on", "on": "off", "4 8k": "8 16k", "notice": "warn", "auto": "1"}
+    texts = {key.name: key.default for key in TABLE if key.kind == "text"}
+    texted = {
+        name: words[value]
+        for name, value in texts.items()
+        if value in words
+        and name not in ("proxy-cookie-domain", "proxy-cookie-path", "proxy-redirect-from", "proxy-redirect-to")
     }
+    texted |= {
+        name: "30s"
+        for name, value in texts.items()
+        if re.fullmatch(r"[0-9]+[smh]", value) and name.endswith(("time", "timeout"))
+    }
+    texted |= {
+        name: "32k" for name, value in texts.items() if re.fullmatch(r"[0-9]+[km]", value) and name.endswith("size")
+    }
+    data = (
+        texted
+        | {key.name: other[key.kind](key.default) for key in TABLE if key.kind in other}
+        | {
+            "disable-access-log": "false",
+            "disable-http-access-log": "false",
+            "log-format-escape-json": "true",
+            "log-format-escape-none": "false",
+            "max-worker-open-files": "2048",
+            "max-worker-connections": "1024",
+            "proxy-headers-hash-bucket-size": "128",
+            "map-hash-bucket-size": "128",
+            "variables-hash-bucket-size": "512",
+            "server-name-hash-bucket-size": "128",
+            "limit-req-status-code": "429",
+            "limit-conn-status-code": "429",
+            "ssl-session-cache-size": "1m",
+            "worker-cpu-affinity": "auto",
+            "http-access-log-path": "/var/log/nginx/requests.log",
+            "access-log-params": "buffer=8k flush=1s",
+            "skip-access-log-urls": "/healthz, /quiet",
+            "log-format-upstream": '$remote_addr "$request" $status it is',
+            "error-log-path": "/var/log/nginx/faults.log",
+            "gzip-level": "9",
+            "gzip-types": "text/plain",
+            "gzip-disable": "msie6",
+            "ssl-protocols": "TLSv1.3",
+            "ssl-ciphers": "ECDHE-RSA-AES128-GCM-SHA256",
+            "ssl-ecdh-curve": "prime256v1",
+            "default-type": "text/plain",
+            "proxy-http-version": "1.0",
+            "proxy-cookie-domain": "a b",
+            "proxy-cookie-path": "/a /b",
+            "proxy-next-upstream": "error timeout http_502",
+            "proxy-redirect-from": "http://a/",
+            "proxy-redirect-to": "http://b/",
+            "proxy-busy-buffers-size": "64k",
+            "hide-headers": "X-Lab-Backend",
+            "forwarded-for-header": "X-Client",
+            "forwarded-host-header": "X-Client-Host",
+            "proxy-real-ip-cidr": "10.0.0.0/8, 192.0.2.0/24",
+            "whitelist-source-range": "192.0.2.0/24",
+            "denylist-source-range": "198.51.100.0/24",
+            "limit-rate": "1000",
+            "custom-http-errors": "404,503",
+            "app-root": "/app",
+            "debug-connections": "192.0.2.1",
+            "main-snippet": "timer_resolution 100ms;",
+            "http-snippet": "map $uri $lab { default 1; }",
+            "server-snippet": "set $lab_server 1;",
+            "location-snippet": "add_header X-Lab-Set yes;",
+        }
+    )
     same = {key.name for key in TABLE if data.get(key.name, key.default) == key.default}
     assert same <= {"disable-access-log", "disable-http-access-log", "access-log-path", "log-format-escape-none"}
 
@@ -124,7 +149,9 @@ def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
             Check(kind="nginx", name="proxy_buffering", value="on"),
             Check(kind="nginx", name="gzip_comp_level", value="9"),
             Check(kind="processes", process="nginx: worker process", value="1"),
+            *keys.checks({}, data),
         ]
+        checks = list({check.subject: check for check in checks}.values())
         assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
         assert all(os.sched_getaffinity(pid) <= target.cpus()["proxy"] for pid in system.processes("proxy"))
 

@@ -121,8 +121,10 @@ def test_a_deployment_that_cannot_be_honoured_is_refused_with_its_place(
     ("kind", "of", "edit", "message"),
     [
         ("Ingress", "bench", lambda item: item["spec"].update(ingressClassName="nginx"), "no IngressClass is called 'nginx'"),
-        ("Ingress", "bench", lambda item: item["spec"].update(tls=[]), "spec.tls: the local target does not honour"),
+        ("Ingress", "bench", lambda item: item["spec"].update(defaultBackend={"service": {}}), "spec.defaultBackend: the local target does not honour"),
+        ("Ingress", "bench", lambda item: item["spec"].update(tls=[{"hosts": ["bench.lab.test"], "secretName": "none"}]), "there is no Secret 'none'"),
         ("Ingress", "bench", lambda item: item["metadata"].update(annotations={"nginx.ingress.kubernetes.io/limit-rps": "1"}), "does not honour nginx.ingress.kubernetes.io/limit-rps"),
+        ("Ingress", "bench", lambda item: item["metadata"].update(annotations={"nginx.ingress.kubernetes.io/proxy-read-timeout": "30s"}), "proxy-read-timeout: '30s' is no int, and is ignored"),
         ("Ingress", "bench", lambda item: item["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"].update(name="bakend"), "did you mean 'backend'?"),
         ("Ingress", "bench", lambda item: item["spec"]["rules"][0]["http"]["paths"][0].update(pathType="ImplementationSpecific"), "expected Prefix or Exact"),
         ("Service", "backend", lambda item: item["spec"].update(selector={"lab/role": "bckend"}), "matches no pod"),
@@ -155,7 +157,7 @@ def test_other_objects_that_cannot_be_honoured_are_refused(
             "nginx",
             "ConfigMap",
             "nginx",
-            lambda item: item["data"].update({"nginx.conf": "# comment\nworker_processes  8;\n"}),
+            lambda item: item["data"].update({"nginx.conf": "# comment\nworker_processes  8;\nevents {}\n"}),
             "ConfigMap/nginx: nginx.conf: worker_processes",
         ),
     ],
@@ -182,7 +184,7 @@ def test_more_workers_than_cpus_are_not_measurable(
         (
             "nginx",
             "nginx",
-            lambda item: item["data"].update({"nginx.conf": "  worker_rlimit_nofile 65536;\n"}),
+            lambda item: item["data"].update({"nginx.conf": "  worker_rlimit_nofile 65536;\nevents {}\n"}),
         ),
     ],
 )

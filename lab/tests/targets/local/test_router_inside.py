@@ -132,6 +132,8 @@ def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, na
 def test_what_the_router_does_not_do_is_read_back_as_such(target: LocalTarget) -> None:
     """Every check of the knobs, against the router without them."""
     with target.up(load_variant("okd")) as system:
+        assert observed(system, kind="haproxy-config", name="timeout client", context="defaults", value="30s")[0]
+        assert not observed(system, kind="haproxy-config", name="timeout nothing", value="1s")[0]
         assert observed(system, kind="haproxy", name="Nbthread", value="99") == (
             False,
             str(len(target.cpus()["proxy"])),

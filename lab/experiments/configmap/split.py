@@ -1,0 +1,171 @@
+"""Keys and values → what is measured of them, and a note for everything else. All that is wrong with a file is found at once.
+
+    one key          that nginx takes by itself and that changes something, or with the others that it needs for either
+    keys together    that decide one directive together, or need each other
+    the whole file   without what the controller ignores or nginx refuses
+
+The controller hands nginx all or nothing: one value that nginx refuses, and the old configuration stays. So the whole file is
+what would be left once that is corrected, and a note says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.base.errors import UsageError
+from lab.experiments.configmap.reading import Given
+from lab.model.variants.knobs import Check
+from lab.targets.local import keys, modules
+from lab.targets.local.configmap import KEYS
+from lab.targets.local.counterparts import f5_text, hint, is_f5
+
+BASELINE, OVER_TLS = "baseline", "tls"
+WHOLE = "your-configuration"
+_WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Keys that are set together on a root, and what that changes; `needs`: others that must be there, which it is compared with."""
+
+    values: Mapping[str, str]
+    checks: tuple[Check, ...]
+    needs: Mapping[str, str]
+    root: str
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """`keep-alive-300` where the value is a word; `gzip-level-and-2-more`; `your-configuration`."""
+        over = "-over-tls" if self.root == OVER_TLS else ""
+        if self.whole:
+            return f"{WHOLE}{over}"
+        key, *others = self.values
+        if others:
+            return f"{key}-and-{len(others)}-more{over}"
+        word = self.values[key].lower().replace("_", "-")
+        return f"{key}-{word}" if _WORD.fullmatch(word) else key
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Single keys; then what else is measured is made of those of them that can be."""
+
+    singles: tuple[Setting, ...]
+    kept: Mapping[str, str]
+    """The whole file: every key that changes something and that nginx takes beside the others."""
+    notes: tuple[str, ...]
+
+    def together(self, without: Sequence[str] = ()) -> list[Setting]:
+        """The whole file, over TLS too where a key wants that, and smaller groups of keys that belong together."""
+        kept = {key: value for key, value in self.kept.items() if key not in without}
+        found = [_whole(kept, root) for root in dict.fromkeys(item.root for item in self.singles) if len(kept) > 1]
+        for group, root in _groups(self.singles):
+            values = {key: value for key, value in kept.items() if key in group}
+            if 1 < len(values) < len(kept):
+                found.append(_setting(values, {}, root))
+        return [item for item in found if item.checks]
+
+
+def split(place: str, given: Given) -> Split:
+    """UsageError where nothing is left to measure, with all notes."""
+    if is_f5(given.data):
+        named = "; ".join(map(f5_text, given.data))
+        raise UsageError(
+            place,
+            "is the ConfigMap of F5's NGINX Ingress Controller, not of ingress-nginx",
+            f"their counterparts: {named}",
+        )
+    notes = list(given.notes)
+    changed: dict[str, str] = {}
+    for key, value in given.data.items():
+        if key not in KEYS:
+            notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key)}")
+            continue
+        found = keys.look(key, value)
+        if found.idle or found.told:
+            notes.append(f"{key}: {found.idle or found.told}")
+        if not found.idle:
+            changed[key] = value
+    tried = OVER_TLS if any(KEYS[key].tls for key in changed) else BASELINE
+    kept = _taken(changed, tried)
+    refused = [key for key in changed if key not in kept]
+    for key in refused:
+        if lacking := modules.advice(changed[key]):
+            notes.append(f"{key}: not measurable here: {lacking}")
+            continue
+        told = keys.refusal({**kept, key: changed[key]}, tried)
+        notes.append(f"{key}: nginx refuses it, and so the controller the whole file: {told}")
+    if refused and kept:
+        notes.append(f"{WHOLE}: the whole file without {', '.join(refused)}")
+    singles: list[Setting] = []
+    for key in kept:
+        root = OVER_TLS if KEYS[key].tls else BASELINE
+        needs = _needs(key, kept, root)
+        single = _setting({key: kept[key]}, needs, root) if needs is not None else None
+        if single is None:
+            notes.append(f"{key}: nothing to measure: by itself it changes no directive")
+        elif not single.checks:
+            notes.append(f"{key}: not measurable: what it sets depends on the machine")
+        else:
+            singles.append(single)
+    if not singles:
+        raise UsageError(place, "nothing to measure", "\n  ".join(notes) or "it holds no settings")
+    if len(kept) == 1:
+        notes.append(f"{WHOLE}: the whole file is {singles[0].name}")
+    return Split(tuple(singles), kept, tuple(notes))
+
+
+def _taken(changed: Mapping[str, str], variant: str) -> dict[str, str]:
+    """As many of them as nginx takes together, in their order."""
+    if not keys.refusal(changed, variant):
+        return dict(changed)
+    kept: dict[str, str] = {}
+    left = list(changed)
+    while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant)]:
+        for key in fitting:
+            if not keys.refusal({**kept, key: changed[key]}, variant):
+                kept[key] = changed[key]
+                left.remove(key)
+    return {key: value for key, value in changed.items() if key in kept}
+
+
+def _needs(key: str, kept: Mapping[str, str], root: str) -> dict[str, str] | None:
+    """The others without which nginx refuses the key or nothing changes; None where nothing changes with all of them."""
+    others = {other: value for other, value in kept.items() if other != key}
+
+    def fits(beside: Mapping[str, str]) -> bool:
+        whole = {**beside, key: kept[key]}
+        return keys.differs(beside, whole, root) and not keys.refusal(whole, root) and not keys.refusal(beside, root)
+
+    if fits({}):
+        return {}
+    if one := next((other for other, value in others.items() if fits({other: value})), None):
+        return {one: others[one]}
+    if not fits(others):
+        return None
+    for other in list(others):
+        fewer = {name: value for name, value in others.items() if name != other}
+        others = fewer if fits(fewer) else others
+    return others
+
+
+def _setting(values: Mapping[str, str], needs: Mapping[str, str], root: str) -> Setting:
+    return Setting(values, keys.checks(needs, {**needs, **values}, root), needs, root)
+
+
+def _whole(kept: Mapping[str, str], root: str) -> Setting:
+    return Setting(kept, keys.checks({}, kept, root), {}, root, whole=True)
+
+
+def _groups(singles: Sequence[Setting]) -> Iterator[tuple[set[str], str]]:
+    """Keys that need each other, or decide one directive together, each group with its root."""
+    groups: list[tuple[set[str], set[object], str]] = []
+    for item in singles:
+        own, subjects = {*item.values, *item.needs}, {check.subject for check in item.checks}
+        near = [group for group in groups if group[0] & own or (group[1] & subjects and group[2] == item.root)]
+        groups = [group for group in groups if group not in near]
+        groups.append((own.union(*(each[0] for each in near)), subjects.union(*(each[1] for each in near)), item.root))
+    return ((names, root) for names, _, root in groups)

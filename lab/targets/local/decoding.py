@@ -1,0 +1,126 @@
+"""What the controller makes of a ConfigMap's value: Go's conversions, as ingress-nginx 1.15.1 has them.
+
+    int    0x3C → 60, 0o74 → 60, 1_000 → 1000, -1 → -1, "" → 0; 1e2 and "75s" → the default stays, and a warning is logged
+    bool   True → true, 0 → false, "" → false; yes, on → the default stays
+    offset 10g → 10g; 10 GB → no directive, and so nginx's own default
+
+Source: github.com/mitchellh/mapstructure v1.5.0 with WeaklyTypedInput (decodeInt, decodeBool), Go's strconv and time,
+internal/ingress/controller/template/configmap.go (lists, codes) and template.go (isValidByteSize). Tested against what the
+controller's own decoder answered. Refuses nothing: what nginx refuses, nginx says.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """`value` as text; `told` where that is not what the file says; `kept`: the default, since the text is none of its kind."""
+
+    value: str
+    told: str = ""
+    kept: bool = False
+
+
+_DIGITS = (
+    (re.compile(r"0[xX](?:_?[0-9a-fA-F])+"), 16),
+    (re.compile(r"0[bB](?:_?[01])+"), 2),
+    (re.compile(r"0[oO](?:_?[0-7])+|0(?:_?[0-7])*"), 8),
+    (re.compile(r"[1-9](?:_?[0-9])*"), 10),
+)
+_TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False", ""}
+_ATOI = re.compile(r"[+-]?[0-9]+")
+_OFFSET = re.compile(r"[0-9]+[kKmMgG]?")
+_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+|0")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|")
+_REDIRECTS = {"301", "302", "307", "308"}
+
+
+def _whole(bits: int) -> Callable[[str], str | None]:
+    def read(text: str) -> str | None:
+        sign, digits = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
+        base = next((base for form, base in _DIGITS if form.fullmatch(digits)), None)
+        if base is None:
+            return None if text else "0"
+        number = int(sign + digits.replace("_", ""), base)
+        return str(number) if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
+
+    return read
+
+
+def _bool(text: str) -> str | None:
+    return "true" if text in _TRUE else "false" if text in _FALSE else None
+
+
+def items(text: str) -> list[str]:
+    """A list as the controller splits it: at commas, empty fields left out, then trimmed."""
+    return [item.strip() for item in text.split(",") if item]
+
+
+def codes(text: str) -> list[int]:
+    """Of custom-http-errors, those that the controller takes: whole numbers from 300 to 599."""
+    return [int(item) for item in items(text) if _ATOI.fullmatch(item) and 299 < int(item) < 600]
+
+
+def _redirect(text: str) -> str | None:
+    number = str(int(text)) if _ATOI.fullmatch(text) else ""
+    return number if number in _REDIRECTS else None
+
+
+def networks(text: str) -> list[str]:
+    """Of debug-connections, those that the controller takes."""
+    return [item for item in items(text) if _is_network(item)]
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _matching(form: re.Pattern[str]) -> Callable[[str], str | None]:
+    return lambda text: text if form.fullmatch(text) else None
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
+    "text": ("text", lambda text: text),
+    "list": ("names separated by commas", lambda text: text),
+    "networks": ("addresses and networks separated by commas", lambda text: ",".join(networks(text))),
+    "codes": ("codes from 300 to 599", lambda text: ",".join(map(str, codes(text)))),
+    "bool": ("true or false", _bool),
+    "int": ("a whole number", _whole(64)),
+    "int32": ("a whole number", _whole(32)),
+    "float": ("a number", _matching(_FLOAT)),
+    "duration": ("a duration such as 5s", _matching(_DURATION)),
+    "redirect": ("301, 302, 307 or 308", _redirect),
+    "offset": ("a size such as 8m", lambda text: text if _OFFSET.fullmatch(text.strip()) else ""),
+    "struct": ("set key by key", lambda _text: None),
+}
+"""Kind → what it is in words, and what a text becomes; None: the controller keeps the default."""
+
+
+def decoded(kind: str, text: str, default: str) -> Decoded:
+    """What the controller holds then, for a key of this kind and default."""
+    expected, read = _KINDS[kind]
+    value = read(text)
+    if value is None:
+        return Decoded(
+            default, f"{text!r} is not {expected}: the controller logs that and keeps {default!r}", kept=True
+        )
+    if kind == "offset" and not value and text:
+        return Decoded(
+            value, f"{text!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds"
+        )
+    if kind in ("codes", "networks") and value != ",".join(items(text)):
+        return Decoded(value, f"of {text!r} the controller takes {value or 'nothing'}: {expected}")
+    if kind.startswith("int") and not text:
+        return Decoded(value, "is empty: the controller reads 0")
+    if kind.startswith("int") and (value != text or value.startswith("-")):
+        return Decoded(value, f"{text!r} is read as {value}")
+    return Decoded(value)

@@ -1,0 +1,128 @@
+"""What people have → the keys and values that the controller gets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.experiments.configmap.reading import read
+
+MAP = "kind: ConfigMap\nmetadata: {name: x, namespace: y}\ndata:\n  keep-alive-requests: '5000'\n  use-gzip: 'true'\n"
+BOTH = {"keep-alive-requests": "5000", "use-gzip": "true"}
+CONFIG = "config: {keep-alive-requests: 5000, use-gzip: true}"
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
+
+
+def data(text: str | bytes) -> dict[str, str]:
+    return dict(read("mine.yaml", text if isinstance(text, bytes) else text.encode()).data)
+
+
+def notes(text: str) -> str:
+    return "\n".join(read("mine.yaml", text.encode()).notes)
+
+
+def refused(text: str | bytes) -> str:
+    with pytest.raises(UsageError) as raised:
+        data(text)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "keep-alive-requests: 5000\nuse-gzip: true\n",
+        MAP,
+        MAP.replace("\n", "\r\n"),
+        f"---\n{MAP}---\n",
+        f"{SERVICE}---\n{MAP}---\n{SERVICE}",
+        f"---\n# nothing\n---\n{MAP}",
+        "kind: List\nitems:\n- kind: Service\n- " + MAP.replace("\n", "\n  "),
+        json.dumps({"kind": "ConfigMap", "data": BOTH}, indent="\t"),
+        json.dumps({"kind": "ConfigMapList", "items": [{"kind": "ConfigMap", "data": BOTH}]}),
+        f"controller: {{replicaCount: 2, {CONFIG}}}",
+        f"USER-SUPPLIED VALUES:\ncontroller: {{{CONFIG}}}",
+        f"global: {{a: 1}}\ningress-nginx:\n  enabled: true\n  controller: {{{CONFIG}}}",
+        f"kind: HelmRelease\nspec: {{values: {{controller: {{{CONFIG}}}}}}}",
+        f"kind: Application\nspec: {{source: {{helm: {{valuesObject: {{controller: {{{CONFIG}}}}}}}}}}}",
+        f"kind: HelmChartConfig\nspec:\n  valuesContent: |-\n    controller:\n      {CONFIG}\n",
+        f"kind: ConfigMap\ndata:\n  values.yaml: |\n    controller:\n      {CONFIG}\n",
+        "kind: Kustomization\nconfigMapGenerator:\n- name: x\n  literals: [keep-alive-requests=5000, 'use-gzip=true']\n",
+        "x: &a {keep-alive-requests: 5000}\ncontroller: {config: {<<: *a, use-gzip: true}}",
+    ],
+)  # fmt: skip
+def test_every_form_is_read_alike(text: str) -> None:
+    assert data(text) == BOTH
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_says_how_it_is_written(encoding: str) -> None:
+    assert data(MAP.encode(encoding)) == BOTH
+
+
+def test_helm_prints_what_yaml_makes_of_a_bare_word() -> None:
+    """As sigs.k8s.io/yaml reads it: YAML 1.1, Go's numbers."""
+    words = {"on": "true", "No": "false", "oN": "oN", "1e2": "100", "0o74": "60", "0x3C": "60", "1_000": "1000", "-1": "-1", "0.5": "0.5", "'on'": "on", "!!str 5": "5", "4 16k": "4 16k"}  # fmt: skip
+    for word, printed in words.items():
+        assert data(f"controller: {{config: {{a: {word}}}}}") == {"a": printed}
+    assert "proxy-buffering: YAML makes true of on" in notes("controller: {config: {proxy-buffering: on}}")
+
+
+def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
+    text = "kind: ConfigMap\ndata: {keep-alive: 75, use-gzip: on}"
+    assert data(text) == {"keep-alive": "75", "use-gzip": "on"}
+    assert 'keep-alive: kubectl refuses it without quotes: write "75"' in notes(text)
+
+
+def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
+    text = "controller: {config: {use-gzip: 'true', a: [404, 503], b: {c: d}, d: , '': x, 'x/y': z}}"
+    assert data(text) == {"use-gzip": "true", "x/y": "z"}
+    told = notes(text)
+    assert 'a: a list is no value of a ConfigMap (the API server refuses it): write "404,503"' in told
+    assert (
+        "b: a mapping is no value" in told
+        and "d: has no value" in told
+        and "'' is no key" in told
+        and "'x/y' is no key" in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("kind: Secret\ndata: {}\n", "expected ConfigMap, got 'Secret'"),
+        ("- a\n", "holds no settings"),
+        ("", "holds no settings"),
+        ("kind: ConfigMap\ndata: null\n", "holds no settings"),
+        ("controller: {}\n", "holds no settings"),
+        ("a: b: c\n", "not YAML: line 1: mapping values are not allowed"),
+        ("kind: ConfigMap\ndata:\n\tkeep-alive: '75'\n", "not YAML: line 3: "),
+        ("kind: ConfigMap\ndata:\n\tkeep-alive: '75'\n", "replace the tab"),
+        ("data: {a: 1}\nkind: ConfigMap\ndata: {b: 1}\n", "'data' stands at line 1 and at line 3"),
+        (b"a: \xff\n", "is no UTF-8 at byte 3"),
+        (b"a\0b", "save it as UTF-8"),
+        ("[" * 100 + "]" * 100, "nested more than"),
+        ("Name:         x\nNamespace:    y\n\nData\n====\nuse-gzip:\n----\ntrue\n", "what kubectl prints for people"),
+        ("NAME   DATA   AGE\nx      3      5d\n", "kubectl -n ingress-nginx get configmap"),
+    ],
+)
+def test_what_holds_no_settings_is_refused_with_place_and_remedy(text: str | bytes, told: str) -> None:
+    assert told in refused(text)
+
+
+def test_all_keys_that_stand_twice_are_named_with_both_lines() -> None:
+    told = refused("kind: ConfigMap\ndata:\n  a: '1'\n  b: '1'\n  a: '2'\n  b: '2'\n")
+    assert "'a' stands at line 3 and at line 5; 'b' stands at line 4 and at line 6" in told
+
+
+def test_of_several_maps_the_one_with_known_keys_is_meant() -> None:
+    other = "kind: ConfigMap\nmetadata: {name: tcp-services}\ndata: {'9000': a/b:80}\n"
+    assert data(f"{other}---\n{MAP}") == BOTH
+
+
+def test_of_two_that_may_be_meant_commands_extract_each() -> None:
+    told = refused(f"{MAP}---\na-b:\n  controller: {{{CONFIG}}}\n")
+    assert "holds 2 maps of settings: ConfigMap y/x; a-b.controller.config" in told
+    assert "kubectl -n y get configmap x -o yaml | scripts/shell just bench --configmap -" in told
+    assert "yq '.[\"a-b\"].controller.config' FILE" in told

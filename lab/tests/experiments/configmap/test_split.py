@@ -1,0 +1,122 @@
+"""Keys and values → knobs, the whole file, and notes."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.experiments.configmap.reading import Given
+from lab.experiments.configmap.split import OVER_TLS, WHOLE, Split, split
+
+
+def of(**data: str) -> Split:
+    return split("mine.yaml", Given({key.replace("_", "-"): value for key, value in data.items()}))
+
+
+def refused(**data: str) -> str:
+    with pytest.raises(UsageError) as raised:
+        of(**data)
+    return str(raised.value)
+
+
+def told(found: Split) -> str:
+    return "\n".join(found.notes)
+
+
+def test_checks_are_the_directives_that_a_key_changes() -> None:
+    (setting,) = of(keep_alive_requests="5000").singles
+    (check,) = setting.checks
+    assert (check.kind, check.name, check.context, check.value) == ("nginx", "keepalive_requests", "http", "5000")
+
+
+def test_a_directive_that_goes_away_must_be_absent() -> None:
+    (setting,) = of(upstream_keepalive_connections="0").singles
+    said = {(check.name, check.context): check.value for check in setting.checks}
+    assert said["keepalive_requests", "http/upstream"] == "absent"
+
+
+def test_what_depends_on_the_machine_is_no_check() -> None:
+    """0 open files means three quarters of the limit, so that the number of connections is nobody's to say beforehand."""
+    assert "depends on the machine" in refused(max_worker_connections="0")
+    (setting,) = of(worker_processes="2").singles
+    assert [(check.name, check.value) for check in setting.checks] == [("worker_processes", "2")]
+
+
+def test_one_file_tells_all_at_once_and_measures_the_rest() -> None:
+    found = of(
+        keep_alive_requests="5000", use_gzip="False", hsts="false", enable_modsecurity="true", load_balance="round_robin",
+        worker_connections="9", proxy_read_timeout="30s", proxy_buffering="true", ssl_session_cache="shared:SSL:10m",
+    )  # fmt: skip
+    assert [item.name for item in found.singles] == ["keep-alive-requests-5000"]
+    said = told(found)
+    assert "use-gzip: nothing to measure: 'false' is the default" in said
+    assert "hsts: nothing to measure: it changes nothing for what the lab sends" in said
+    assert (
+        "enable-modsecurity: not measurable on the local target: it needs a module that stock nginx has not: use --target kind"
+        in said
+    )
+    assert (
+        "worker-connections: ingress-nginx 1.15.1 has no such key, and ignores it: nginx's worker_connections is max-worker-connections here"
+        in said
+    )
+    assert "proxy-read-timeout: '30s' is not a whole number: the controller logs that and keeps '60'" in said
+    assert 'proxy-buffering: nginx refuses it, and so the controller the whole file: invalid value "true"' in said
+    assert f"{WHOLE}: the whole file without proxy-buffering" in said
+    assert f"{WHOLE}: the whole file is keep-alive-requests-5000" in said
+
+
+def test_nothing_left_is_wrong_usage_with_every_reason() -> None:
+    said = refused(keep_alive_request="5000", use_gzip="false", keep_alive="")
+    assert (
+        "the nearest: keep-alive-requests, " in said and "is the default" in said and "the controller reads 0" in said
+    )
+    assert "`proxy_busy_buffers_size`" not in refused(proxy_busy_buffers_size="32k")
+    assert '"proxy_busy_buffers_size" must be less than' in refused(proxy_busy_buffers_size="32k")
+
+
+def test_the_whole_file_is_an_arm_and_so_are_keys_that_decide_one_directive() -> None:
+    found = of(proxy_buffer_size="16k", proxy_buffers_number="8", client_body_buffer_size="128k")
+    whole, pair = found.together()
+    assert whole.name == WHOLE and set(whole.values) == set(found.kept) and len(whole.checks) == 3
+    assert pair.name == "proxy-buffer-size-and-1-more"
+    assert {check.name: check.value for check in pair.checks} == {"proxy_buffer_size": "16k", "proxy_buffers": "8 16k"}
+    assert [set(item.values) for item in found.together(without=["proxy-buffer-size"])] == [
+        {"proxy-buffers-number", "client-body-buffer-size"}
+    ]
+
+
+def test_a_key_that_nginx_refuses_alone_is_measured_with_what_it_needs() -> None:
+    found = of(proxy_buffer_size="64k", proxy_buffers_number="32", proxy_busy_buffers_size="256k", keep_alive="10")
+    busy = next(item for item in found.singles if "proxy-busy-buffers-size" in item.values)
+    assert busy.needs == {"proxy-buffer-size": "64k", "proxy-buffers-number": "32"}
+    assert [item.name for item in found.together()] == [WHOLE, "proxy-buffer-size-and-2-more"]
+
+
+def test_a_zone_in_one_snippet_is_there_for_its_use_in_another() -> None:
+    zone = "limit_req_zone $binary_remote_addr zone=perip:10m rate=10r/s;\n"
+    found = of(location_snippet="limit_req zone=perip burst=20 nodelay;\n", http_snippet=zone)
+    assert [(list(item.values), list(item.needs)) for item in found.singles] == [
+        (["location-snippet"], ["http-snippet"]),
+        (["http-snippet"], []),
+    ]
+
+
+def test_a_key_that_changes_nothing_by_itself_goes_with_the_one_that_lets_it() -> None:
+    assert "by itself it changes no directive" in refused(gzip_level="5")
+    found = of(gzip_level="5", use_gzip="true")
+    assert [list(item.needs) for item in found.singles] == [["use-gzip"], []]
+
+
+def test_tls_keys_are_measured_over_tls_and_so_is_the_whole_file_then() -> None:
+    found = of(ssl_protocols="TLSv1.2", keep_alive="10")
+    assert {next(iter(item.values)): item.root for item in found.singles} == {
+        "ssl-protocols": OVER_TLS,
+        "keep-alive": "baseline",
+    }
+    assert sorted(item.name for item in found.together()) == [WHOLE, f"{WHOLE}-over-tls"]
+    assert "invalid value" in refused(ssl_protocols="TLSv1.9")
+
+
+def test_f5s_map_is_refused_with_the_counterparts() -> None:
+    said = refused(worker_processes="4", worker_connections="65536", http_snippets="tcp_nodelay on;")
+    assert "F5's NGINX Ingress Controller" in said and "worker-connections → max-worker-connections" in said

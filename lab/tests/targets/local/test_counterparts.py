@@ -1,0 +1,45 @@
+"""The table of names that are no keys of ingress-nginx's ConfigMap."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.targets.local.configmap import KEYS
+from lab.targets.local.counterparts import F5, counterparts, f5_text, hint, is_f5
+
+
+def test_every_line_leads_to_a_key_that_there_is() -> None:
+    """Nothing but F5's own names is a key itself, and no name stands twice in one dialect."""
+    assert {key for row in counterparts() for key in row.keys} <= KEYS.keys()
+    assert not [row.name for row in counterparts() if row.dialect != F5 and row.name in KEYS]
+    named = [(row.dialect, row.name) for row in counterparts()]
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("keepalive-timeout", "nginx's keepalive_timeout is keep-alive here"),
+        ("keepalive_timeout", "nginx's keepalive_timeout is keep-alive here"),
+        ("client-max-body-size", "is proxy-body-size here"),
+        ("real-ip-header", "is forwarded-for-header here"),
+        ("keep-alive-timeout", "keep-alive is meant"),
+        ("Use-Gzip", "use-gzip is meant"),
+        ("nginx.ingress.kubernetes.io/proxy-body-size", "proxy-body-size is meant"),
+        ("nginx.ingress.kubernetes.io/configuration-snippet", "its key is location-snippet"),
+        ("http-snippets", "here http-snippet"),
+        ("jaeger-sampler-type", "now otlp-collector-host"),
+        ("body-size", "now proxy-body-size"),
+        ("keep-alive-request", "the nearest: keep-alive-requests, "),
+    ],
+)
+def test_a_name_leads_to_the_key_that_does_it_or_to_the_nearest_three(name: str, told: str) -> None:
+    assert told in hint(name)
+
+
+def test_f5s_configmap_is_known_by_its_keys() -> None:
+    """One key that only ingress-nginx has, and it is none of theirs; keys that both have say nothing."""
+    theirs = ["worker-processes", "worker-connections", "log-format"]
+    assert is_f5(theirs)
+    assert not is_f5([*theirs, "keep-alive"]) and not is_f5(["worker-processes", "ssl-protocols"])
+    assert f5_text("log-format-escaping") == "log-format-escaping → log-format-escape-json and log-format-escape-none"
