@@ -133,7 +133,7 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
         done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
         say(talk, "point", f"{point.name}: {name}, {load_text(point)}" + (f"; {done_to_it}" if done_to_it else ""))
     pairs = sum(slot.against is not None for slot in planned.slots)
-    counts = {"pairs": pairs, "samples of one alone": len(planned.slots) - pairs}
+    counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": len(planned.slots) - pairs}
     many = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
     samples = f"{many} in {planned.blocks} block{'s' if planned.blocks != 1 else ''}"
     say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {planned.seed}")

@@ -62,7 +62,7 @@ def measured_run(
     planned = {each for slot in run.record.plan().slots for each in cells(slot)}
     left = planned - {cell(sample) for sample in run.samples() if settled(sample)}
     if left:
-        fault = f"stopped with {len(left)} of its {len(run.record.slots)} cells to go: {last_words(done)}"
+        fault = f"stopped with {len(left)} of its {len(planned)} cells to go: {last_words(done)}"
         raise MeasuringError(run.record.id, fault, "mend that; the same command goes on")
     return run, done
 

@@ -46,11 +46,12 @@ def compared(way: Way, variant: str, dose: float, round_: int, log_ratio: float,
 def made(share: float = 1.0, noise: float = 0.0, rounds: int = 8, way: Way = "slices") -> list[Compared]:
     """Known costs as the arms alone show them whole, and pairs a `share` of them; `noise` of one round's log-ratio."""
     rng = np.random.default_rng(11)
+    parts: tuple[tuple[Way, float], ...] = ((way, share), ("plain", 1.0))
     return [
         one
         for variant, dose in DOSES.items()
         for round_ in range(rounds)
-        for each, part in ((way, share), ("plain", 1.0))
+        for each, part in parts
         for one in compared(each, variant, dose, round_, log1p(part * dose * PER_DOSE) + float(rng.normal(0, noise)))
     ]
 
@@ -119,9 +120,10 @@ def test_a_pair_is_believed_where_the_slopes_lower_limit_is_four_fifths(
 
 def test_a_baseline_against_itself_scatters_as_its_rounds_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Log-ratios: rounds of −1, 0 and 1 % scatter by 0.01; the arms alone have no scheme; known costs are no scatter."""
+    ways: tuple[Way, ...] = ("plain", "slices")
     itself = [
         one
-        for way in ("plain", "slices")
+        for way in ways
         for round_ in range(3)
         for one in compared(way, "extra-work", 0.0, round_, (round_ - 1) / 100)
     ]

@@ -56,6 +56,7 @@ def test_every_reason_is_in_the_schema_with_its_meaning() -> None:
         "clock-step",
         "steal",
         "other-processes",
+        "uneven",
         "event-log",
         "clocks",
     ]

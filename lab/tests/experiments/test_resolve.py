@@ -45,6 +45,10 @@ duration_s = 1
 """
 
 
+ALONE = {"ceiling": None, "rate": None}
+"""Point → how an effect is come by there: a fake target has one place."""
+
+
 @pytest.fixture(autouse=True)
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
@@ -122,15 +126,15 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
     known = noise_in(made)
     counts = {
         point: power.blocks_for(
-            known["cpu_per_request", point].sd or 0, known["cpu_per_request", point].pilot_blocks, 0.05
-        )
+            known["cpu_per_request", point].sd or 0, known["cpu_per_request", point].pilot_blocks, 0.05, 0.05 / 2
+        )  # two primary effects: Holm's first step
         for point in ("ceiling", "rate")
     }
     assert made.record.blocks == made.plan.blocks == max(filter(None, counts.values())) > 6
     assert counts[planned.point] == made.record.blocks
     assert made.forecast.source == f"from the A/A run {past.record.id}"
-    promised = dict(made.forecast.resolves)
-    assert set(promised) == {"CPU per request at ceiling", "CPU per request at rate"}
+    promised = {(one.metric, one.point): one.effect for one in made.forecast.promised}
+    assert set(promised) == {("cpu_per_request", "ceiling"), ("cpu_per_request", "rate")}
     assert max(promised.values()) <= 0.05 < 1.2 * max(promised.values())
 
 
@@ -141,7 +145,7 @@ def test_a_resumed_run_keeps_its_blocks_and_its_promise(sweep: str) -> None:
     again, _ = resume(made.record.id, FakeTarget())
     assert again.record.planned_for == made.record.planned_for is not None
     assert again.plan.blocks == made.plan.blocks
-    assert again.forecast.resolves == made.forecast.resolves
+    assert again.forecast.promised == made.forecast.promised != ()
 
 
 def test_the_plan_says_why_so_many(sweep: str) -> None:
@@ -176,7 +180,8 @@ def test_a_metric_that_was_named_decides_instead(sweep: str) -> None:
     for variant in ("log-off", "baseline"):
         planned = resolved(sweep, "9%,rate", variant).record.planned_for
         assert planned is not None and (planned.metric, planned.point, planned.asked) == ("rate", "ceiling", "rate")
-    assert "rate at ceiling" in dict(resolved(sweep, "9%,rate").forecast.resolves)
+    promised = resolved(sweep, "9%,rate").forecast.promised
+    assert [(one.metric, one.point) for one in promised] == [("rate", "ceiling")]
 
 
 def test_without_an_earlier_run_nothing_is_guessed(sweep: str) -> None:
@@ -212,7 +217,7 @@ def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str) -> None:
     run = self_compared(sweep)
     conditions = Conditions.of(run.record)
     then = run.record.variants["baseline"].manifests_sha256
-    subject = Subject("log-off", "baseline", "cpu_per_request", "", then)
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", then, ALONE)
     assert choose_blocks(parse("20%"), [subject], conditions, sweep).past.id == run.record.id
     with pytest.raises(UsageError, match="the same manifests.*\n.*just aa"):
         choose_blocks(parse("20%"), [replace(subject, baseline_sha256="changed")], conditions, sweep)
@@ -221,7 +226,7 @@ def test_the_noise_of_what_the_baseline_was_is_no_guide(sweep: str) -> None:
 def test_at_a_knee_the_pilot_is_asked_for_at_that_knee(sweep: str) -> None:
     """Else it would be measured at other rates, and be no guide."""
     conditions = Conditions.of(self_compared(sweep, "keepalive").record)
-    subject = Subject("log-off", "baseline", "cpu_per_request", "", "")
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", "", ALONE)
     at = AtKnee(rate_rps=2000, run=None, variant=None)
     with pytest.raises(UsageError, match="just aa --sweep at-knee --knee 2000 --target fake$"):
         choose_blocks(parse("5%"), [subject], conditions, "at-knee", at)
@@ -230,7 +235,7 @@ def test_at_a_knee_the_pilot_is_asked_for_at_that_knee(sweep: str) -> None:
 def test_where_k6_keeps_its_rows_the_pilot_is_asked_for_with_them(sweep: str) -> None:
     """Writing them costs CPU: a run without them is no guide."""
     conditions = Conditions.of(self_compared(sweep, "keepalive").record)
-    subject = Subject("log-off", "baseline", "cpu_per_request", "", "")
+    subject = Subject("log-off", "baseline", "cpu_per_request", "", "", ALONE)
     with pytest.raises(UsageError, match="just aa --sweep mine --k6-out csv --target fake$"):
         choose_blocks(parse("5%"), [subject], conditions, "mine", k6_out="csv")
 

@@ -4,7 +4,7 @@ At numbers of blocks from 6 to 40, and by the lab's own rule of decision. `test_
 A number of `RUNS` errs by half a hundredth (one standard error at 95 %); whatever is counted exactly is not simulated more closely.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import log1p
 
 import numpy as np
@@ -119,7 +119,7 @@ def test_counts_with_many_zeros_are_covered_at_least_as_often() -> None:
     assert np.mean([(e.p_value or 0) <= 0.05 for e in found]) <= 0.05, "the conditional p-value is exact with ties"
 
 
-def told(effects: Sequence[Floats], again: Floats, worth: float = 0.0) -> list[Decision]:
+def told(effects: Iterable[Floats], again: Floats, worth: float = 0.0) -> list[Decision]:
     """What a run says of its primary effects, shape (n,) each, log-ratios by block; `again`: of the baseline against itself."""
     found, guard = [estimated(each) for each in effects], guard_of(estimated(again))
     sure = adjusted([one.p_value for one in found])

@@ -117,7 +117,7 @@ def test_blocks_that_are_alike_are_told_and_independent_ones_once_in_100_runs(n:
 
 
 def test_fewer_than_six_blocks_and_equal_ones_are_not_called_alike() -> None:
-    assert not stats.alike(np.arange(5.0)) and not stats.alike(np.ones(12))
+    assert not stats.alike(np.array([0.0, 1, 2, 3, 4])) and not stats.alike(np.ones(12))
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
@@ -155,7 +155,7 @@ def test_how_far_two_groups_are_apart_is_welchs_test() -> None:
     rng = np.random.default_rng(5)
     for m, n in ((2, 2), (3, 3), (3, 9), (20, 5)):
         first, second = rng.normal(0, 1, m), rng.normal(0.5, 3, n)
-        expected = reference.ttest_ind(first, second, equal_var=False).pvalue
+        expected = float(np.asarray(reference.ttest_ind(first, second, equal_var=False))[1])
         assert stats.apart_p(first, second) == stats.apart_p(second, first) == pytest.approx(expected)
 
 

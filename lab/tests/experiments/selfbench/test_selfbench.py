@@ -35,13 +35,15 @@ from lab.experiments.selfbench import (
 from lab.experiments.selfbench.process import Timed
 from lab.experiments.selfbench.reducing import Reduction
 from lab.experiments.selfbench.rows import write_log
+from lab.model.pairs import SIDES
 from lab.model.plan import plan
 from lab.model.samples import Reason
+from lab.model.shape import shape_of
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.report.tables.selfbench import page
 from lab.report.terminal import show
-from lab.stats import paired as stats
+from lab.stats import power
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_run, make_sample
 from lab.tests.support.made_runs import MadeStore, made, made_record
 
@@ -279,15 +281,16 @@ def stopped(run: MadeStore, after: int) -> MadeStore:
 
 
 def null_run(effect: float, invalid: bool = False) -> MadeStore:
-    """An A/A run with a null arm that is truly `effect` times as slow."""
-    arms = aa_arms("baseline", 1, None)
-    planned = plan(arms, [make_point("ceiling", rate_rps=None)], 6, 1)
+    """An A/A run, in pairs, with a null arm that is truly `effect` times as slow."""
+    arms, points = aa_arms("baseline", 1, None), [make_point("ceiling", rate_rps=None)]
+    planned = plan(arms, points, 6, 1, shape_of(arms, points, 6, SIDES))
     samples, histograms = make_run(planned, noise=0.01)
     slower = {one.id: one for one in make_run(planned, {"baseline": effect}, 0.01, seed=2)[0]}
     chosen = [slower[one.id] if one.arm.endswith("-null-1") else one for one in samples]
     if invalid:
-        lost = {("baseline", 1), ("baseline-null-1", 2)}
-        chosen = [made_invalid(one, Reason.OTHER_PROCESSES) if (one.arm, one.block) in lost else one for one in chosen]
+        lost = {("baseline-again", 1), ("baseline-null-1", 2)}
+        hit = [one.pair is not None and (one.arm, one.block) in lost for one in chosen]
+        chosen = [made_invalid(one, Reason.UNEVEN) if gone else one for one, gone in zip(chosen, hit, strict=True)]
     record = made_record("aa-1", planned)
     variants = {
         name: one.model_copy(update={"primary_metric": "cpu_per_request"}) for name, one in record.variants.items()
@@ -299,10 +302,10 @@ def test_an_aa_run_is_judged_as_its_table_judges_it() -> None:
     """A null arm that is the same claims nothing, one that is 30 % slower is claimed; invalid samples are counted by reason."""
     same = neighbour.judged(null_run(1.0), 1, 0, 100.0, 50.0)
     other = neighbour.judged(null_run(1.3), 2, 1, 100.0, 50.0)
-    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": "6/6"} and same.floors
+    assert same.claimed == () and same.compared > 0 and same.valid_blocks == {"ceiling": "6/6"} and same.aa_sd
     assert other.claimed == ("baseline-null-1 cpu_per_request at ceiling",) and other.as_primary >= 1
     few = neighbour.judged(null_run(1.0, invalid=True), 3, 0, 100.0, 50.0)
-    assert few.invalid == {"other-processes": 2} and few.valid_blocks == {"ceiling": "4/6"} and not few.floors
+    assert few.invalid == {"uneven": 2} and few.valid_blocks == {"ceiling": "4/6"} and not few.aa_sd
     assert "CPU 1 busy 50%" in neighbour.line(other) and "claimed: baseline-null-1 cpu_per_request" in neighbour.line(
         other
     )
@@ -385,7 +388,7 @@ def test_a_stopped_run_beside_a_neighbour_is_none(tmp_path: Path, monkeypatch: p
     """Exit status 1 is of cells without a valid sample, and of a full disk."""
     first, second = named(null_run(1.0), "aa-1"), named(null_run(1.0), "aa-2")
     found_to_be(monkeypatch, neighbour, [stopped(first, 2), second], status=1)
-    with pytest.raises(MeasuringError, match="(?s)aa-1: stopped with 12 of its 18 cells to go: .*disk full.*goes on"):
+    with pytest.raises(MeasuringError, match="(?s)aa-1: stopped with 18 of its 28 cells to go: .*disk full.*goes on"):
         list(neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0)))
     assert neighbour.finished(tmp_path) == []
     assert [one.run for one in neighbour.measured(tmp_path, 1, 1, lambda *_: Beside(50.0))] == ["aa-2"]
@@ -427,9 +430,9 @@ def test_tens_of_a_run_are_runs_of_their_own() -> None:
     """What is there is claimed in every ten, what is not in none; the promise says so."""
     large, none = injected.read(long_run({"extra-work-a": 1.2}))
     assert (large.variant, large.claimed, large.tens) == ("extra-work-a", 4, 4)
-    assert large.effect == pytest.approx(0.2, abs=0.02) and large.promised == pytest.approx(0.99, abs=0.01)
+    assert large.effect == pytest.approx(0.2, abs=0.02) and large.promised == pytest.approx(1, abs=0.01)
     assert none.claimed == 0 and none.tens == 4 and none.promised is not None and none.promised < 0.3
-    assert "claimed in 4 of 4 tens, promised 99%" in injected.line(large)
+    assert "claimed in 4 of 4 tens, promised 100%" in injected.line(large)
     held, text = injected.verdict([large, none])
     assert held and "4 of 8 tens" in text and "--resolve" in text and "fewer" not in text
     missed = large.model_copy(update={"claimed": 1})
@@ -447,7 +450,7 @@ def test_the_truth_is_what_a_line_costs_and_not_what_was_measured() -> None:
         }
         run.record = run.record.model_copy(update={"variants": variants})
         most, few = injected.read(run)
-        assert most.true is None and most.agrees and most.promised == pytest.approx(0.99, abs=0.01)
+        assert most.true is None and most.agrees and most.promised == pytest.approx(1, abs=0.01)
         assert few.true == pytest.approx(0.05, abs=0.002) and few.agrees is agrees
         assert few.promised is not None and few.promised > 0.5
         held, text = injected.verdict([most, few])
@@ -539,8 +542,8 @@ def test_a_short_run_is_refused_and_odd_blocks_are_left_out() -> None:
 
 @pytest.mark.parametrize("wanted", [0.5, 0.9])
 def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
-    """The inverse of `stats.resolvable`, and more with the effect."""
-    needed = stats.resolvable(0.03, 10, wanted)
+    """The inverse of `power.resolvable`, and more with the effect."""
+    needed = power.resolvable(0.03, 10, power=wanted)
     assert needed is not None
     assert promise.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
     assert promise.power(2 * needed, 0.03, 10) > wanted > promise.power(0.0, 0.03, 10)

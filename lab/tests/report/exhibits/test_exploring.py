@@ -94,7 +94,7 @@ def test_variants_are_compared_with_their_baselines() -> None:
     text = exploring.compared(run, metrics=["rate"], point="ceil*")
     assert "| keepalive against baseline | rate (req/s) |" in text
     assert "**rate-1000**" not in text
-    assert "p99" not in text
+    assert "p99 (ms)" not in text
     assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
     assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
     assert exploring.compared(run, other="none").startswith("*no run: ")
@@ -109,7 +109,7 @@ def test_what_is_not_shown_counts_all_the_same() -> None:
         line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line
     ]
     assert part[-1] == whole[-1]
-    assert any("over 3 comparisons" in line for line in part)
+    assert any("Holm-adjusted over 2 and 3 comparisons" in line and line in whole for line in part)
 
 
 def test_figures_of_a_steady_run() -> None:
