@@ -20,8 +20,8 @@
         git haproxy hey just k6 kind kubectl kustomize nginx oha pyright (python pkgs)
         ruff shellcheck shfmt uv wrk
       ]
-      # The local target is Linux's alone.
-      ++ optionals stdenv.hostPlatform.isLinux [ e2fsprogs iproute2 nftables procps socat sockperf util-linux ]
+      # The targets local and apiserver are Linux's alone; etcd, kubernetes (kube-apiserver) and go are the latter's.
+      ++ optionals stdenv.hostPlatform.isLinux [ e2fsprogs etcd go iproute2 kubernetes nftables procps socat sockperf util-linux ]
       # wrk2 has never been built elsewhere.
       ++ optionals (stdenv.hostPlatform.system == "x86_64-linux") [ wrk2 ];
       # The generators' image for clusters; without nix, lab/targets/provision/images/Dockerfile makes the same. Nobody here has built

@@ -12,6 +12,8 @@ from lab.model.usage import Observation
 from lab.targets.common.process import Ended
 from lab.targets.common.sampler import RESIDUAL_NOISE
 
+CONTROL = "control"
+"""The role of a controller's own processes: they run where their proxy does."""
 Cpus = Mapping[Role, frozenset[int]]
 """The CPUs that each role is pinned to; empty where roles are not pinned."""
 
@@ -88,11 +90,13 @@ def cores(
 
 def _own_cpu_s(seen: Observation, generator_s: float, cpus: Cpus, beside_s: Mapping[str, float]) -> dict[int, float]:
     """CPU → seconds of ours on it; a role on several CPUs is spread over them as they were busy: one worker fills one of many."""
-    used = {role: usage.cpu_s for role, usage in seen.usage.items()} | {"generator": generator_s}
+    seen_s = {role: usage.cpu_s for role, usage in seen.usage.items()} | {"generator": generator_s}
+    used = {role: seen_s.get(role, 0.0) + beside_s.get(role, 0.0) for role in (*seen_s, *beside_s)}
+    used["proxy"] = used.get("proxy", 0.0) + used.get(CONTROL, 0.0)
     own: dict[int, float] = {}
     for role, pinned in cpus.items():
         busy = sum(seen.busy.get(cpu, 0.0) for cpu in pinned)
         for cpu in pinned:
             part = seen.busy.get(cpu, 0.0) / busy if busy else 1 / len(pinned)
-            own[cpu] = own.get(cpu, 0.0) + (used.get(role, 0.0) + beside_s.get(role, 0.0)) * part
+            own[cpu] = own.get(cpu, 0.0) + used.get(role, 0.0) * part
     return own

@@ -26,6 +26,10 @@ from lab.records.reparse import UNTIMED
 from lab.targets.common.process import Ended, run_generators, taken
 
 
+THERE = ("proxy", cpu.CONTROL)
+"""Roles on the proxy's CPUs."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairRun:
     """One point on two systems that are up: `sides` are the left one's sample and the right one's, of one slot."""
@@ -110,7 +114,7 @@ def _own_cores(
     """How busy the CPUs were in one side's slices, of how busy they were in all: by what its processes used there of what both did."""
     own: dict[str, float | None] = {}
     for role, busy in cores.items():
-        there = [sum(used for name, used in side.items() if (name == "proxy") is (role == "proxy")) for side in used_s]
+        there = [sum(used for name, used in side.items() if (name in THERE) is (role == "proxy")) for side in used_s]
         share = len(there) * there[at] / sum(there) if sum(there) else 1.0
         own[role] = None if busy is None else min(1.0, busy * share)
     return own

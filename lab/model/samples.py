@@ -137,7 +137,10 @@ class Sample(Record):
     dropped: int | None = None
     size_bytes: int | None = None
     histogram: Literal["exact", "quantiles"] | None = None
-    usage: dict[str, Usage] = Field(default_factory=dict, description="by role: proxy, backend, generator, lab")
+    usage: dict[str, Usage] = Field(
+        default_factory=dict,
+        description="by role: proxy, backend, generator, lab, and where it is counted apart, control",
+    )
     busy: dict[str, float] = Field(
         default_factory=dict,
         description="CPU number (of a cluster's second machine from 10000 on, …) → busy fraction over the sample",

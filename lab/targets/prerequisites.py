@@ -23,16 +23,20 @@ from typing import Literal
 from lab import generators
 from lab.base.errors import UsageError
 from lab.base.files import readable, runs_folder
+from lab.targets.apiserver import images as controllers
+from lab.targets.apiserver import programs
 from lab.targets.cluster import docker
 from lab.targets.local import cgroups, services
 from lab.targets.local import target as local
 
-Need = Literal["local", "kind", "remote", "optional"]
-LOCAL: tuple[Need, ...] = ("local",)
+Need = Literal["local", "apiserver", "kind", "remote", "optional"]
+APISERVER: tuple[Need, ...] = ("apiserver",)
+LOCAL: tuple[Need, ...] = ("local", "apiserver")
+"""Both run the same processes."""
 KIND: tuple[Need, ...] = ("kind",)
 REMOTE: tuple[Need, ...] = ("remote",)
 OPTIONAL: tuple[Need, ...] = ("optional",)
-TARGETS: tuple[Need, ...] = ("local", "kind", "remote")
+TARGETS: tuple[Need, ...] = ("local", "apiserver", "kind", "remote")
 SHELL = "start it by scripts/shell, which brings it"
 ROOT = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
 FREE_BYTES = 2 * 1024**3
@@ -118,6 +122,7 @@ def checks() -> list[Finding]:
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[:7]),
         _local_tools,
         _generators,
+        _controllers,
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS[7:9]),
         _docker,
         _contexts,
@@ -174,29 +179,29 @@ def _namespaces() -> list[Finding]:
     complaint = _last_line(line for line in output.splitlines() if line not in done) or f"exit status {status}"
     kinds = "rootless: user, pid, mount, network" if user else "as root: pid, mount, network"
 
-    def finding(name: str, step: str, need: Need, good: str, remedy: str) -> Finding:
+    def finding(name: str, step: str, needed_by: tuple[Need, ...], good: str, remedy: str) -> Finding:
         if step in done:
-            return Finding(name, (need,), True, good)
+            return Finding(name, needed_by, True, good)
         # The steps follow each other: the first that fails has the complaint, the others were not reached.
         reached = len(done) == STEPS.index(step)
         return Finding(
-            name, (need,), False, complaint if reached else "not tried", remedy if reached else "the above first"
+            name, needed_by, False, complaint if reached else "not tried", remedy if reached else "the above first"
         )
 
     return [
-        finding("namespaces", "namespaces", "local", f"{kinds}; /run covered", _userns_remedy()),
-        finding("network namespaces, veth", "veth", "local", "made inside", f"modprobe veth; or {ROOT}"),
+        finding("namespaces", "namespaces", LOCAL, f"{kinds}; /run covered", _userns_remedy()),
+        finding("network namespaces, veth", "veth", LOCAL, "made inside", f"modprobe veth; or {ROOT}"),
         finding(
             "sysctls of a namespace",
             "sysctls",
-            "local",
+            LOCAL,
             "somaxconn, port range, SYN backlog",
             f"a newer kernel; or {ROOT}",
         ),
         finding(
             "slow link (tc tbf)",
             "tbf",
-            "optional",
+            OPTIONAL,
             "works on a veth",
             "modprobe sch_tbf; only the sweep slow-link needs it",
         ),
@@ -279,6 +284,23 @@ def _generators() -> list[Finding]:
         found = installed.version if installed else f"no working {generator.binary} on PATH"
         findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, found, generator.remedy))
     return findings
+
+
+def _controllers() -> list[Finding]:
+    """What the target apiserver runs; what is not there yet is made when it is first used, where that can be done."""
+    makers = [name for name in ("go", "apt-get", "dpkg-deb") if shutil.which(name) is None]
+    wanted: dict[str, Callable[[], str]] = {
+        name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
+    }
+    wanted |= {f"controller {name}": image.about for name, image in controllers.found().items() if image.MADE}
+    found: list[Finding] = []
+    for name, look in wanted.items():
+        try:
+            found.append(Finding(name, APISERVER, True, look()))
+        except UsageError as error:
+            said = f"lacks {', '.join(makers)} to make it" if makers else "made when the target is first used"
+            found.append(Finding(name, APISERVER, not makers, said, error.remedy))
+    return found
 
 
 def _docker() -> list[Finding]:

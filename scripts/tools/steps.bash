@@ -25,11 +25,20 @@ refuse_foreign() {
     "  rm $root/.cache gives this checkout a cache of its own; or bring both to the same pins (git log -- uv.lock scripts)"
 }
 
+# stamp_of NAME SALT PIN…: what .cache/steps/NAME says once do_NAME is done for these pins.
+stamp_of() {
+  { printf '%s\n' "$2" && cat -- "${@:3}" && declare -f "do_${1%%_*}"; } | sha256sum
+}
+
+# is_done NAME SALT PIN…
+is_done() {
+  [[ -e $cache/steps/$1 && $(<"$cache/steps/$1") == "$(stamp_of "$@")" ]]
+}
+
 # step NAME TITLE SALT PIN…: runs do_NAME unless it is done for these pins; its output goes to a log.
 step() {
-  local name=$1 title=$2 key stamp=$cache/steps/$1 log=$cache/log/$1.log began=$SECONDS
-  key=$({ printf '%s\n' "$3" && cat -- "${@:4}" && declare -f "do_${name%%_*}"; } | sha256sum)
-  [[ -e $stamp && $(<"$stamp") == "$key" ]] && return
+  local name=$1 title=$2 stamp=$cache/steps/$1 log=$cache/log/$1.log began=$SECONDS
+  if is_done "$name" "${@:3}"; then return; fi
   rm -f "$stamp"
   # Not `if ! (…)`: bash ignores `set -e` inside a condition.
   local status=0
@@ -44,7 +53,7 @@ step() {
       "  if it is the network or a registry, check PIP_INDEX_URL, UV_DEFAULT_INDEX, GOPROXY, npm_config_registry;" \
       "  the same command goes on from here, nothing that is done is done again"
   fi
-  printf '%s\n' "$key" >"$stamp"
+  stamp_of "$name" "${@:3}" >"$stamp"
   printf '  ✓ %-34s %4d s\n' "$title" $((SECONDS - began)) >&2
 }
 
@@ -85,12 +94,16 @@ do_npm() {
   ln -sfn ../npm/node_modules/pyright/index.js pyright
 }
 
-# do_go TOOL: its module names it with a `tool` line and carries the checksums of all it is built from.
-do_go() {
-  local tool=$1 package version
+go_environment() {
   export GOTOOLCHAIN=local GOWORK=off GOPATH=$build/go GOCACHE=$build/go-cache CGO_ENABLED=0
   export GOFLAGS="${GOFLAGS-} -mod=readonly -modcacherw -trimpath -buildvcs=false"
   unset GOROOT GOBIN GOOS GOARCH
+}
+
+# do_go TOOL: its module names it with a `tool` line and carries the checksums of all it is built from.
+do_go() {
+  local tool=$1 package version
+  go_environment
   cd "$root/scripts/tools/$tool"
   package=$(sed -n 's/^tool //p' go.mod)
   version=$(go list -f '{{.Module.Version}}' "$package")

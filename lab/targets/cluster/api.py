@@ -131,6 +131,17 @@ class Api:
             path, said = f"{path}/{subresource}", f"{subresource} of {said}"
         return self._ask("PATCH", said, path, WRITTEN, body, "application/strategic-merge-patch+json").json()
 
+    def token(self, namespace: str, account: str, lasts_s: int) -> str:
+        """One of a service account's, as a kubelet asks for it."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": lasts_s},
+        }
+        answer = self._ask("POST", _said("token of ServiceAccount", namespace, account), path, None, body)
+        return str(answer.json()["status"]["token"])
+
     def evict(self, namespace: str, pod: str) -> str | None:
         """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}

@@ -39,7 +39,7 @@ OWN_PROGRAMS = ("k6", "oha", "wrk2")
 """What Debian has not. Only k6 must be there."""
 BUILD_S = 900.0
 PINNED = ROOT / "manifests" / "images" / "images.yaml"
-_REFERENCE = re.compile(r"[a-z0-9][a-zA-Z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
+_REFERENCE = re.compile(r"/.+|[a-z0-9][a-zA-Z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,17 @@ class Images:
 
 
 def load() -> Images:
-    """What is pinned, what LAB_IMAGES chooses, and the tag of the generators' image as this checkout builds it.
+    """What is pinned, what LAB_IMAGES chooses, and the tag of the generators' image as this checkout builds it. UsageError as `written`."""
+    found = written()
+    chosen = dict(found.chosen)
+    if "loadgen" not in chosen:
+        base = chosen.get("debian", found.pinned["debian"])
+        chosen["loadgen"] = f"{found.pinned['loadgen'].rpartition(':')[0]}:{loadgen_tag(base)}"
+    return Images(found.pinned, chosen)
+
+
+def written() -> Images:
+    """What is pinned, and what LAB_IMAGES chooses instead: a reference, or for the target apiserver a folder or an archive (`/…`).
 
     UsageError for a file that cannot be read, an unknown short name, or a reference that is none.
     """
@@ -68,11 +78,7 @@ def load() -> Images:
         tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
         for tag in tags
     }
-    chosen = _chosen(os.environ.get(SETTING), pinned)
-    if "loadgen" not in chosen:
-        base = chosen.get("debian", pinned["debian"])
-        chosen["loadgen"] = f"{pinned['loadgen'].rpartition(':')[0]}:{loadgen_tag(base)}"
-    return Images(pinned, chosen)
+    return Images(pinned, _chosen(os.environ.get(SETTING), pinned))
 
 
 def of_variants() -> dict[str, str | None]:

@@ -129,7 +129,7 @@ def _prepared(obj: Object, images: Images, run: str, stamp: str) -> Object:
         if metadata["labels"].get(ROLE_LABEL) in SPREAD_ROLES:
             _place(spec, metadata["labels"][ROLE_LABEL])
     elif obj["kind"] == "Secret":
-        _certify(obj)
+        certify(obj)
     elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
         obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
     return obj
@@ -157,7 +157,8 @@ def _place(spec: Object, role: str) -> None:
     )
 
 
-def _certify(secret: Object) -> None:
+def certify(secret: Object) -> None:
+    """Fill in the certificate that its annotations ask for, if they do. UsageError for one that cannot be made."""
     metadata = secret["metadata"]
     place = f"Secret {metadata.get('namespace', '')}/{metadata['name']}"
     request = certificates.requested(place, metadata.get("annotations") or {})

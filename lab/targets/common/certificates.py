@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -58,7 +59,7 @@ def issue(request: Request) -> Mapping[str, str]:
     """`tls.crt`, `tls.key` and `ca.crt`, each as PEM text; the same ones for the same request."""
     authority, authority_key = _authority()
     key = _private(request.key)
-    names = x509.SubjectAlternativeName([x509.DNSName(name) for name in request.names])
+    names = x509.SubjectAlternativeName([_alternative(name) for name in request.names])
     signed = _certificate(request.names[0], key, authority.subject).add_extension(names, critical=False)
     return {
         "tls.crt": _pem(signed.sign(authority_key, hashes.SHA256())),
@@ -114,6 +115,14 @@ def _certificate(name: str, key: Private, issuer: x509.Name) -> x509.Certificate
 
 def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    """Of a host, or of an address."""
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _private(kind: str) -> Private:

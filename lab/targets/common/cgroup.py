@@ -65,7 +65,7 @@ def place(controller: Controller | Literal["cpuacct"], cgroup: str, mountinfo: s
     path = paths.get(controller if version == 1 else "")
     if path is None:
         raise LookupError(f"no cgroup hierarchy has the controller {controller}")
-    for mount in mounts.parse(mountinfo):
+    for mount in reversed(list(mounts.parse(mountinfo))):  # what was mounted last lies on top
         if mount.kind != ("cgroup" if version == 1 else "cgroup2"):
             continue
         if version == 1 and controller not in mount.super_options:

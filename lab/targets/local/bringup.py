@@ -15,7 +15,7 @@ from lab.model.endpoint import Role
 from lab.targets.local import checker, disk, hostwide, images, network, services
 from lab.targets.local.cgroups import Groups
 from lab.targets.local.containers import Process, Realisation, Setting, find_program
-from lab.targets.local.images import Context
+from lab.targets.local.images import Context, Realise
 from lab.targets.local.kubelet import Make
 from lab.targets.local.namespaces import STATE, real_root
 from lab.targets.local.network import Network, Place
@@ -39,7 +39,7 @@ def links(objects: Objects) -> list[tuple[str, str]]:
     return client + [(proxy.name, backend.name) for proxy in proxies for backend in backends]
 
 
-def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
+def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     services.vet(objects)
@@ -54,21 +54,20 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
                 disk.check()
             _keys(f"{pod.place}: volume {volume.name}", volume, objects)
         for container in pod.init:
-            find_program(container.place, _command(container)[0])
+            find_program(container.place, images.command(container)[0])
         for container in pod.containers:
-            find_program(
-                container.place,
-                _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096)).command[0],
-            )
+            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
+            if started.root is None:
+                find_program(container.place, started.command[0])
 
 
-def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> None:
+def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> None:
     """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.role("proxy"):
         hosts = "\n".join([*_names(pod, objects, addresses), ""])
         for container in pod.containers:
-            started = _realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
+            started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
             folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
             if started.checker and (told := checker.refusal(started.checker, started.files, folders, hosts)):
                 fault = f"{Path(started.command[0]).name} refuses this configuration: {told}"
@@ -93,10 +92,11 @@ def job(
     groups: Groups,
     made: Callable[[Pod, Process], None],
     changing: bool = False,
+    realise: Realise = images.realise,
 ) -> Make:
     """What the kubelet needs to start a pod. Writes its sysctls and makes its volumes; its containers are made when their turn comes.
 
-    `made` is told of each container of a proxy before it starts. `changing`: its containers have a cgroup for CPU, limited or not,
+    `made` is told of each container, but for those that initialise, before it starts. `changing`: its containers have a cgroup for CPU, limited or not,
     so that they can be squeezed, and end as slowly as their images do.
     """
     addresses, place = net.addresses, net[pod.name]
@@ -112,9 +112,9 @@ def job(
 
     def make(container: Container) -> Process:
         if container in pod.init:
-            started = Realisation(_command(container), container.env)
+            started = Realisation(images.command(container), container.env)
         else:
-            started = realisation(container, pod, place, objects, addresses, pinned)
+            started = realisation(container, pod, place, objects, addresses, pinned, realise)
         setting = Setting(
             hostname=pod.name,
             place=place,
@@ -131,7 +131,7 @@ def job(
             ),
         )
         process = Process(container, setting, folder / "containers" / container.name)
-        if pod.role == "proxy" and container not in pod.init:
+        if container not in pod.init:
             made(pod, process)
         return process
 
@@ -145,9 +145,10 @@ def realisation(
     objects: Objects,
     addresses: Mapping[str, str],
     pinned: Mapping[Role, frozenset[int]],
+    realise: Realise = images.realise,
 ) -> Realisation:
     """What a running container would be started with now: its configuration is that of these objects."""
-    return _realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))
+    return realise(_context(container, pod, objects, addresses, pinned, somaxconn=_somaxconn(place)))
 
 
 def pod_folder(pod: Pod, net: Network) -> Path:
@@ -192,21 +193,6 @@ def _refuse_devices(objects: Objects) -> None:
         if container.privileged and "/sys/class/net" in text and not real_root():
             fault = "writes to /sys/class/net, which the kernel refuses in a user namespace"
             raise NotMeasurableError("root", container.place, fault, "run the lab as root (sudo), or use --target kind")
-
-
-def _command(container: Container) -> tuple[str, ...]:
-    if not container.command:
-        raise UsageError(
-            container.place, "'command' is missing, and the image's own is not on this machine", "name the command"
-        )
-    return container.command + container.args
-
-
-def _realise(context: Context) -> Realisation:
-    image = images.find(context.container.repository)
-    if image is not None:
-        return image.realise(context)
-    return Realisation(_command(context.container), context.container.env)
 
 
 def _context(

@@ -55,6 +55,11 @@ class Group:
         folders = dict.fromkeys(folder for _, folder in self.folders.values())
         return "".join(f"echo 0 >{shlex.quote(str(folder / 'cgroup.procs'))}\n" for folder in folders)
 
+    def seen(self) -> tuple[tuple[Path, str], ...]:
+        """(folder, what it is to lie over) for a container that sees its own limits, as a runtime shows them to it."""
+        there = _places()
+        return tuple(dict.fromkeys((folder, there[key].mount) for key, (_, folder) in self.folders.items()))
+
     def counts(self) -> dict[str, int]:
         """`lab.targets.common.cgroup.counted` of its controllers; {} once it is gone."""
         found: dict[str, int] = {}

@@ -43,6 +43,16 @@ LEAST_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class Root:
+    """An image's own files, unpacked: what a container sees instead of the machine's, read only but for copies of some folders."""
+
+    folder: Path
+    own: tuple[str, ...]
+    """Folders that every container has a copy of, in memory."""
+    working_dir: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
 class Realisation:
     """What to start instead of the image. `files`: path → text, or `-> target` for a symbolic link."""
 
@@ -58,6 +68,8 @@ class Realisation:
     waits: tuple[float, float] = (0.0, 0.0)
     """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
     passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
+    root: Root | None = None
+    """None = the machine's own files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,12 @@ class Process:
         self._main: int | None = None
         self._stopping = threading.Lock()
         self._released = threading.Event()
-        (folder / "sysfs").mkdir(parents=True)
+        self._root = setting.started.root
+        self._there = Path("/") if self._root is None else self._root.folder
+        """What it sees where nothing of its own lies over it."""
+        self._kept = PRIVATE if self._root is None else self._root.own
+        for name in ("sysfs", "root"):
+            (folder / name).mkdir(parents=True)
         private = self._private()
         self._binds = [*self._volumes(), *self._covers(), *private]
         for path, text in setting.started.files.items():
@@ -93,7 +110,7 @@ class Process:
                 raise UsageError(
                     container.place,
                     f"{path} is not in a folder of the container's own",
-                    f"one of: {', '.join(PRIVATE)}",
+                    f"one of: {', '.join(self._kept)}",
                 )
             file.parent.mkdir(parents=True, exist_ok=True)
             if text.startswith("-> "):
@@ -109,6 +126,8 @@ class Process:
     def start(self) -> None:
         setting, container = self.setting, self.container
         user = ["--user", f"--map-user={container.uid}", f"--map-group={container.gid}"]
+        if self._root is not None:
+            user += [f"--root={self.folder / 'root'}", f"--wd={self._root.working_dir}"]
         identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", *user, "--"]
         command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, *self._environment, *setting.started.command]
         script = rendered(
@@ -118,6 +137,9 @@ class Process:
             real_root=real_root(),
             privileged=container.privileged,
             sysfs=self.folder / "sysfs",
+            image=None if self._root is None else self._root.folder,
+            root=self.folder / "root",
+            limited=setting.group.seen(),
             binds=self._binds,
             command=shlex.join(command),
         )
@@ -140,7 +162,8 @@ class Process:
         if self.pid is None:
             raise ProcessLookupError(errno.ESRCH, f"{self.container.place} is not running")
         user = [] if self.container.privileged else ["--user", "--preserve-credentials"]
-        inside = ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *user, "--"]
+        root = [] if self._root is None else ["--root", "--wd"]
+        inside = ["nsenter", "--target", str(self.pid), "--mount", "--net", "--uts", "--pid", *root, *user, "--"]
         return [*inside, *self._environment, *argv]
 
     @property
@@ -261,12 +284,19 @@ class Process:
                 os.truncate(file, 0)
 
     def _private(self) -> list[tuple[Path, str, bool]]:
-        found = []
-        for path in PRIVATE:
-            if Path(path).is_dir():
+        found: list[tuple[Path, str, bool]] = []
+        for path in self._kept:
+            there = self._there / path.strip("/")
+            if there.is_dir():
                 own = self.folder / "private" / path.strip("/").replace("/", "-")
-                own.mkdir(parents=True)
-                found.append((own, path, False))
+                if self._root is None:
+                    own.mkdir(parents=True)
+                else:
+                    own.parent.mkdir(parents=True, exist_ok=True)
+                    subprocess.run(["cp", "-r", "--preserve=mode,timestamps,links", there, own], check=True)
+                found.append((own, self._over(path), False))
+        if self._root is not None:
+            return found
         # Where nginx opens its first log and makes its folders, whatever its config says.
         for path in ("private/var-log/nginx", "private/var-lib/nginx"):
             (self.folder / path).mkdir()
@@ -286,34 +316,40 @@ class Process:
                     "correct the mount's subPath",
                 )
             target = self.inside(mount.path)
-            if target is None and not Path(mount.path).exists():
+            if target is None and not (self._there / mount.path.lstrip("/")).exists():
                 raise UsageError(
                     self.container.place,
-                    f"there is no {mount.path} on this machine to mount over",
-                    f"mount it below one of {', '.join(PRIVATE)}",
+                    f"there is no {mount.path} here to mount over",
+                    f"mount it below one of {', '.join(self._kept)}",
                 )
             if target is not None and source.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
             elif target is not None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.touch()
-            found.append((source, str(target or mount.path), mount.read_only))  # below a folder of its own: there first
+            found.append(
+                (source, str(target or self._over(mount.path)), mount.read_only)
+            )  # below a folder of its own: there first
         return found
 
     def _covers(self) -> list[tuple[Path, str, bool]]:
         texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.as_list(self.setting.cpus) + "\n"}
         found = []
         for path, text in texts.items():
-            if Path(path).exists():
+            if path == ONLINE or (self._there / path.lstrip("/")).exists():
                 own = self.folder / path.strip("/").replace("/", "-")
                 own.write_text(text)
-                found.append((own, path, False))
+                found.append((own, self._over(path), False))
         return found
+
+    def _over(self, path: str) -> str:
+        """Where what lies at a container's path is mounted."""
+        return path if self._root is None else f"{self.folder / 'root'}{path}"
 
     def inside(self, path: str) -> Path | None:
         """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
-        for prefix in PRIVATE:
-            if path.startswith(prefix + "/") and Path(prefix).is_dir():
+        for prefix in self._kept:
+            if path.startswith(prefix + "/") and (self._there / prefix.lstrip("/")).is_dir():
                 return self.folder / "private" / prefix.strip("/").replace("/", "-") / path.removeprefix(prefix + "/")
         return None
 

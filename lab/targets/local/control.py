@@ -31,7 +31,7 @@ from lab.targets.local.network import Network, complaining
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.replicas import Member, Step, over, step
-from lab.targets.local.routing import Routing
+from lab.targets.local.routing import Routes
 
 KUBELET_S = 0.05
 """From a pod's deletion to its kubelet's first act: a watch and a queue lie between. What was on its way arrives."""
@@ -51,7 +51,7 @@ class Control:
         objects: Objects,
         net: Network,
         kubelet: Kubelet,
-        routing: Routing,
+        routing: Routes,
         log: EventLog,
         job: Callable[[Pod], Make],
     ) -> None:

@@ -74,10 +74,12 @@ class Kubelet:
         self._listing = threading.Lock()
         self._initialising: list[Process] = []
         self._stopped = threading.Event()
+        self._rotating = threading.Thread(target=self._rotate, name="logs", daemon=True)
 
     def start(self, pods: Sequence[tuple[Pod, Make]], deadline: float) -> None:
         """Start pods side by side; returns when all are started. Raises the first LabError, one at the deadline (monotonic)."""
-        threading.Thread(target=self._rotate, name="logs", daemon=True).start()
+        if not self._rotating.is_alive():
+            self._rotating.start()
         with ThreadPoolExecutor(len(pods) or 1) as pool:
             try:
                 for result in [pool.submit(self.begin, RunningPod(pod), make, deadline) for pod, make in pods]:

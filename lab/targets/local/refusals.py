@@ -5,7 +5,7 @@ Refuses to ask of a control run what only its disturbance needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lab.base.errors import NotMeasurableError
 from lab.disturbances.backends import Backends
@@ -15,18 +15,19 @@ from lab.disturbances.starve import Starve
 from lab.model.disturbance import Disturbance
 from lab.model.endpoint import Role
 from lab.model.sweeps import Point
-from lab.targets.local import cgroups, images
+from lab.targets.local import cgroups
 from lab.targets.local.objects import Objects
+from lab.targets.local.pods import Container
 
 
-def vet(objects: Objects, points: Iterable[Point]) -> None:
-    """NotMeasurableError for less CPU where no cgroup can be had, and for moved backends that the proxy would not hear of."""
+def vet(objects: Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:
+    """NotMeasurableError for less CPU where no cgroup can be had, and for moved backends that the proxy would not hear of (`fixed`)."""
     for point in points:
         if point.disturbance is not None and not point.control:
             place = f"point {point.name}"
             _vet_squeeze(place, objects, squeezed(point.disturbance))
             if moves_backends(point.disturbance):
-                _vet_fixed(place, objects)
+                _vet_fixed(place, objects, fixed)
 
 
 def squeezed(disturbance: Disturbance) -> Role | None:
@@ -60,11 +61,10 @@ def _vet_squeeze(place: str, objects: Objects, role: Role | None) -> None:
             raise NotMeasurableError("CPU limits", place, fault, "`just doctor` tries limits; or use --target kind")
 
 
-def _vet_fixed(place: str, objects: Objects) -> None:
+def _vet_fixed(place: str, objects: Objects, fixed: Callable[[Container], bool]) -> None:
     for pod in objects.role("proxy"):
         for container in pod.containers:
-            image = images.find(container.repository)
-            if image is None or image.control is None:
+            if fixed(container):
                 fault = f"{container.place}: this proxy knows its backends' addresses from its start, not a Service's"
                 remedy = "a proxy that reads Ingresses or Routes, or --target kind"
                 raise NotMeasurableError("fixed backends", place, fault, remedy)

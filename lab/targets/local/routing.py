@@ -10,16 +10,90 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
 from lab.targets.local import bringup, images, objects
-from lab.targets.local.containers import Process
+from lab.targets.local.containers import Process, Realisation
+from lab.targets.local.images import Context
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.reloads import Follower
+
+
+class Routes(Protocol):
+    """Who tells a system's proxies of routes and endpoints. Calls come from any thread, `begin` first and `close` last."""
+
+    log: EventLog
+
+    @property
+    def objects(self) -> Objects:
+        """As they are now: what a new pod is to be started with."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
+        ...
+
+    @property
+    def said(self) -> str:
+        """What the proxies do not take of their settings, in their own words; empty where they take all."""
+        ...
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        """Why a system did not come up, with what is known of it here."""
+        ...
+
+    def begin(self) -> None:
+        """Before any pod is started. Raises LabError."""
+        ...
+
+    def equipped(self, context: Context, started: Realisation) -> Realisation:
+        """With what a container is given beside its image and its manifest."""
+        ...
+
+    def follow(self, pod: Pod, process: Process) -> None:
+        """A container is about to start."""
+        ...
+
+    def leave(self, pod: Pod) -> None:
+        """A pod was told to end."""
+        ...
+
+    def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
+        """These pods (of any role) are ready and do not terminate, and no others; `addresses`: pod → IP, of them at least."""
+        ...
+
+    def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """As `lab.model.system.Disturbable.apply`."""
+        ...
+
+    def gauges(self) -> Mapping[str, float]:
+        """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
+        ...
+
+    def apart(self) -> Sequence[int]:
+        """Processes of the control plane, also those in a proxy's container: what they use is not the proxy's. Empty where there are none."""
+        ...
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        """As `lab.targets.base.System.deployed`."""
+        ...
+
+    def check(self) -> None:
+        """MeasuringError when something could not be told."""
+        ...
+
+    def stop(self) -> None:
+        """Before the processes are ended. Idempotent."""
+        ...
+
+    def close(self) -> None:
+        """After they have ended. Idempotent."""
+        ...
 
 
 class Routing:
@@ -57,9 +131,29 @@ class Routing:
         found = {image.NOTE for item in containers if (image := images.find(item.repository)) is not None}
         return ", ".join(sorted(found - {""})) if self._changing else ""
 
+    said = ""
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        return fault
+
+    def begin(self) -> None: ...
+
+    def equipped(self, context: Context, started: Realisation) -> Realisation:
+        return started
+
+    def apart(self) -> Sequence[int]:
+        return []
+
+    def deployed(self) -> Sequence[Mapping[str, Any]]:
+        return []
+
+    def close(self) -> None: ...
+
     def follow(self, pod: Pod, process: Process) -> None:
-        """A container of a proxy is about to start."""
+        """A container is about to start: of a proxy, it is told of changes."""
         container = process.container
+        if pod.role != "proxy":
+            return
         image = images.find(container.repository)
         if image is None or image.control is None:
             self._deaf.add(container.place)

@@ -35,7 +35,7 @@ from lab.targets.local.network import Network
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.recorder import LocalRecorder
-from lab.targets.local.routing import Routing
+from lab.targets.local.routing import Routes
 from lab.targets.local.runner import CONTAINER
 
 PROBED_PAGE = "1kB.bin"
@@ -54,7 +54,7 @@ class LocalSystem:
         net: Network,
         kubelet: Kubelet,
         pinned: Mapping[Role, frozenset[int]],
-        routing: Routing,
+        routing: Routes,
         control: Control | None,
         log: EventLog,
     ) -> None:
@@ -126,7 +126,15 @@ class LocalSystem:
 
     def watch(self) -> Sampler:
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
-        return Sampler(lambda: {role: self.processes(role) for role in roles}, self.counters)
+
+        def processes() -> Mapping[str, list[int]]:
+            found: dict[str, list[int]] = {role: self.processes(role) for role in roles}
+            if apart := set(self.routing.apart()):
+                found["proxy"] = [pid for pid in found["proxy"] if pid not in apart]
+                found["control"] = sorted(apart)
+            return found
+
+        return Sampler(processes, self.counters)
 
     def counters(self) -> Mapping[str, int]:
         links = shaping.counters(shaping.ends(self.net, self._objects))
@@ -256,7 +264,7 @@ class LocalSystem:
         }
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        return []
+        return self.routing.deployed()
 
     def unapplied(self) -> Sequence[str]:
         return self.kubelet.groups.unapplied()
@@ -346,9 +354,9 @@ class LocalSystem:
         return fetching.fetch(connection, page, nginx.PATH, None, nginx.TIMEOUT_S).body.decode(errors="replace")
 
     def _way(self, objects: Objects) -> str:
-        """In words; of a changing system also how changes reach the way otherwise than in a cluster."""
+        """In words, with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise than in a cluster."""
         late = [] if self._changes is None else [self.routing.note, AT_ONCE]
-        return ", ".join(filter(None, [services.way(objects), *late]))
+        return ", ".join(filter(None, [services.way(objects), *late, self.routing.said]))
 
     def _at(self, role: Role) -> Endpoint:
         """The Service in front of a role's first pod, by its port called http (or its first)."""

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, Self
 
-from lab.base.errors import UsageError
+from lab.base.errors import MeasuringError, UsageError
 from lab.generators import Generator, Installed, find
 from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
@@ -25,17 +26,19 @@ from lab.targets.local import (
     cpus,
     disk,
     hostwide,
+    images,
     namespaces,
     network,
     objects,
     refusals,
     services,
 )
+from lab.targets.local.containers import Realisation
 from lab.targets.local.control import Control
-from lab.targets.local.images import haproxy_router, ingress_nginx
+from lab.targets.local.images import Context, haproxy_router, ingress_nginx
 from lab.targets.local.kubelet import Kubelet, Make
-from lab.targets.local.pods import Pod
-from lab.targets.local.routing import Routing
+from lab.targets.local.pods import Container, Pod
+from lab.targets.local.routing import Routes, Routing
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 30.0
@@ -50,31 +53,73 @@ class LocalTarget:
     name = "local"
     bring_up_s = 2.0
     sides = SIDES
+    deadline_s = DEADLINE_S
+    """For a variant to come up."""
 
     def __init__(self) -> None:
         self._cpus = cpus.available()
+
+    # -- what a target that brings the same processes up otherwise has of its own ---------------------------
+
+    def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
+        """What is brought up on a side."""
+        return variant.manifests
+
+    def read(self, manifests: Sequence[Mapping[str, Any]]) -> objects.Objects:
+        """UsageError for what is not honoured."""
+        return objects.read(manifests)
+
+    def realise(self, context: Context) -> Realisation:
+        return images.realise(context)
+
+    def order(self, wanted: objects.Objects) -> Sequence[Sequence[Pod]]:
+        """Pods that are started at once, when those before them are ready."""
+        return [wanted.pods]
+
+    def fixed(self, container: Container) -> bool:
+        """Whether a proxy keeps the backends of its start."""
+        image = images.find(container.repository)
+        return image is None or image.control is None
+
+    def routes(
+        self,
+        manifests: Sequence[Mapping[str, Any]],
+        wanted: objects.Objects,
+        net: network.Network,
+        kubelet: Kubelet,
+        log: EventLog,
+        changing: bool,
+        side: Side,
+    ) -> Routes:
+        """Who tells the proxies of routes and endpoints."""
+        return Routing(wanted, net.addresses, self.cpus(), log, changing=changing)
+
+    # -- see `lab.targets.base.Target` ----------------------------------------------------------------------
 
     def enter(self, argv: Sequence[str]) -> int | None:
         """The exit status of `python -m lab ARGV` in namespaces of its own; None if this process is that one."""
         if namespaces.INSIDE not in os.environ:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 fault = f"not on PATH: {', '.join(missing)}"
-                raise UsageError("local target", fault, PACKAGES)
+                raise UsageError(f"{self.name} target", fault, PACKAGES)
             os.environ[hostwide.SEEN_OUTSIDE] = hostwide.seen_outside()
             return namespaces.enter(argv)
         namespaces.attach()
         return None
 
-    def at(self, context: str | None) -> LocalTarget:
+    def at(self, context: str | None) -> Self:
         if context is not None:
-            raise UsageError("--context", "the local target has no cluster", "leave it out, or name --target remote")
+            fault = f"the {self.name} target has no cluster"
+            raise UsageError("--context", fault, "leave it out, or name --target remote")
         return self
 
     def check(self) -> None:
         os.sched_setaffinity(0, self.cpus()["lab"])  # and with it every thread and helper from here on
         ingress_nginx.nginx_version()
         if not os.access("/run/lab", os.W_OK):
-            raise UsageError("local target", "the lab is not inside its namespaces", "start it with `python -m lab`")
+            raise UsageError(
+                f"{self.name} target", "the lab is not inside its namespaces", "start it with `python -m lab`"
+            )
         cgroups.sweep()
         disk.sweep()
 
@@ -108,26 +153,27 @@ class LocalTarget:
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
-        wanted = objects.read(variant.manifests)
+        wanted = self.read(variant.manifests)
         disturbed = {point.disturbance is not None for point in points}
         if False in disturbed:
             services.vet(wanted)  # a NAT that the baseline's way has not would be measured, too
         for changing in disturbed or {False}:
-            bringup.vet(services.in_front(wanted, changing), self.cpus())
-        bringup.try_out(wanted, self.cpus())
+            bringup.vet(services.in_front(wanted, changing), self.cpus(), self.realise)
+        bringup.try_out(wanted, self.cpus(), self.realise)
         if many := next((point for point in points if point.generators > 1), None):
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
-        refusals.vet(wanted, points)
+        refusals.vet(wanted, points, self.fixed)
         routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
         proxied = bool(wanted.role("proxy"))
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     @contextmanager
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[LocalSystem]:
-        wanted = services.in_front(objects.read(variant.manifests), changing)
-        bringup.vet(wanted, self.cpus())
-        deadline = time.monotonic() + DEADLINE_S
+        manifests = self.manifests(variant, side)
+        wanted = services.in_front(self.read(manifests), changing)
+        bringup.vet(wanted, self.cpus(), self.realise)
+        deadline = time.monotonic() + self.deadline_s
         log = EventLog()
         kubelet = Kubelet(log, each_probe=changing)
         with ExitStack() as undo:
@@ -138,11 +184,16 @@ class LocalTarget:
                 net = network.build(names, bringup.links(wanted), network.LANES[side])
                 undo.callback(net.remove)
                 services.install(net, wanted)
-                routing = Routing(wanted, net.addresses, self.cpus(), log, changing=changing)
+                routing = self.routes(manifests, wanted, net, kubelet, log, changing, side)
+                undo.callback(routing.close)
+                routing.begin()
+
+                def realise(context: Context) -> Realisation:
+                    return routing.equipped(context, self.realise(context))
 
                 def job(pod: Pod) -> Make:
                     return bringup.job(
-                        pod, routing.objects, net, self.cpus(), disks, kubelet.groups, routing.follow, changing
+                        pod, routing.objects, net, self.cpus(), disks, kubelet.groups, routing.follow, changing, realise
                     )
 
                 control = Control(wanted, net, kubelet, routing, log, job) if changing else None
@@ -150,11 +201,15 @@ class LocalTarget:
                 undo.callback(kubelet.groups.remove)
                 undo.callback(control.stop if control else kubelet.stop)
                 undo.callback(routing.stop)
-                system = LocalSystem(variant.manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
+                system = LocalSystem(manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
-                kubelet.start([(pod, job(pod)) for pod in wanted.pods], deadline)
-                kubelet.wait(deadline)
-                system.wait(deadline)
+                try:
+                    for pods in self.order(wanted):
+                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
+                        kubelet.wait(deadline)
+                    system.wait(deadline)
+                except MeasuringError as error:
+                    raise routing.explained(error) from None
                 if control is not None:
                     control.adopt()
             yield system

@@ -51,7 +51,7 @@ host_state() {
   done
   PATH=$stubs run "$python" -m lab doctor
   assert_failure 2
-  assert_line --regexp '^taskset +local +missing +not on PATH .*apt-get install util-linux'
+  assert_line --regexp '^taskset +local, apiserver +missing +not on PATH .*apt-get install util-linux'
   assert_line --regexp '^--target local: not here, for want of .*taskset'
 }
 
@@ -67,8 +67,8 @@ host_state() {
     echo "unshare: unshare failed: Operation not permitted" >&2; exit 1'
   run python -m lab doctor
   assert_failure 2
-  assert_line --regexp '^namespaces +local +missing +unshare: unshare failed: Operation not permitted .*--target kind'
-  assert_line --regexp '^sysctls of a namespace +local +missing +not tried +the above first'
+  assert_line --regexp '^namespaces +local, apiserver +missing +unshare: unshare failed: Operation not permitted .*--target kind'
+  assert_line --regexp '^sysctls of a namespace +local, apiserver +missing +not tried +the above first'
 }
 
 @test "--json gives the same findings to programs" {
@@ -79,7 +79,7 @@ host_state() {
 for finding in json.loads(sys.argv[1]):
     if finding["check"] == "nginx":
         print(finding["status"], finding["needed_by"], finding["found"])' "$output"
-  assert_output "missing ['local'] 1.10.3, at least 1.19.10 (upstream keepalive_time) wanted"
+  assert_output "missing ['local', 'apiserver'] 1.10.3, at least 1.19.10 (upstream keepalive_time) wanted"
 }
 
 @test "the host is the same before and after" {

@@ -22,7 +22,7 @@ outputs() { # EXPRESSION over `out`
       pkgsFor = system: named [
         \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubectl\" \"kustomize\" \"nginx\"
         \"nixfmt-tree\" \"oha\" \"pyright\" \"ruff\" \"shellcheck\" \"shfmt\" \"uv\" \"wrk\" \"wrk2\"
-        \"e2fsprogs\" \"iproute2\" \"nftables\" \"procps\" \"socat\" \"sockperf\" \"util-linux\"
+        \"e2fsprogs\" \"etcd\" \"go\" \"iproute2\" \"kubernetes\" \"nftables\" \"procps\" \"socat\" \"sockperf\" \"util-linux\"
         \"bashInteractive\" \"cacert\" \"coreutils\" \"curl\" \"gawk\" \"gnugrep\" \"gnused\" \"gnutar\" \"iana-etc\"
         \"microsocks\" \"openssl\"
       ] // {

@@ -46,10 +46,10 @@ def test_every_python_package_is_pinned_and_locked() -> None:
 
 @pytest.mark.parametrize("folder", GO_TOOLS, ids=lambda folder: folder.name)
 def test_every_go_tool_is_pinned_with_checksums(folder: Path) -> None:
-    """One tool per module, named like the folder, its own version in go.mod and its checksum in go.sum."""
+    """What is made of it is of one module, with its own version in go.mod and its checksum in go.sum."""
     module = (folder / "go.mod").read_text()
-    (package,) = re.findall(r"^tool (.*)$", module, re.MULTILINE)
-    source = package.split("/cmd/")[0]
+    packages = re.findall(r"^(?:tool |\t)([^\s(]+)$", module, re.MULTILINE)
+    (source,) = {package.split("/cmd/")[0] for package in packages}
     if source.startswith("lab.local/"):  # a main.go of our own for a library
         source = f"k8s.io/{folder.name}"
     (version,) = re.findall(rf"^(?:require)?\s+{re.escape(source)} (v\S+)", module, re.MULTILINE)

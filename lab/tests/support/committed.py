@@ -124,7 +124,12 @@ def as_k6(requests: pl.DataFrame) -> tuple[str, str]:
         )
     wrong = requests.filter(~good(requests) & (requests["error"] == "")).height
     failed = dict(requests.filter(pl.col("error") != "")["error"].value_counts().rows())
-    latency = {"count": requests.height - sum(failed.values()), "max": 3.0, **{f"p({p})": 2.0 for p in PERCENTS}}
+    latency = {
+        "count": requests.height - sum(failed.values()),
+        "min": 1.0,
+        "max": 3.0,
+        **{f"p({p})": 2.0 for p in PERCENTS},
+    }
     told = {
         "lab": 1,
         "duration_ms": 1000.0,

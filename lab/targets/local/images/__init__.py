@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from lab.base.errors import NotMeasurableError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod
@@ -119,6 +119,30 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
         fresh.replace(file)
         changed = True
     return changed
+
+
+def command(container: Container) -> tuple[str, ...]:
+    """Of a container as its manifest says. UsageError where it leaves that to an image."""
+    if not container.command:
+        raise UsageError(
+            container.place, "'command' is missing, and the image's own is not on this machine", "name the command"
+        )
+    return container.command + container.args
+
+
+Realise = Callable[[Context], Realisation]
+"""What a container's image stands for here. UsageError for what cannot be honoured."""
+
+
+def realise(context: Context) -> Realisation:
+    """By the file for its image, or its command executed."""
+    image = find(context.container.repository)
+    return image.realise(context) if image is not None else executed(context)
+
+
+def executed(context: Context) -> Realisation:
+    """What an image stands for that has no file here."""
+    return Realisation(command(context.container), context.container.env)
 
 
 def find(repository: str) -> Image | None:

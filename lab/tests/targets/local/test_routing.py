@@ -21,7 +21,7 @@ from lab.model.events import Event
 from lab.model.variants.variants import load_variant
 from lab.targets.common import fetching
 from lab.targets.local import LocalSystem, LocalTarget, network
-from lab.targets.local.routing import Routing
+from lab.targets.local.routing import Routes
 from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
 
 __all__ = ["target"]  # a fixture
@@ -281,7 +281,7 @@ def test_a_proxy_that_reads_no_routes_says_so(target: LocalTarget) -> None:
             it.routing.check()
 
 
-def faulty(routing: Routing) -> bool:
+def faulty(routing: Routes) -> bool:
     try:
         routing.check()
     except MeasuringError:

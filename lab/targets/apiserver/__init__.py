@@ -1,0 +1,5 @@
+"""The apiserver target: the real controllers as processes against a real API server, without a cluster."""
+
+from lab.targets.apiserver.target import ApiserverTarget
+
+TARGET = ApiserverTarget()

@@ -1,0 +1,161 @@
+"""The proxies' controllers, as they are seen from outside: their configuration, their reloads, what they refuse, what they are.
+
+Reads what they write to their error output, which a kubelet would keep as the container's log:
+
+    I1125 14:20:01.123456      7 controller.go:190] "Configuration changes detected, backend reload required"    →   Reload
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab.base.errors import MeasuringError
+from lab.base.files import readable
+from lab.model.events import EventLog
+from lab.targets.apiserver import images
+from lab.targets.apiserver.images import Image
+from lab.targets.local.containers import Process
+from lab.targets.local.pods import Container, Pod
+
+LOOK_S = 0.02
+_STAMP = re.compile(r"^[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{6}) ")
+
+
+class Controllers:
+    """Of one system; reloads are events only where it is `changing`."""
+
+    def __init__(self, log: EventLog, changing: bool) -> None:
+        self._log, self._changing = log, changing
+        self._followed: list[Followed] = []
+
+    def follow(self, pod: Pod, process: Process) -> None:
+        """A proxy's container is about to start."""
+        image = images.find(process.container.repository)
+        if image is not None:
+            followed = Followed(pod, process, image, self._log)
+            self._followed.append(followed)
+            if self._changing:
+                followed.start()
+
+    def leave(self, pod: Pod) -> None:
+        for followed in self._followed:
+            if followed.pod.name == pod.name:
+                followed.left = True
+
+    def what(self, container: Container) -> str:
+        """What an image is here."""
+        image = images.find(container.repository)
+        return container.image if image is None else image.about()
+
+    def processes(self) -> list[int]:
+        """Those in the proxies' containers that are not the proxies themselves."""
+        there = [followed for followed in self._followed if not followed.left]
+        return [
+            pid
+            for followed in there
+            for pid in followed.process.processes()
+            if readable(f"/proc/{pid}/comm").strip() != followed.image.PROXY
+        ]
+
+    def gauges(self) -> Mapping[str, float]:
+        """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
+        there = [followed for followed in self._followed if not followed.left]
+        found = {
+            "proxy/config_bytes": [float(size) for followed in there if (size := followed.config_bytes())],
+            "proxy/load_s": [took for followed in there if (took := followed.load_s()) is not None],
+        }
+        return {name: max(values) for name, values in found.items() if values}
+
+    def refused(self) -> list[str]:
+        """What they ignore or refuse of their settings, in their own words, each once."""
+        said = [words for followed in self._followed for words in followed.image.ignored(followed.lines())]
+        return list(dict.fromkeys(said))
+
+    def complaints(self) -> list[str]:
+        """What they say of why they do not serve, each once."""
+        said = [words for followed in self._followed for words in followed.image.complaints(followed.lines())]
+        return list(dict.fromkeys(said))
+
+    def check(self) -> None:
+        for followed in self._followed:
+            if followed.fault:
+                raise MeasuringError(followed.pod.place, f"its log: {followed.fault}", "")
+
+    def stop(self) -> None:
+        for followed in self._followed:
+            followed.stop()
+
+
+class Followed:
+    """One controller's container."""
+
+    def __init__(self, pod: Pod, process: Process, image: Image, log: EventLog) -> None:
+        self.pod, self.process, self.image, self._log = pod, process, image, log
+        self.left, self.fault = False, ""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"log-{pod.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def lines(self) -> list[str]:
+        file = self.process.stderr
+        return file.read_text(errors="replace").splitlines() if file.exists() else []
+
+    def config_bytes(self) -> int:
+        file = self.process.inside(self.image.CONFIG) if self.image.CONFIG else None
+        return file.stat().st_size if file is not None and file.exists() else 0
+
+    def load_s(self) -> float | None:
+        """From the last "reload required" to the "reloaded" after it."""
+        began: float | None = None
+        took: float | None = None
+        for line in self.lines():
+            kind, at_s = self.image.loads(line), stamp(line)
+            if kind == "Reload":
+                began = at_s
+            elif kind == "Reloaded" and began is not None and at_s is not None:
+                took, began = at_s - began, None
+        return took
+
+    def _run(self) -> None:
+        """The thread: every line once, its first configuration's load left out."""
+        try:
+            self._follow(self.process.stderr)
+        except OSError as error:
+            self.fault = str(error)
+
+    def _follow(self, file: Path) -> None:
+        at, rest, starting = 0, "", True
+        while not self._over.wait(LOOK_S):
+            if not file.exists():
+                continue
+            with file.open("rb") as stream:
+                size = stream.seek(0, 2)
+                stream.seek(at if size >= at else 0)  # it was cut
+                text = stream.read()
+                at = stream.tell()
+            *whole, rest = (rest + text.decode(errors="replace")).split("\n")
+            for line in whole:
+                kind = self.image.loads(line)
+                if kind is not None and not starting:
+                    self._log.add("proxy", kind, self.pod.name, "", "proxy", stamp(line))
+                elif kind == "Reloaded":
+                    starting = False
+
+
+def stamp(line: str) -> float | None:
+    """When a line of klog's was written, in seconds since 1970: UTC, as in a container, and it has no year."""
+    if not (match := _STAMP.match(line)):
+        return None
+    year = datetime.now(UTC).year
+    return datetime.strptime(f"{year}{match[1]} {match[2]} +0000", "%Y%m%d %H:%M:%S.%f %z").timestamp()

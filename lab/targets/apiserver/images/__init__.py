@@ -1,0 +1,81 @@
+"""What the image of a controller stands for on this target: its own programs, from its own files.
+
+A file has what `Image` asks for, and is found by its presence in this folder; nothing lists it. An image without a file here is what it is
+on the local target (`lab.targets.local.images`): a backend's nginx, a plain proxy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Mapping
+from typing import Protocol, cast
+
+from lab.base.errors import UsageError
+from lab.targets.local import images
+from lab.targets.local.containers import Realisation
+from lab.targets.local.images import Context
+
+
+class Image(Protocol):
+    IMAGE: str
+    """The repository's last parts, without registry and tag."""
+    SYSTEM: str
+    """Of the folder in scripts/tools/ that it is made from."""
+    SHORT: str
+    """Its name in manifests/images."""
+    MADE: bool
+    """scripts/controllers can make it where its image is not to be had; else LAB_IMAGES names it, or there is none."""
+    PROXY: str
+    """What the kernel calls the proxy's own processes; all others in its container are the control plane's."""
+    CONFIG: str
+    """Where its proxy's configuration lies in the container; empty where it lies nowhere."""
+
+    def realise(self, context: Context) -> Realisation:
+        """UsageError for anything asked of the image that cannot be honoured here, or files that are not there."""
+        ...
+
+    def about(self) -> str:
+        """What it really is: release, and what stands in for what. UsageError when its files are not there."""
+        ...
+
+    def ignored(self, log: Iterable[str]) -> list[str]:
+        """What the controller says that it ignores or refuses of what it was given, in its own words."""
+        ...
+
+    def complaints(self, log: Iterable[str]) -> list[str]:
+        """What it says of why it does not serve, each once."""
+        ...
+
+    def loads(self, line: str) -> str | None:
+        """`Reload` or `Reloaded` where a line of its log tells it."""
+        ...
+
+
+def found() -> Mapping[str, Image]:
+    """IMAGE → the file."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    return {module.IMAGE: cast("Image", module) for module in modules}
+
+
+def there() -> Mapping[str, Image]:
+    """Those of `found` whose files are here."""
+
+    def has(image: Image) -> bool:
+        try:
+            return bool(image.about())
+        except UsageError:
+            return False
+
+    return {name: image for name, image in found().items() if has(image)}
+
+
+def find(repository: str) -> Image | None:
+    """Whatever registry it comes from; None where it is what the local target has."""
+    return next((image for name, image in found().items() if f"/{repository}".endswith(f"/{name}")), None)
+
+
+def realise(context: Context) -> Realisation:
+    """By the file for its image here, or on the local target, or its command executed."""
+    image = find(context.container.repository)
+    return images.realise(context) if image is None else image.realise(context)

@@ -1,0 +1,91 @@
+"""The ingress-nginx controller itself: its Go process, template, Lua and nginx, from a root of its own files.
+
+Refuses more workers or open files than a container has here; every other key is the controller's to take or refuse, and what it
+says of it is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lab.targets.apiserver import programs
+from lab.targets.local.containers import Realisation, Root
+from lab.targets.local.images import Context, refuse_open_files, refuse_workers
+
+IMAGE = "ingress-nginx/controller"
+CONFIG, PROXY = "/etc/nginx/nginx.conf", "nginx"
+SYSTEM, SHORT = "ingress-nginx", "ingress-nginx-controller"
+MADE = True
+ENTRYPOINT = ("/usr/bin/dumb-init", "--")
+"""The image's own."""
+PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWN = ("/etc/nginx", "/etc/ingress-controller", "/tmp", "/var/log", "/var/lib/nginx", "/usr/local/nginx", "/run")
+MOST_LINES = 12
+SAID = {"backend reload required": "Reload", "Backend successfully reloaded": "Reloaded"}
+_LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
+"""klog: level and date, time, process, place. What follows without such a beginning belongs to it."""
+_SETTINGS = "configmap.go"
+"""Where the controller reads its ConfigMap."""
+_ENDS = re.compile(r"^(?:nginx: )?(?:[\d/]+ [\d:]+ )?(?P<words>(?:panic: |\[emerg\]).*)$")
+"""How Go and nginx say that they end."""
+
+
+def realise(context: Context) -> Realisation:
+    container = context.container
+    for key, value in _settings(context).items():
+        if key == "worker-processes" and value.isdigit():
+            refuse_workers(f"{container.place}: {key}", int(value), context)
+        if key == "max-worker-open-files" and value.isdigit():
+            refuse_open_files(f"{container.place}: {key}", int(value), context)
+    root = Root(programs.files(SYSTEM, SHORT).folder, OWN, "/etc/nginx")
+    command = (*(container.command or ENTRYPOINT), *container.args)
+    return Realisation(command, {"PATH": PATH, **container.env}, root=root)
+
+
+def about() -> str:
+    return f"{SYSTEM}: {programs.files(SYSTEM, SHORT).about}"
+
+
+def ignored(log: Iterable[str]) -> list[str]:
+    found = (words for level, file, words in _entries(log) if file == _SETTINGS and level in "WE")
+    return list(dict.fromkeys(found))
+
+
+def complaints(log: Iterable[str]) -> list[str]:
+    found = [(file, words) for level, file, words in _entries(log) if level in "EF"]
+    ends = [words for file, words in found if not file]
+    return list(dict.fromkeys(ends or [words for _, words in found]))
+
+
+def _entries(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """(level, file, words on one line); of nginx's and Go's ends without a file."""
+    entry: tuple[str, str, list[str]] | None = None
+    for line in log:
+        match, ends = _LINE.match(line), _ENDS.match(line)
+        if match is None and ends is None:
+            if entry is not None:
+                entry[2].append(line)
+            continue
+        if entry is not None:
+            yield entry[0], entry[1], _joined(entry[2])
+        entry = (match["level"], match["file"], [match["words"]]) if match else None
+        if ends is not None:
+            yield "F", "", ends["words"]
+    if entry is not None:
+        yield entry[0], entry[1], _joined(entry[2])
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """The most of it that helps: what follows may be an access log."""
+    return " ".join(" ".join(lines[:MOST_LINES]).split())
+
+
+def loads(line: str) -> str | None:
+    return next((kind for words, kind in SAID.items() if words in line), None)
+
+
+def _settings(context: Context) -> Mapping[str, str]:
+    """The ConfigMap that its arguments name; empty where there is none, which the controller tells itself."""
+    given = {name: value for name, _, value in (item.partition("=") for item in context.container.args)}
+    return context.objects.configmaps.get(given.get("--configmap", "").rpartition("/")[2], {})

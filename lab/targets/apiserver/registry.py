@@ -1,0 +1,260 @@
+"""What a cluster's own controllers and its kubelet write to the API server: Pods, their status, EndpointSlices, tokens.
+
+Stands where `lab.targets.local.routing` stands on the local target: the same questions and calls, but what the proxies know they
+hear from the API server, by their own controllers' watches and queues. Pods and endpoints are written in the moment in which
+the lab knows them. Refuses to judge manifests: what the API server refuses is a fault with its words.
+
+    apply  ── Namespace … Deployment     follow ── Pod, its token     heard ── its status, EndpointSlices     close ── all of it away
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.base.errors import LabError, MeasuringError
+from lab.model.events import EventLog
+from lab.model.pairs import Side
+from lab.targets.apiserver import objects
+from lab.targets.apiserver.controllers import Controllers
+from lab.targets.cluster.api import Api, Object
+from lab.targets.cluster.objects import Reference
+from lab.targets.local.containers import Process, Realisation
+from lab.targets.local.images import Context
+from lab.targets.local.kubelet import Kubelet
+from lab.targets.local.network import NODE_ADDRESS, Network
+from lab.targets.local.objects import Objects
+from lab.targets.local.pods import Pod
+
+ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+DEFINED_S = 10.0
+TOKEN_S = 24 * 3600
+LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
+"""What others than the manifests wrote into a namespace."""
+MOST_SAID = 3
+NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a system is: on which side of which API server, which pods reach at `port` and know by its `authority`."""
+
+    api: Api
+    side: Side
+    authority: str
+    port: int
+    servers: Callable[[], Sequence[int]]
+    """The processes of the API server."""
+
+
+class Registry:
+    """Of one system. Calls come from any thread."""
+
+    def __init__(
+        self,
+        manifests: Sequence[Object],
+        place: Place,
+        wanted: Objects,
+        net: Network,
+        kubelet: Kubelet,
+        log: EventLog,
+        changing: bool,
+    ) -> None:
+        """`manifests`: as this side has them, which `wanted` was read from."""
+        self.log = log
+        self._place, self._api = place, place.api
+        self._manifests, self._objects = list(manifests), wanted
+        self._net, self._kubelet, self._controllers = net, kubelet, Controllers(log, changing)
+        self._spaces = objects.namespaces(manifests)
+        self._applied: list[Object] = []
+        self._pods: dict[str, Reference] = {}
+        self._told: dict[Reference, Object] = {}
+        self._lock = threading.RLock()
+        self._faults: list[LabError] = []
+        self._over = False
+
+    @property
+    def objects(self) -> Objects:
+        """As they are now, which pods are ready included."""
+        return self._objects
+
+    @property
+    def note(self) -> str:
+        return NOTE
+
+    @property
+    def said(self) -> str:
+        """What the controllers do not take of their settings."""
+        return "; ".join(f"the controller says: {words}" for words in self._controllers.refused()[:MOST_SAID])
+
+    def explained(self, fault: MeasuringError) -> MeasuringError:
+        """With what the controllers say of it."""
+        said = (self._controllers.complaints() or self._controllers.refused())[:MOST_SAID]
+        remedy = "\n  ".join(f"the controller says: {words}" for words in said)
+        return MeasuringError(fault.place, fault.fault, remedy) if said else fault
+
+    def begin(self) -> None:
+        """Give the API server everything but pods. Raises LabError."""
+        made = {obj["metadata"]["name"] for obj in self._manifests if obj["kind"] == "Namespace"}
+        missing = [objects.namespace(name) for name in self._spaces if name not in made]
+        for obj in [*missing, objects.node(), *objects.definitions(self._manifests)]:
+            self._api.apply(obj)
+        for obj in objects.applied(self._manifests):
+            self._known(obj)
+            self._api.apply(obj)
+            self._applied.append(obj)
+        self._kubelet.heard = self.heard
+
+    def _known(self, obj: Object) -> None:
+        """Wait until a kind that was defined a moment ago is served; one that never is, the API refuses in its words."""
+        deadline = time.monotonic() + DEFINED_S
+        while self._api.resource(obj["apiVersion"], obj["kind"]) is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def equipped(self, context: Context, started: Realisation) -> Realisation:
+        """With what a kubelet puts into a container of a pod that has a service account: a token, and where the API server is."""
+        spec = objects.pod(self._manifests, context.pod.deployment, context.pod.name)["spec"]
+        account = spec.get("serviceAccountName")
+        if account is None or spec.get("automountServiceAccountToken") is False:
+            return started
+        namespace = context.pod.namespace
+        own = {
+            "token": self._api.token(namespace, account, TOKEN_S),
+            "ca.crt": self._place.authority,
+            "namespace": namespace,
+        }
+        where = {"KUBERNETES_SERVICE_HOST": NODE_ADDRESS, "KUBERNETES_SERVICE_PORT": str(self._place.port)}
+        files = {**started.files, **{f"{ACCOUNT}/{name}": text for name, text in own.items()}}
+        return replace(started, env={**started.env, **where}, files=files)
+
+    def follow(self, pod: Pod, process: Process) -> None:
+        """A container is about to start: its pod is there first."""
+        self._write(objects.pod(self._manifests, pod.deployment, pod.name))
+        with self._lock:
+            self._pods[pod.name] = Reference("v1", "Pod", pod.namespace, pod.name)
+        if pod.role == "proxy":
+            self._controllers.follow(pod, process)
+
+    def leave(self, pod: Pod) -> None:
+        """It was told to end."""
+        self._controllers.leave(pod)
+        with self._noting():
+            self._api.delete("v1", "Pod", pod.name, pod.namespace, grace_s=pod.grace_s)
+
+    def heard(self) -> None:
+        """Some container's readiness became another."""
+        addresses = self._net.addresses
+        ready = [running.pod for running in self._kubelet.pods if running.ready and not running.terminating]
+        self.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
+
+    def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
+        """These pods (of any role) are ready and do not terminate, and no others."""
+        with self._lock, self._noting():
+            self._objects = replace(self._objects, ready=tuple(ready))
+            everybody = {**self._net.addresses, **addresses}
+            for running in self._kubelet.pods:
+                self._tell_status(running.pod, everybody.get(running.pod.name, ""), running.runners, running.ready)
+            for service in self._objects.services.values():
+                numbers = [number for number in service.ports if isinstance(number, int)]
+                members = {
+                    number: [item for item in self._objects.members(service.name, number, everybody) if item.pod]
+                    for number in numbers
+                }
+                for obj in objects.slices(service, self._space(service.name), members):
+                    self._write(obj)
+
+    def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """Create or change objects by server-side apply. MeasuringError for what the API server refuses."""
+        found = objects.applied(objects.on_side(manifests, self._place.side))
+        with self._lock:
+            for obj in found:
+                self._api.apply(obj)
+                self._applied.append(obj)
+            self._manifests += found
+
+    def gauges(self) -> Mapping[str, float]:
+        return self._controllers.gauges()
+
+    def check(self) -> None:
+        """MeasuringError when something could not be written."""
+        for fault in self._faults:
+            raise MeasuringError(fault.place, fault.fault, fault.remedy)
+        self._controllers.check()
+
+    def stop(self) -> None:
+        """Before the processes are ended. Idempotent."""
+        self._controllers.stop()
+
+    def apart(self) -> Sequence[int]:
+        """The controllers' own processes, and the API server with its etcd."""
+        return [*self._controllers.processes(), *self._place.servers()]
+
+    def deployed(self) -> Sequence[Object]:
+        """The Pods as the API server has them."""
+        return [pod for space in self._spaces for pod in self._api.list("v1", "Pod", space)]
+
+    def events(self) -> Sequence[Object]:
+        """The Events that there are, of whoever reported them."""
+        return [event for space in self._spaces for event in self._api.list("v1", "Event", space)]
+
+    def close(self) -> None:
+        """Take away what this system brought: after its processes have ended. Idempotent."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+            references = dict.fromkeys(Reference.of(obj) for obj in self._applied)
+            for each in sorted(references, key=lambda each: each.rank, reverse=True):
+                if each.kind not in ("Namespace", "Node"):
+                    self._api.delete(each.api_version, each.kind, each.name, each.namespace or None, grace_s=0)
+            for api_version, kind in LEFT:
+                for space in self._spaces:
+                    self._api.delete_all(api_version, kind, space, "", grace_s=0)
+
+    def _tell_status(self, pod: Pod, address: str, runners: Sequence[Any], ready: bool) -> None:
+        reference = self._pods.get(pod.name)
+        if reference is None or not runners:
+            return
+        containers = [
+            (runner.container.name, self._controllers.what(runner.container), runner.ready, runner.restarts)
+            for runner in runners
+        ]
+        body = objects.status(address, ready, containers)
+        if self._told.get(reference) != body:
+            self._api.change("v1", "Pod", pod.name, pod.namespace, body, "status")
+            self._told[reference] = body
+
+    def _write(self, obj: Object) -> None:
+        """Unless it is there so already."""
+        reference = Reference.of(obj)
+        with self._lock:
+            if self._told.get(reference) != obj:
+                self._api.apply(obj)
+                self._told[reference] = obj
+
+    def _space(self, service: str) -> str:
+        found: Iterable[Object] = (
+            obj for obj in self._manifests if obj["kind"] == "Service" and obj["metadata"]["name"] == service
+        )
+        return str(next(iter(found))["metadata"].get("namespace", "default"))
+
+    def _noting(self) -> _Noting:
+        return _Noting(self._faults)
+
+
+class _Noting:
+    """What fails is kept for `check`."""
+
+    def __init__(self, faults: list[LabError]) -> None:
+        self._faults = faults
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if isinstance(error, LabError):
+            self._faults.append(error)
+            return True
+        return False

@@ -1,0 +1,227 @@
+"""etcd and kube-apiserver as two processes of the run: data in memory, a token drawn each time, nothing left when the run ends.
+
+They listen in the lab's own network namespace, which is the node: pods reach it at `NODE_ADDRESS`, nobody else at all. RBAC is in
+force, so a controller may do what its manifests' roles let it. There is no controller manager, scheduler or kubelet: what these
+write, `registry` does. Refuses to be waited for longer than it takes: `start` returns at once, `api` waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import secrets
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+from lab.base.errors import LabError, LostError
+from lab.targets.apiserver import programs
+from lab.targets.cluster.api import Api
+from lab.targets.common import certificates
+from lab.targets.local import network
+from lab.targets.local.namespaces import STATE
+
+PORT, ETCD_PORT, ETCD_PEER_PORT = 6443, 2379, 2380
+CONTEXT = "apiserver"
+DEADLINE_S = 60.0
+LOOK_S = 0.02
+ISSUER = "https://kubernetes.default.svc"
+SERVICES = "10.96.0.0/16"
+FOLDER = STATE / "apiserver"
+NAMES = ("kubernetes", "kubernetes.default.svc", "127.0.0.1", network.NODE_ADDRESS, "10.96.0.1")
+PLUGINS_OFF = "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseProtection"
+"""Admission that waits for what a controller manager writes."""
+
+
+class Servers:
+    """Of one run."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._thread: threading.Thread | None = None
+        self._api: Api | None = None
+        self._fault: BaseException | None = None
+        self._stopped = threading.Event()
+
+    @property
+    def authority(self) -> str:
+        """The certificate of whom pods trust, as PEM text."""
+        return _issued()["ca.crt"]
+
+    def start(self) -> None:
+        """Once; what goes wrong is told by `api`. UsageError when a program is not there."""
+        if self._thread is None:
+            for name in programs.SERVERS:
+                programs.server(name)
+            self._thread = threading.Thread(target=self._run, name="servers", daemon=True)
+            self._thread.start()
+
+    def api(self) -> Api:
+        """The API server, ready. LostError when it does not come up, or has ended."""
+        assert self._thread is not None
+        self._thread.join()
+        if self._fault is not None:
+            raise self._fault
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise LostError(f"{name} of this run", f"has ended: {_tail(name)}", "start the command again")
+        assert self._api is not None
+        return self._api
+
+    def processes(self) -> list[int]:
+        return [process.pid for process in self._processes.values() if process.poll() is None]
+
+    def stop(self) -> None:
+        """Idempotent."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+        for process in reversed(self._processes.values()):
+            process.kill()
+            process.wait()
+        self._processes.clear()
+
+    def _run(self) -> None:
+        """The thread. Each waits for the one before it."""
+        try:
+            token = _prepare()
+            reading = threading.Thread(target=_import, name="import", daemon=True)
+            reading.start()
+            self._started("etcd", *_ETCD)
+            self._until("etcd", _answers)
+            self._started("kube-apiserver", *_KUBE_APISERVER)
+            asked = urllib.request.Request(
+                f"https://127.0.0.1:{PORT}/readyz", headers={"Authorization": f"Bearer {token}"}
+            )
+            trusted = ssl.create_default_context(cadata=self.authority)
+            opener = urllib.request.build_opener(
+                urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted)
+            )
+            self._until("kube-apiserver", lambda: _ready(opener, asked))
+            reading.join()
+            self._api = Api(CONTEXT, FOLDER / "kubeconfig")
+        except LabError as error:
+            self._fault = error
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            self._fault = LostError("the API server of this run", str(error), "`just doctor` tries what it needs")
+
+    def _started(self, name: str, *options: str) -> None:
+        with (FOLDER / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [programs.server(name), *options],
+                cwd=FOLDER,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _until(self, name: str, answers: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not answers():
+            if self._stopped.is_set():
+                raise LostError(name, "was told to stop", "")
+            ended = self._processes[name].poll() is not None
+            if ended or time.monotonic() > deadline:
+                fault = "ended" if ended else f"did not answer within {DEADLINE_S:.0f} s"
+                raise LostError(f"{name} of this run", f"{fault}: {_tail(name)}", "start the command again")
+            time.sleep(LOOK_S)
+
+
+_ETCD = (
+    "--name=lab",
+    "--data-dir=data",
+    "--unsafe-no-fsync",  # in memory, for one run
+    "--log-level=warn",
+    f"--listen-client-urls=http://127.0.0.1:{ETCD_PORT}",
+    f"--advertise-client-urls=http://127.0.0.1:{ETCD_PORT}",
+    f"--listen-peer-urls=http://127.0.0.1:{ETCD_PEER_PORT}",
+    f"--initial-advertise-peer-urls=http://127.0.0.1:{ETCD_PEER_PORT}",
+    f"--initial-cluster=lab=http://127.0.0.1:{ETCD_PEER_PORT}",
+)
+_KUBE_APISERVER = (
+    f"--etcd-servers=http://127.0.0.1:{ETCD_PORT}",
+    f"--secure-port={PORT}",
+    f"--advertise-address={network.NODE_ADDRESS}",
+    "--endpoint-reconciler-type=none",
+    "--tls-cert-file=tls.crt",
+    "--tls-private-key-file=tls.key",
+    "--token-auth-file=tokens.csv",
+    "--authorization-mode=RBAC",
+    f"--service-account-issuer={ISSUER}",
+    "--service-account-key-file=accounts.crt",
+    "--service-account-signing-key-file=accounts.key",
+    f"--service-cluster-ip-range={SERVICES}",
+    "--allow-privileged",
+    f"--disable-admission-plugins={PLUGINS_OFF}",
+    "--enable-priority-and-fairness=false",
+    "--profiling=false",
+    "--v=1",
+)
+
+
+def _prepare() -> str:
+    """Its files; the token that was drawn."""
+    FOLDER.mkdir(mode=0o700)
+    token = secrets.token_hex(32)
+    accounts = certificates.issue(certificates.Request(("service-accounts",), "ecdsa-256"))
+    server = {"clusters": [{"name": CONTEXT, "cluster": {"server": f"https://127.0.0.1:{PORT}"}}]}
+    server["clusters"][0]["cluster"]["certificate-authority"] = str(FOLDER / "ca.crt")  # type: ignore[index]
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        **server,
+        "users": [{"name": CONTEXT, "user": {"token": token}}],
+        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}],
+    }
+    texts = {
+        **_issued(),
+        "accounts.crt": accounts["tls.crt"],
+        "accounts.key": accounts["tls.key"],
+        "tokens.csv": f"{token},lab,lab,system:masters\n",
+        "kubeconfig": json.dumps(config),
+    }
+    for name, text in texts.items():
+        (FOLDER / name).write_text(text)
+    network.batch([], [f"address replace {network.NODE_ADDRESS}/32 dev lo"])
+    return token
+
+
+def _issued() -> dict[str, str]:
+    return dict(certificates.issue(certificates.Request(NAMES, "ecdsa-256")))
+
+
+def _import() -> None:
+    """It takes a second or more: while the servers start."""
+    with contextlib.suppress(ImportError):  # told where it is needed
+        importlib.import_module("kubernetes.client")
+        importlib.import_module("kubernetes.config")
+
+
+def _answers() -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", ETCD_PORT), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _ready(opener: urllib.request.OpenerDirector, asked: urllib.request.Request) -> bool:
+    try:
+        with opener.open(asked, timeout=2.0) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _tail(name: str, lines: int = 3) -> str:
+    """The last of what it logged."""
+    path = FOLDER / f"{name}.log"
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    return " | ".join(text.strip().splitlines()[-lines:]) or "it printed nothing"

@@ -1,0 +1,88 @@
+"""The apiserver target: the local target's processes, network and small kubelet, and a real API server that real controllers watch.
+
+The rendered manifests go to kube-apiserver by server-side apply; a proxy's container is the controller's own program in a root of
+its own files. No kubelet, rollouts, CNI or scheduler: what those do is kind's to show.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.model.events import EventLog
+from lab.model.pairs import Side
+from lab.model.variants.variants import Variant
+from lab.targets.apiserver import images, objects, programs, providing
+from lab.targets.apiserver.registry import Place, Registry
+from lab.targets.apiserver.servers import PORT, Servers
+from lab.targets.local import namespaces
+from lab.targets.local.containers import Realisation
+from lab.targets.local.images import Context
+from lab.targets.local.kubelet import Kubelet
+from lab.targets.local.network import Network
+from lab.targets.local.objects import Objects
+from lab.targets.local.pods import Container, Pod
+from lab.targets.local.routing import Routes
+from lab.targets.local.target import LocalTarget
+
+
+class ApiserverTarget(LocalTarget):
+    """One API server for a run, from `check` to `close`; both sides of a pair are on it."""
+
+    name = "apiserver"
+    bring_up_s = 5.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.servers = Servers()
+
+    def enter(self, argv: Sequence[str]) -> int | None:
+        if namespaces.INSIDE not in os.environ:
+            providing.provide()
+        return super().enter(argv)
+
+    def check(self) -> None:
+        super().check()
+        self.servers.start()
+
+    def close(self) -> None:
+        self.servers.stop()
+
+    def facts(self) -> Mapping[str, str]:
+        own = {
+            "target": "apiserver: the real controllers as processes, a real API server (no kubelet, CNI or scheduler)",
+            **{name: programs.version(programs.server(name)) for name in programs.SERVERS},
+            "controllers": " | ".join(image.about() for image in images.there().values()),
+        }
+        kept = {key: value for key, value in super().facts().items() if key not in ("allocator", "haproxy")}
+        return {**kept, **own}
+
+    def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
+        return objects.on_side(variant.manifests, side)
+
+    def read(self, manifests: Sequence[Mapping[str, Any]]) -> Objects:
+        return super().read(objects.read(manifests))
+
+    def realise(self, context: Context) -> Realisation:
+        return images.realise(context)
+
+    def order(self, wanted: Objects) -> Sequence[Sequence[Pod]]:
+        """No controller's first look is at less than what it is to serve."""
+        return [wanted.role("backend"), wanted.role("proxy")]
+
+    def fixed(self, container: Container) -> bool:
+        return images.find(container.repository) is None
+
+    def routes(
+        self,
+        manifests: Sequence[Mapping[str, Any]],
+        wanted: Objects,
+        net: Network,
+        kubelet: Kubelet,
+        log: EventLog,
+        changing: bool,
+        side: Side,
+    ) -> Routes:
+        place = Place(self.servers.api(), side, self.servers.authority, PORT, self.servers.processes)
+        return Registry([dict(obj) for obj in manifests], place, wanted, net, kubelet, log, changing)

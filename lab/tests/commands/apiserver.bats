@@ -1,0 +1,81 @@
+#!/usr/bin/env bats
+# The target apiserver by the command line. Skips where scripts/controllers has not made what it runs, which takes minutes:
+# KUBEBUILDER_ASSETS and LAB_IMAGES name other places for it.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  local missing
+  missing=$(python -c 'from lab.tests.targets.apiserver.test_apiserver import missing; print(missing().splitlines()[0] if missing() else "")')
+  [[ -z $missing ]] || skip "$missing"
+}
+
+# ours: the lab's own processes and its servers, of this test alone.
+ours() {
+  grep -lsz "^LAB_RUNS=$LAB_RUNS$" /proc/[0-9]*/environ | cut -d/ -f3 |
+    xargs -r ps -o pid=,args= -p | grep -E "kube-apiserver --etcd|etcd --name|lab with" || true # there may be none
+}
+
+# bats test_tags=measures
+@test "a short bench ends in a table of the real controller, and every sample was read back" {
+  tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
+  lab bench keepalive --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
+  ((status < 2)) || fail "$stderr"
+  assert_output --partial keepalive
+  run python - "$LAB_RUNS" <<'PYTHON'
+import json, pathlib, sys
+
+(run,) = pathlib.Path(sys.argv[1]).glob("*/run.json")
+facts = json.loads(run.read_text())["facts"]
+assert facts["target"].startswith("apiserver: the real controllers"), facts
+assert "ingress-nginx" in facts["controllers"] and facts["kube-apiserver"].startswith("v1."), facts
+read = [item for path in run.parent.glob("readback/*.json") for item in json.loads(path.read_text())]
+assert read and all(item["ok"] for item in read), read
+deployed = [pod for path in run.parent.glob("deployed/*.json") for pod in json.loads(path.read_text())]
+assert deployed, run.parent
+machine = {"steal", "other-processes", "generator-saturated", "rate-not-achieved", "dropped"}  # a shared runner's
+reasons = {json.loads(path.read_text())["reason"] for path in run.parent.glob("samples/*/sample.json")}
+assert reasons <= {None, *machine}, reasons
+PYTHON
+  assert_success
+}
+
+# bats test_tags=slow
+@test "a knob that is left out is noticed by what the controller's nginx says" {
+  lab sabotage keepalive --target apiserver
+  assert_success
+  assert_output --partial caught
+}
+
+# bats test_tags=slow
+@test "two at once do not meet" {
+  # its own API server, on the same ports
+  python -m lab with --target apiserver baseline true >/dev/null 2>&1 3>&- &
+  local other=$!
+  # shellcheck disable=SC2016 # the inner shell's
+  lab with --target apiserver baseline sh -c 'curl -so /dev/null -w "%{http_code}" -H "Host: bench.lab.test" "$LAB_URL/1kB.bin"'
+  assert_success
+  assert_output 200
+  wait "$other"
+}
+
+# bats test_tags=slow
+@test "kill -9 leaves no process of it" {
+  python -m lab with --target apiserver baseline sleep 60 >/dev/null 2>&1 3>&- &
+  local lab=$! deadline=$((SECONDS + 60))
+  until [[ $(ours) == *kube-apiserver* ]]; do
+    ((SECONDS < deadline)) || fail "no API server within a minute"
+    sleep 0.1
+  done
+  kill -9 "$lab"
+  until [[ -z $(ours) ]]; do
+    ((SECONDS < deadline)) || fail "still there: $(ours)"
+    sleep 0.1
+  done
+}
+
+@test "another context than its own is refused before anything starts" {
+  refused "the apiserver target has no cluster" bench baseline --target apiserver --context production
+}

@@ -1,0 +1,160 @@
+"""Real bring-ups of the real controller. These run inside the namespaces: `test_apiserver.py` starts this file there, as root and not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.base.errors import MeasuringError
+from lab.model.pages import PAGES
+from lab.model.variants.variants import Variant, load_variant
+from lab.targets.apiserver.registry import Registry
+from lab.targets.apiserver.target import ApiserverTarget
+from lab.targets.local import LocalSystem, cgroups
+from lab.targets.local.namespaces import prepare
+from lab.targets.readback import read_back
+from lab.tests.support.factories import make_point
+from lab.tests.support.inside import changed, until
+
+if "LAB_TEST_INSIDE" not in os.environ:
+    pytest.skip("runs inside the namespaces: see test_apiserver.py", allow_module_level=True)
+
+SETTINGS = "ingress-nginx-controller"
+
+
+@pytest.fixture(scope="session")
+def target() -> Iterator[ApiserverTarget]:
+    prepare()
+    apiserver = ApiserverTarget()
+    apiserver.check()
+    yield apiserver
+    apiserver.close()
+
+
+@pytest.fixture(autouse=True)
+def clean(target: ApiserverTarget) -> Iterator[None]:
+    """Every test leaves the two servers, and nothing else: no process, no interface, no namespace, no object."""
+    yield
+    left = [process.name() for process in psutil.process_iter() if process.pid != os.getpid()]
+    assert sorted(left) == ["etcd", "kube-apiserver"]
+    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[0] for line in links] == ["lo"]
+    assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
+    api = target.servers.api()
+    for api_version, kind in (("v1", "Pod"), ("networking.k8s.io/v1", "Ingress"), ("coordination.k8s.io/v1", "Lease")):
+        spaces = {obj["metadata"]["namespace"] for obj in api.list(api_version, kind)}
+        assert not {space for space in spaces if space.startswith("ingress-lab")}, kind
+
+
+def served(system: LocalSystem) -> int:
+    response = system.fetch(system.entry(), "/8kB.txt", 2.0)
+    assert len(response.body) == PAGES["8kB.txt"] or response.status != 200
+    return response.status
+
+
+def settings(**data: str) -> Variant:
+    def edit(configmap: dict[str, Any]) -> None:
+        configmap["data"] = {key.replace("_", "-"): value for key, value in data.items()}
+
+    return changed("baseline", edit, kind="ConfigMap", of=SETTINGS)
+
+
+def test_both_sides_of_a_pair_serve_by_their_own_controllers(target: ApiserverTarget) -> None:
+    target.check_variant(load_variant("keepalive"), [make_point()])
+    with (
+        target.up(load_variant("baseline")) as left,
+        target.up(load_variant("keepalive"), side="right") as right,
+    ):
+        assert (served(left), served(right)) == (200, 200)
+        checks = load_variant("keepalive").readback
+        assert [str(reading) for reading in read_back(right, checks) if not reading.ok] == []
+        assert [reading.ok for reading in read_back(left, checks)] == [False] * len(checks)
+        assert left.entry().base_url != right.entry().base_url
+        assert not {*left.processes("proxy")} & {*right.processes("proxy")}
+        for system in (left, right):
+            shown = {pod["metadata"]["name"]: pod for pod in system.deployed()}
+            assert set(shown) == {"backend-0", "proxy-0"}
+            assert "ingress-nginx" in shown["proxy-0"]["status"]["containerStatuses"][0]["imageID"]
+            assert all(pod["status"]["conditions"][-1]["status"] == "True" for pod in shown.values())
+            assert system.gauges()["proxy/config_bytes"] > 1000
+
+
+def test_the_controller_runs_its_lua_and_balances_by_it(target: ApiserverTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        said = system.exec("proxy", ["nginx", "-T"]).stdout
+        assert "balancer_by_lua_block" in said and "init_by_lua_block" in said
+        assert system.restarts() == {"proxy-0/proxy": 0, "backend-0/backend": 0}
+
+
+def test_the_control_plane_is_counted_apart_from_the_proxy(target: ApiserverTarget) -> None:
+    with target.up(load_variant("baseline")) as system:
+        with system.watch() as watch:
+            assert served(system) == 200
+        rows = watch.observation().rows
+        titles = {role: set(rows.filter(rows["role"] == role)["title"]) for role in ("proxy", "control")}
+        assert titles["proxy"] == {"nginx"}
+        assert {"etcd", "kube-apiserver", "dumb-init", "nginx-ingress-c"} <= titles["control"]
+        assert {"proxy", "control", "backend", "lab"} <= set(watch.observation().usage)
+
+
+def test_a_key_that_the_controller_does_not_take_is_told_in_its_words(target: ApiserverTarget) -> None:
+    with target.up(settings(keep_alive="abc")) as system:
+        assert "cannot parse 'keep-alive' as int" in system.entry().way
+
+
+def test_a_setting_that_ends_the_controller_is_a_fault_with_its_words(target: ApiserverTarget) -> None:
+    with (
+        pytest.raises(MeasuringError, match=r"the controller says: panic: runtime error: index out of range"),
+        target.up(settings(lua_shared_dicts="foo")),
+    ):
+        pass
+
+
+@pytest.mark.skipif(not cgroups.trial()[0], reason="no cgroup that this user may write")
+def test_auto_follows_a_limit_of_cpu_and_the_limit_is_read_back(target: ApiserverTarget) -> None:
+    variant = load_variant("baseline-300m")
+    with target.up(variant) as system:
+        assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
+        assert system.unapplied() == []
+
+
+def test_routes_that_are_added_and_endpoints_that_move_reach_the_controller(target: ApiserverTarget) -> None:
+    with target.up(load_variant("baseline"), changing=True) as system:
+        route: dict[str, Any] = {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": "more", "namespace": "ingress-lab"},
+            "spec": {
+                "ingressClassName": "ingress-lab",
+                "rules": [
+                    {
+                        "host": "more.lab.test",
+                        "http": {
+                            "paths": [
+                                {
+                                    "path": "/",
+                                    "pathType": "Prefix",
+                                    "backend": {"service": {"name": "backend", "port": {"name": "http"}}},
+                                }
+                            ]
+                        },
+                    }
+                ],
+            },
+        }
+        more = {"Host": "more.lab.test"}
+        assert system.fetch(system.entry(), "/8kB.txt", 2.0, more).status == 404
+        with system.recorder() as recorder:
+            system.apply([route])
+            until(lambda: system.fetch(system.entry(), "/8kB.txt", 2.0, more).status == 200, 20)
+        assert {"Reload", "Reloaded"} <= {event.kind for event in recorder.events()}
+        assert isinstance(system.routing, Registry) and system.routing.events()
+        system.end_pod("backend", "delete")
+        until(lambda: [pod["metadata"]["name"] for pod in system.pods("backend")] == ["backend-1"], 20)
+        until(lambda: served(system) == 200, 20)

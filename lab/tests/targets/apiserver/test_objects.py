@@ -1,0 +1,89 @@
+"""What the API server is given: each side's objects under their own names, pods and EndpointSlices as controllers write them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from lab.model.variants.variants import load_variant
+from lab.targets.apiserver import objects
+from lab.targets.local.objects import Member, Service, read
+
+
+def test_the_right_side_shares_no_name_with_the_left() -> None:
+    manifests = load_variant("baseline").manifests
+    left, right = objects.on_side(manifests, "left"), objects.on_side(manifests, "right")
+    assert left == list(manifests)
+
+    def named(found: list[Any]) -> set[tuple[str, str, str]]:
+        return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in found}
+
+    assert not named(left) & named(right)
+    (proxy,) = [obj for obj in right if obj["kind"] == "Deployment" and obj["metadata"]["name"] == "proxy"]
+    args = proxy["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--controller-class=k8s.io/ingress-lab-right" in args and "--ingress-class=ingress-lab-right" in args
+    (ingress,) = [obj for obj in right if obj["kind"] == "Ingress"]
+    assert ingress["spec"]["ingressClassName"] == "ingress-lab-right"
+    assert ingress["spec"]["rules"][0]["host"] == "bench.lab.test"
+
+
+def test_what_processes_there_are_is_the_same_on_both_sides() -> None:
+    manifests = load_variant("baseline").manifests
+    left, right = (read(objects.read(objects.on_side(manifests, side))) for side in ("left", "right"))
+    assert [pod.name for pod in left.pods] == [pod.name for pod in right.pods] == ["backend-0", "proxy-0"]
+    assert {pod.namespace for pod in right.pods} == {"ingress-lab-right"}
+
+
+def test_an_annotation_that_only_the_controller_knows_is_its_own_affair() -> None:
+    manifests = [dict(obj) for obj in load_variant("baseline").manifests]
+    for obj in manifests:
+        if obj["kind"] == "Ingress":
+            obj["metadata"] = {
+                **obj["metadata"],
+                "annotations": {"nginx.ingress.kubernetes.io/canary": "true"},
+            }
+    assert read(objects.read(manifests)).role("proxy")
+
+
+def test_namespaces_come_first_and_workloads_last() -> None:
+    kinds = [obj["kind"] for obj in objects.applied(objects.on_side(load_variant("baseline").manifests, "left"))]
+    assert kinds[0] == "Namespace" and kinds[-2:] == ["Deployment", "Deployment"]
+
+
+def test_a_route_is_defined_where_there_is_one_and_nowhere_else() -> None:
+    assert objects.definitions(load_variant("baseline").manifests) == []
+    (definition,) = objects.definitions(load_variant("okd").manifests)
+    assert definition["spec"]["names"]["kind"] == "Route"
+
+
+def test_a_secret_that_asks_for_a_certificate_gets_one_and_the_manifest_stays() -> None:
+    asks: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "c",
+            "namespace": "n",
+            "annotations": {"lab/certificate": "a.test", "lab/key": "ecdsa-256"},
+        },
+    }
+    (made,) = objects.applied([asks])
+    assert base64.b64decode(made["data"]["tls.crt"]).startswith(b"-----BEGIN CERTIFICATE")
+    assert "data" not in asks
+
+
+def test_a_pod_is_its_deployments_template_on_the_node() -> None:
+    pod = objects.pod(load_variant("baseline").manifests, "proxy", "proxy-0")
+    assert pod["metadata"]["name"] == "proxy-0" and pod["metadata"]["namespace"] == "ingress-lab"
+    assert pod["metadata"]["labels"]["lab/role"] == "proxy"
+    assert pod["spec"]["nodeName"] == objects.NODE and pod["spec"]["serviceAccountName"] == "ingress-nginx"
+
+
+def test_a_slice_has_the_ready_endpoints_of_each_port_and_none_is_made_without_a_selector() -> None:
+    service = Service("backend", {"lab/role": "backend"}, {8080: "http", "http": "http"}, names={8080: "http"})
+    (made,) = objects.slices(service, "n", {8080: [Member("10.64.0.3", 8080, "backend-0"), Member("10.64.0.5", 8080)]})
+    assert made["metadata"]["labels"]["kubernetes.io/service-name"] == "backend"
+    assert [endpoint["addresses"] for endpoint in made["endpoints"]] == [["10.64.0.3"], ["10.64.0.5"]]
+    assert made["ports"] == [{"name": "http", "protocol": "TCP", "port": 8080}]
+    (empty,) = objects.slices(service, "n", {8080: []})
+    assert empty["endpoints"] == [] and empty["ports"] == []
+    assert list(objects.slices(Service("by-hand", {}, {80: 80}), "n", {80: []})) == []
