@@ -160,7 +160,7 @@ class Loop:
                 left, right = runs
                 made = PairRun((left, right)).measure(attempt)
             else:
-                made = (runs[0].measure(self._regime(runs[0]), attempt),)
+                made = (self._alone(runs[0], attempt),)
             kept = {run.slot.arm: self._keep(each) for run, each in zip(runs, made, strict=True)}
             last = all(map(settled, kept.values()))
             if slot.against is not None:
@@ -169,6 +169,9 @@ class Loop:
                 self.observer.measured(slot, kept[slot.arm], made[0].histograms.get("latency"), last)
             if last or slot.point.disturbance is not None:
                 return
+
+    def _alone(self, run: SampleRun, attempt: int) -> Measurement:
+        return run.measure(self._regime(run), attempt)
 
     def _regime(self, run: SampleRun) -> Regime:
         point, generator = run.slot.point, run.chosen.generator

@@ -45,7 +45,7 @@ PYTHON
   lab bench log-off --sweep "$sweep" --resolve 10% --plan
   if [[ -n $blocks ]]; then
     assert_equal "$status" 0
-    [[ $stderr == *" samples in $blocks blocks, seed"* ]] || fail "expected $blocks blocks: $stderr"
+    [[ $stderr == *" in $blocks blocks, seed"* ]] || fail "expected $blocks blocks: $stderr"
     [[ $stderr == *"10% in CPU per request at ceiling is found with 90% probability, by the noise of $run_id"* ]] || fail "$stderr"
     [[ $stderr == *"from the A/A run $run_id"* ]] || fail "$stderr"
     [[ $printed == *"claimed "*" null comparisons"* ]] || fail "$printed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lab.model.pairs import SIDES
@@ -102,6 +104,6 @@ def test_latency_in_a_sweep_of_closed_loops_leads_alone() -> None:
         ({}, ""),
     ],
 )
-def test_a_point_says_why_no_pair_can_bear_it(changed: dict[str, object], said: str) -> None:
+def test_a_point_says_why_no_pair_can_bear_it(changed: dict[str, Any], said: str) -> None:
     why = make_point(**changed).why_alone
     assert (said in why) if said else why == ""
