@@ -25,7 +25,6 @@ from lab.model.usage import Observation
 from lab.records.reparse import UNTIMED
 from lab.targets.common.process import Ended, run_generators, taken
 
-
 THERE = ("proxy", cpu.CONTROL)
 """Roles on the proxy's CPUs."""
 
