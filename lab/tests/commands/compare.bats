@@ -54,7 +54,7 @@ asked() {
 @test "the same as Markdown" {
   compare "$reference" --markdown
   assert_success
-  assert_line '| arm | metric | base | other | effect | floor | p | n |'
+  assert_line '| arm | metric | base | other | effect | p | n |'
   assert_line --regexp '^\| keepalive against baseline \| p99 \(ms\) \| .* \| ~ \[.*\] % \|'
 }
 

@@ -59,7 +59,7 @@ def test_what_was_found_names_step_effect_advice_and_run() -> None:
     text = MAKERS["found"](ROOT / "README.md", ["slow-link:gzip", "kill-held:kill-nds"])
     steady, disturbed = text.splitlines()[2:]
     assert re.fullmatch(
-        r"\| \*\*.+\*\* \(`gzip`\) \| \[p50 at .+ % \[.+\], beyond .+\]\(data/reference/slow-link\) \| apply \|", steady
+        r"\| \*\*.+\*\* \(`gzip`\) \| \[p50 at .+ % \[.+\]\]\(data/reference/slow-link\) \| apply \|", steady
     )
     assert re.fullmatch(
         r"\| \*\*.+\*\* \(`kill-nds`\) \| \[.+\]\(data/reference/kill-held\) \| do not apply it \|", disturbed
