@@ -766,7 +766,7 @@ def test_what_resolve_wants_at_a_knee_can_be_asked_for() -> None:
 def test_a_knee_of_what_the_baseline_was_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its manifests have changed since, and with them its knee, maybe."""
     target = with_generators("k6")
-    search = seeking.prepare(seeking.Request(("baseline",), connections=100), target, ())
+    search = seeking.prepare(seeking.Request(("baseline",), connections=100, duration_s=1.0), target, ())
     run = RunStore.create(search.record, {})
     AdaptiveSearch(target, search.variants, ChosenGenerator(Paced(), "true", "1", None), run, Silent()).run()
     request = bench.Request(("keepalive",), "at-knee", blocks=1)
