@@ -29,7 +29,7 @@ WIDE = 0.1
 """A bound beyond 10 % is worth more blocks."""
 
 
-AdviceKind = Literal["apply", "keep", "mixed", "moved", "unresolved", "nothing"]
+AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Advice:
     keep        worse, never better: stay with the base
     mixed       better in some, worse in others, or better and in some blocks not working: `snippet` as of apply, and the text says when
     moved       a difference though the manifests are the same, or of two runs no larger than their common baseline's
+    same        what differs is smaller than what is worth knowing, in all that is judged
     unresolved  no difference resolved; the text has the bound
     nothing     no row could be judged; the text says what would help
     """
@@ -94,7 +95,14 @@ class _Pair:
     @property
     def told(self) -> Told:
         resolved = [row for row in self.rows if row.decision.resolved]
-        open_rows = [row for row in self.rows if row.decision in (Decision.CANNOT_TELL, Decision.SAME)]
+        open_rows = [row for row in self.rows if row.decision is Decision.CANNOT_TELL]
+        same = [row for row in self.rows if row.decision is Decision.SAME]
+        if same and not resolved and not open_rows:
+            return (
+                "same",
+                f"{self.name}: the same in {_count(same)}: don't bother: {_amount(_widest(same))} at most{self._short}",
+                "",
+            )
         if not resolved:
             return self._unresolved(open_rows) if open_rows else ("nothing", f"{self.name}: {self._nothing()}", "")
         resolved.sort(key=lambda row: (row.metric != self._primary, -_size(row)))
@@ -187,9 +195,8 @@ class _Pair:
         shown = dict.fromkeys(_widest(part).metric for part in (own, rows) if part)
         widest = [_widest([row for row in rows if row.metric == metric]) for metric in shown]
         bounds = " or ".join(map(_amount, widest))
-        comparisons = "1 comparison" if len(rows) == 1 else f"{len(rows)} comparisons"
         wide = any(row.relative and expm1(bound(row.estimate)) > WIDE for row in widest)
-        text = f"{self.name}: no difference resolved in {comparisons}: don't bother unless {bounds} matters to you"
+        text = f"{self.name}: no difference resolved in {_count(rows)}: don't bother unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{self._short}"
         if any(TOO_FEW in note for note in self.comparison.notes):
             text += (
@@ -273,6 +280,10 @@ def _where(row: Compared) -> str:
 def _size(row: Compared) -> float:
     """Of a ratio; differences in several units have no order."""
     return abs(row.estimate.effect) if row.estimate and row.relative else 0.0
+
+
+def _count(rows: Sequence[Compared]) -> str:
+    return "1 comparison" if len(rows) == 1 else f"{len(rows)} comparisons"
 
 
 def _amount(row: Compared) -> str:
