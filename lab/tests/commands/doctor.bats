@@ -28,7 +28,7 @@ host_state() {
   stub nginx 'echo "nginx version: nginx/1.10.3" >&2'
   run python -m lab doctor
   assert_failure 2
-  assert_line --regexp '^nginx +local +missing +1\.10\.3, at least 1\.19\.10 .*apt-get install nginx'
+  assert_line --regexp '^nginx +local, apiserver +missing +1\.10\.3, at least 1\.19\.10 .*apt-get install nginx'
   assert_line --regexp '^--target local: not here, for want of .*nginx'
 }
 

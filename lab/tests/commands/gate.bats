@@ -158,8 +158,8 @@ PY
 @test "gate refuses bounds that are none" {
   refused "no bound given" "$run_folder"
   refused "did you mean 5%?" "$run_folder" --max-regression 5
-  refused "0% is no bound" "$run_folder" --max-regression 0%
-  refused "100% is no bound" "$run_folder" --max-regression 100%
+  refused "0% is no share" "$run_folder" --max-regression 0%
+  refused "100% is no share" "$run_folder" --max-regression 100%
   refused "expected a share, got 'much'" "$run_folder" --max-regression much
   refused "did you mean 'gap_s'?" "$run_folder" --max-more gap=1
 }

@@ -109,7 +109,7 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
 @test "missing packages are named when neither root nor sudo can install them" {
   bare_checkout
   local program
-  for program in bash cat cut dirname env flock git grep head id mkdir mv ps readlink rm sed setpriv sha256sum sort tail tr uname ip; do
+  for program in bash cat cut dirname env flock git grep head id mkdir mv ps readlink rm sed setpriv sha256sum sort tail touch tr uname ip; do
     ln -s "$(command -v "$program")" "$stubs/$program"
   done
   local as=()

@@ -192,14 +192,14 @@ def test_without_an_earlier_run_nothing_is_guessed(sweep: str) -> None:
 
 @pytest.mark.slow
 def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
-    """Any A/A pair of the baseline will do; the newest has the last word."""
+    """Any A/A pair of the baseline will do, and all of them tell together; the newest gives its name."""
     self_compared(sweep)
     request = Request(("log-off",), sweep, seed=1, label="zz")
     newer = measured(prepare(request, FakeTarget(), ()))
     newer.folder.rename(newer.folder.with_name("9" + newer.record.id))  # later by its name
     made = resolved(sweep, "20%")
     assert made.record.planned_for is not None and made.record.planned_for.from_run == newer.record.id
-    assert made.forecast.source == f"from the A/A pairs of {newer.record.id}"
+    assert made.forecast.source == f"from the A/A pairs of {newer.record.id} and 1 more"
 
 
 @pytest.mark.slow

@@ -475,7 +475,7 @@ def test_disturbed_results_are_ranked_in_their_own_unit(
     assert [(line["knob"], line["verdict"]) for line in told["knobs"]] == [
         ("b", "apply"),
         ("c", "do not apply"),
-        ("a", "cannot tell"),
+        ("a", "don't bother: the same"),
     ]
     assert told["knobs"][0]["one_at_a_time"]["difference"] == pytest.approx(-8, abs=0.1)
     assert told["knobs"][0]["cumulatively"]["difference"] == pytest.approx(-9, abs=0.1)
