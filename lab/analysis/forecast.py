@@ -123,7 +123,7 @@ def committed(record: RunRecord) -> list[Noise]:
         if base
         for point in record.points
         for one in scatter_elsewhere()
-        if one.scheme in (None, point.scheme)
+        if one.load == point.scheme
     ]
 
 

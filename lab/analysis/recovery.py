@@ -35,10 +35,14 @@ class Slope:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """One metric's scatter of a baseline against itself, as one block has it; a log-ratio's standard deviation."""
+    """One metric's scatter of a baseline against itself, as one block has it; a log-ratio's standard deviation.
+
+    `scheme`: how it was a pair, None: each alone; `load`: how a pair is loaded there.
+    """
 
     metric: str
     scheme: Scheme | None
+    load: Scheme
     sd: float
     rounds: int
 
@@ -52,7 +56,8 @@ def recovers(metric: str, scheme: Scheme) -> bool:
 
 def slope(found: Sequence[Compared], metric: str, way: Way) -> Slope | None:
     """Cost per unit of dose as the pairs have it, over that of the arms alone; None without both, at two rounds or more."""
-    sides = [_by_dose(one for one in found if one.way == each) for each in (way, "plain")]
+    points = {one.point for one in found if one.way == way}
+    sides = [_by_dose(one for one in found if one.way == each and one.point in points) for each in (way, "plain")]
     paired, plain = (
         {dose: told for dose, rounds in side.items() if len(told := _told(rounds, metric)) > 1} for side in sides
     )
@@ -75,10 +80,11 @@ def usual_gap() -> float | None:
 def scatter_elsewhere() -> list[Elsewhere]:
     """Of what was compared with itself, of every way."""
     itself = [one for one in committed() if one.variant == one.baseline]
+    loads: dict[str, Scheme] = {one.point: one.way for one in itself if one.way != "plain"}
     return [
-        Elsewhere(one.metric, None if one.way == "plain" else one.way, one.sd / 100, one.rounds)
+        Elsewhere(one.metric, None if one.way == "plain" else one.way, loads[one.point], one.sd / 100, one.rounds)
         for one in scatter(itself)
-        if one.sd is not None
+        if one.sd is not None and one.point in loads
     ]
 
 

@@ -170,8 +170,8 @@ def test_a_larger_family_promises_less() -> None:
 def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """By how the effect is come by: of pairs theirs, of arms alone those'. 1 % scatter of 20 rounds, 6 blocks, one effect."""
     scatter = [
-        recovery.Elsewhere("cpu_per_request", "slices", 0.01, 20),
-        recovery.Elsewhere("cpu_per_request", None, 0.05, 20),
+        recovery.Elsewhere("cpu_per_request", "slices", "slices", 0.01, 20),
+        recovery.Elsewhere("cpu_per_request", None, "slices", 0.05, 20),
     ]
     monkeypatch.setattr("lab.analysis.forecast.scatter_elsewhere", lambda: scatter)
     baseline = record("x").variants["baseline"]
