@@ -110,6 +110,7 @@ class _Pair:
         said = f"{self.name}: {', '.join(map(_finding, named))}"
         said += f", and {len(resolved) - len(named)} more" if len(resolved) > len(named) else ""
         said += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
+        said += f"; the same in {len(same)} more" if same else ""
         said += self._short
         clear = [row for row in resolved if row.beyond_baseline]
         if moved := self._moved(clear):
