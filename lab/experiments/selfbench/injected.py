@@ -236,8 +236,11 @@ def _true(
 def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:
     """Ten blocks from `first` on, as a run of their own."""
     mine = range(first, first + TEN)
-    slots = tuple(slot for slot in record.slots if slot[0] in mine or slot[0] == 0)
-    alone = record.model_copy(update={"blocks": TEN, "slots": slots})
+    kept = [order for order, slot in enumerate(record.slots, start=1) if slot[0] in mine or slot[0] == 0]
+    slots = tuple(record.slots[order - 1] for order in kept)
+    moved = {order: number for number, order in enumerate(kept, start=1)}
+    pairs = tuple(pair.model_copy(update={"order": moved[pair.order]}) for pair in record.pairs if pair.order in moved)
+    alone = record.model_copy(update={"blocks": TEN, "slots": slots, "pairs": pairs})
     return summarise_run(alone, [one for one in samples if one.block in mine or one.block == 0], histogram_of)
 
 
