@@ -12,11 +12,13 @@ from math import expm1
 from statistics import fmean
 
 import numpy as np
+import numpy.typing as npt
 
 from lab.analysis.pairs import scatter
 from lab.model.pairs import Compared, Scheme, Way
 from lab.records.pairs import committed
 
+Floats = npt.NDArray[np.float64] | np.floating
 LEAST_SLOPE = 0.8
 """The lower 95 % limit of what is paired on what is injected, from which on a pair may say *same*."""
 DRAWS, SEED = 2000, 2511
@@ -64,10 +66,10 @@ def slope(found: Sequence[Compared], metric: str, way: Way) -> Slope | None:
     if not paired or not plain:
         return None
     lots = np.random.default_rng(SEED)
-    drawn = [_per_dose(paired, lots) / _per_dose(plain, lots) for _ in range(DRAWS)]
+    drawn = _per_dose(_drawn(paired, lots)) / _per_dose(_drawn(plain, lots))
     low, high = np.quantile(drawn, [0.025, 0.975])
-    value = _per_dose(paired) / _per_dose(plain)
-    return Slope(value, float(low), float(high), len(paired), min(len(told) for told in paired.values()))
+    value = _per_dose(_means(paired)) / _per_dose(_means(plain))
+    return Slope(float(value), float(low), float(high), len(paired), min(len(told) for told in paired.values()))
 
 
 @cache
@@ -103,9 +105,16 @@ def _told(rounds: Mapping[int, Sequence[Compared]], metric: str) -> list[float]:
     return [expm1(fmean(each)) for each in means if each]
 
 
-def _per_dose(told: Mapping[float, Sequence[float]], lots: np.random.Generator | None = None) -> float:
-    """Least squares through nothing, of each dose's mean over its rounds (drawn anew from them, where lots are given)."""
-    means = {
-        dose: float(np.mean(each if lots is None else lots.choice(each, len(each)))) for dose, each in told.items()
-    }
-    return sum(dose * mean for dose, mean in means.items()) / sum(dose**2 for dose in means)
+def _means(told: Mapping[float, Sequence[float]]) -> dict[float, Floats]:
+    """Dose → the mean over its rounds."""
+    return {dose: np.mean(each) for dose, each in told.items()}
+
+
+def _drawn(told: Mapping[float, Sequence[float]], lots: np.random.Generator) -> dict[float, Floats]:
+    """The same of rounds drawn anew, DRAWS times: shape (DRAWS,)."""
+    return {dose: lots.choice(each, (DRAWS, len(each))).mean(axis=1) for dose, each in told.items()}
+
+
+def _per_dose(means: Mapping[float, Floats]) -> Floats:
+    """Least squares through nothing."""
+    return np.sum([dose * mean for dose, mean in means.items()], axis=0) / sum(dose**2 for dose in means)
