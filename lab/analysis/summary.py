@@ -17,8 +17,7 @@ from lab.analysis.rows import Row, general_notes
 from lab.model.metrics import about
 from lab.model.plan import Arm, ArmRole, Plan
 from lab.model.run import NotMeasured, RunRecord
-from lab.model.samples import Reason, Sample, cell
-from lab.model.samples import cells as planned_cells
+from lab.model.samples import Reason, Sample, cell, planned_cells
 from lab.model.sweeps import Point, control_of
 from lab.stats import paired as stats
 
@@ -175,8 +174,7 @@ def left_out(record: RunRecord, samples: Iterable[Sample]) -> str:
     """The command that goes on with a run of which something planned was not begun; empty = nothing."""
     counted = (sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED)
     begun = {cell(sample) for sample in counted}
-    planned = {each for slot in record.plan().slots for each in planned_cells(slot)}
-    return rerun.resume(record) if planned - begun else ""
+    return rerun.resume(record) if planned_cells(record.plan().slots) - begun else ""
 
 
 def more_blocks(resume: str, planned: int, valid: int) -> str:

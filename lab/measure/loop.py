@@ -25,7 +25,7 @@ from lab.measure.steady import Steady
 from lab.model.pairs import SIDES, Layout, Side
 from lab.model.plan import Arm, Slot
 from lab.model.run import RoundTrip
-from lab.model.samples import ATTEMPTS, Cell, Sample, cell, cells, counts, settled
+from lab.model.samples import ATTEMPTS, Cell, Sample, cell, cells, counts, planned_cells, settled
 from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -213,7 +213,7 @@ def stale_blocks(store: RunStore, facts: Mapping[str, str]) -> list[Sample]:
     found: list[Sample] = []
     for block in sorted({sample.block for sample in done}):
         mine = [sample for sample in done if sample.block == block]
-        planned = {each for slot in record.plan().slots if slot.block == block for each in cells(slot)}
+        planned = planned_cells(slot for slot in record.plan().slots if slot.block == block)
         if planned <= {cell(sample) for sample in mine if settled(sample)}:
             continue
         ended = max(ended_at(sample) for sample in mine)

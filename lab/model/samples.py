@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Literal, Self
 
@@ -241,6 +242,11 @@ def cell(of: Slot | Sample) -> Cell:
 def cells(slot: Slot) -> tuple[Cell, ...]:
     """Of a pair both sides'."""
     return tuple(map(cell, slot.sides))
+
+
+def planned_cells(slots: Iterable[Slot]) -> set[Cell]:
+    """Of all these slots."""
+    return {each for slot in slots for each in cells(slot)}
 
 
 def counts(sample: Sample) -> bool:

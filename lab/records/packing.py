@@ -25,7 +25,7 @@ import polars as pl
 from lab.base.errors import UsageError
 from lab.base.files import sync, write_synced
 from lab.model.events import EVENTS_SCHEMA
-from lab.model.samples import Sample, cell, settled
+from lab.model.samples import Sample, cell, planned_cells, settled
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import folders, packed, tables
 from lab.records.folders import Folders
@@ -131,9 +131,10 @@ def _put(new: Path, folder: Path) -> None:
 def _refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
     record, done = run.record, {cell(sample) for sample in samples if settled(sample)}
     remedy = f"go on with `just {'knee' if record.knee else 'bench'} --resume {record.id}`, then pack it"
-    left = {cell(slot) for slot in record.plan().slots} - done
+    planned = planned_cells(record.plan().slots)
+    left = planned - done
     if left:
-        raise UsageError(record.id, f"is not finished: {len(left)} of {len(record.slots)} are not measured", remedy)
+        raise UsageError(record.id, f"is not finished: {len(left)} of {len(planned)} are not measured", remedy)
     if record.knee and not (run.folder / KNEE).is_file():
         raise UsageError(record.id, "is not finished: the search has found no knee yet", remedy)
 

@@ -26,7 +26,7 @@ from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS
 from lab.model.run import RunRecord
-from lab.model.samples import Sample
+from lab.model.samples import Sample, cell, planned_cells
 from lab.model.sweeps import Point, control_of
 from lab.records import outcomes, propagation
 from lab.records.store import RunStore, run_names
@@ -135,11 +135,12 @@ class Evidence:
 
     def lost(self, arm: str, point: str) -> str:
         """How many of its planned blocks count, and why not the others: `4 of 6 blocks: steal, not measured`; empty where all do."""
-        planned = {block for block, of, at in self.run.record.slots if (of, at) == (arm, point)}
+        slots = self.run.record.plan().slots
+        planned = {each.block for each in slots if (each.arm.name, each.point.name, each.other) == (arm, point, "")}
         lost = sorted(planned - self.blocks(arm, point).keys())
         reasons: dict[str, None] = {}
         for block in lost:
-            tried = [each for each in self.samples if (each.block, each.arm, each.point.name) == (block, arm, point)]
+            tried = [each for each in self.samples if cell(each) == (block, arm, point, "")]
             told = [str(each.reason) for each in tried if each.reason is not None]
             reasons |= dict.fromkeys(told or ["no valid control run" if tried else "not measured"])
         return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""
@@ -178,9 +179,9 @@ class Evidence:
         record = self.run.record
         invalid = sum(not sample.valid for sample in self.samples)
         rest = f", {invalid} of {len(self.samples)} samples invalid" if invalid else ""
-        measured = {(sample.block, sample.arm, sample.point.name) for sample in self.samples}
-        missing = sum(slot not in measured for slot in record.slots)
-        rest += f", {missing} of {len(record.slots)} planned not measured" if missing else ""
+        planned = planned_cells(record.plan().slots)
+        missing = len(planned - set(map(cell, self.samples)))
+        rest += f", {missing} of {len(planned)} planned not measured" if missing else ""
         shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
         what = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
         return f"{record.id} ({self.name}): {what}{rest}{self.beside}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
-from lab.model.samples import cell, cells, settled
+from lab.model.samples import cell, planned_cells, settled
 from lab.records.store import RunStore, run_names
 
 
@@ -59,7 +59,7 @@ def measured_run(
     if done.status not in (0, 1) or not names:  # 1: some cell has no valid sample
         raise MeasuringError(place, last_words(done))
     run = RunStore.open(str(runs / names[-1]))
-    planned = {each for slot in run.record.plan().slots for each in cells(slot)}
+    planned = planned_cells(run.record.plan().slots)
     left = planned - {cell(sample) for sample in run.samples() if settled(sample)}
     if left:
         fault = f"stopped with {len(left)} of its {len(planned)} cells to go: {last_words(done)}"
