@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -119,6 +119,9 @@ class ClusterTarget:
 
     def installed(self, generator: Generator) -> Installed | None:
         return self._place.client.installed(generator)
+
+    def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
+        return {}  # the images are what runs
 
     def facts(self) -> Mapping[str, str]:
         taken = self._place
