@@ -33,7 +33,7 @@ show VARIANT *ARGS:
 ledger *ARGS:
     @python -m lab ledger "$@"
 
-# One self-contained HTML site of the committed runs: overview, ledger, studies, methods: just report [--output FOLDER] [--run RUN]
+# One self-contained HTML site of the committed runs: overview, ledger, studies, methods; of one run of yours: just report --run RUN
 [group('look')]
 [no-cd]
 [no-exit-message]
@@ -129,6 +129,13 @@ gate *ARGS:
 [no-exit-message]
 capacity *ARGS:
     @python -m lab capacity "$@"
+
+# After ingress-nginx: what each successor does with your settings, and the traps in between: just migrate --configmap mine.yaml [--to traefik …] --plan
+[group('decide')]
+[no-cd]
+[no-exit-message]
+migrate *ARGS:
+    @python -m lab migrate "$@"
 
 # A run for other tools: CSV, Parquet, OpenMetrics, or a sample's verbatim output: just export RUN
 [group('decide')]
