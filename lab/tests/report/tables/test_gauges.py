@@ -35,7 +35,7 @@ def summary_of(gauges: Mapping[str, Mapping[str, float]], opened: Mapping[str, f
             told["proxy/load_s"] = 9.0
         rss = 40_000_000 if slot.point.rate_rps is None else 30_000_000
         share = (opened or {}).get(slot.arm.variant, 0.0)
-        counters = {"proxy/ActiveOpens": round(sample.requests * share)} if opened else {}
+        counters = {"proxy/ActiveOpens": round((sample.requests or 0) * share)} if opened else {}
         return sample.model_copy(
             update={
                 "counters": sample.counters | counters,
