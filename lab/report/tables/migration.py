@@ -51,6 +51,11 @@ def page(
     return [*head, Grid(OVERVIEW, tuple(map(_overview, found)), blank=True), *parts]
 
 
+def walked(found: Sequence[Migration]) -> list[Part]:
+    """Which traps the file walks into, and what to set: what stands below a measurement."""
+    return [part for each in found for part in _traps(each)]
+
+
 def _overview(found: Migration) -> Row:
     """How the file's own settings stand, and how many traps there are of each weight."""
     stand = [str(found.standings.get(each, 0)) for each in ("same", "set", "hand", "lost")]
@@ -63,10 +68,15 @@ def _system(found: Migration) -> Iterator[Part]:
     given = [*found.settings, *found.annotations]
     if given:
         yield Grid(SETTINGS, tuple(map(_setting, given)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
-    traps = found.traps
-    if traps:
-        rows = tuple(map(_trap, traps))
-        yield Grid(TRAPS, rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=True)
+    yield from _traps(found, named=False)
+
+
+def _traps(found: Migration, named: bool = True) -> Iterator[Part]:
+    if named:
+        yield title(found.system, "traps, and what to set", blank=True)
+    rows = tuple(map(_trap, found.traps))
+    if rows:
+        yield Grid(TRAPS, rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
     else:
         yield plain("  no trap")
     yield Notes()
