@@ -86,7 +86,8 @@ def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: 
     from lab.experiments.ablation.folder import copy_manifests
     from lab.experiments.migration.measuring import variants
     from lab.records.store import new_id
-    from lab.report.tables.migration import page, walked
+    from lab.report.result import Result
+    from lab.report.tables.migration import costs, page, walked
 
     settle()
     _write(options, talk, found)
@@ -113,8 +114,9 @@ def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: 
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     if store is None:
         return 1
+    cost = costs(Result(store).told)
     whole = page(found.place, found.given, found.unknown, found.notes, found.migrations)
-    return finish(options, store, walked(found.migrations), [whole])
+    return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
 
 
 def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:

@@ -8,7 +8,12 @@ from rich.text import Text
 
 from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
 from lab.analysis.migration.table import WEIGHTS, Weight
-from lab.report.grid import Cell, Fold, Grid, Notes, Part, Row, Words, columns, plain, row, title
+from lab.analysis.rows import Row as ResultRow
+from lab.analysis.summary import Summary
+from lab.analysis.verdicts import effect_text
+from lab.model.metrics import about
+from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, columns, plain, row, title
+from lab.report.loads import load_text
 
 SAID: dict[Standing, str] = {
     "same": "by itself",
@@ -31,6 +36,15 @@ OVERVIEW = columns(
 )
 SETTINGS = columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
 TRAPS = columns(("trap", "of", "ingress-nginx", "there by itself", "to do"), left=range(5))
+COSTS: Mapping[str, str] = {
+    "cpu_per_request": "CPU/request",
+    "rate": "rate",
+    "p99": "p99",
+    "memory_bytes": "memory",
+    "opened_per_request": "upstream conns. per 1000",
+}
+"""Metric → its heading."""
+UNITS = ("", *(about(name).unit for name in COSTS), "", "")
 SHOWN = 44
 EMPTY = "–"
 NO_KEY = "(no key of ingress-nginx's)"
@@ -54,6 +68,41 @@ def page(
 def walked(found: Sequence[Migration]) -> list[Part]:
     """Which traps the file walks into, and what to set: what stands below a measurement."""
     return [part for each in found for part in _traps(each)]
+
+
+def costs(summaries: Sequence[Summary]) -> list[Part]:
+    """What the move costs, load by load: beside each number how many times ingress-nginx's it is; CPU per request with its interval."""
+    rows = [
+        _cost(one)
+        for summary in summaries
+        for point in summary.points
+        for one in summary.at(point)
+        if one.arm.role != "reference"
+    ]
+    heads = columns(
+        ("what it costs", *(about(name).short for name in COSTS), "failed", "CPU per request"),
+        {0, len(COSTS) + 2},
+        UNITS,
+    )
+    return [Grid(heads, tuple(rows), blank=True), Notes()] if rows else []
+
+
+def _cost(own: ResultRow) -> Row:
+    effect = next((each for each in own.effects if each.metric == "cpu_per_request"), None)
+    return row(
+        own.arm.name,
+        *(_value(name, own) for name in COSTS),
+        f"{sum(own.cell.errors.values()) + sum(own.cell.errors_invalid.values()):,}",
+        effect_text(effect) if effect and own.arm.role == "variant" else "",
+        under=[Heading(own.point.name, load_text(own.point))],
+    )
+
+
+def _value(name: str, own: ResultRow) -> str:
+    value = own.cell.shown(name)
+    base = own.base.shown(name) if own.base else None
+    times = f" ×{value / base:.2f}" if value is not None and base and own.arm.role == "variant" else ""
+    return f"{about(name).text(value)}{times}"
 
 
 def _overview(found: Migration) -> Row:
