@@ -43,6 +43,8 @@ class Directives:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     health: tuple[int, str] = (8081, "/nginx-ready")
     http2: bool = False
+    blocks: Sequence[str] = ()
+    """Of the http block, whole: maps."""
 
 
 def program(place: str) -> proxies.Program:

@@ -21,7 +21,7 @@ from lab.targets.local.images.haproxy_router import FD_CEILING
 
 IMAGE = "library/haproxy"
 NOTE = "endpoints change by a reload"
-CONTROLLER = "haproxy.org/lab"
+CONTROLLER = "lab.test/haproxy"
 CONFIGMAP = "haproxy"
 ARGUMENTS = ("haproxy", "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg")
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
