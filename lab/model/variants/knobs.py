@@ -54,8 +54,11 @@ class Check(Record, coerce_numbers_to_str=True):
     ports       outgoing connections that are really made use only local ports in the range `value` (`1024 65000`)
     node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+    caddy       what lies at a path (`name`) in what Caddy's admin interface shows: after `config`, `http`, `server`, `reverse_proxy`, `transport`
+                in those of them that serve the load; after `metrics` a metric
     haproxy     a key (`name`) of HAProxy's `show info`
-    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …)
+    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …); one
+                without arguments is `set`
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
     pods        how many pods of the role run and are ready
     budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
@@ -77,6 +80,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "ports": (set(), set()),
         "node": ({"name"}, set()),
         "rps": (set(), set()),
+        "caddy": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
         "haproxy-config": ({"name"}, {"context"}),
         "pod": ({"name"}, set()),
@@ -91,7 +95,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
+        "caddy", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend"] = "proxy"
