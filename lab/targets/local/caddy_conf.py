@@ -43,7 +43,8 @@ def render(
     if certificates:
         files = [{"certificate": _file(name, "crt"), "key": _file(name, "key")} for name in certificates]
         apps["tls"] = {"certificates": {"load_files": files}}
-    whole = merged({"admin": {"listen": f"127.0.0.1:{PORT}"}, "apps": apps}, settings["config"])
+    admin = {"listen": f"127.0.0.1:{PORT}", "origins": ["localhost", f"127.0.0.1:{PORT}"]}  # as whom the lab asks
+    whole = merged({"admin": admin, "apps": apps}, settings["config"])
     texts = {_file(name, end): found[f"tls.{end}"] for name, found in certificates.items() for end in ("crt", "key")}
     return {CONFIG: json.dumps(whole, indent=1), **texts}
 

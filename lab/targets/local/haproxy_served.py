@@ -25,7 +25,9 @@ CAN = (
     "method headers queries regex weights request_headers response_headers redirect rewrite backend_s".split()  # noqa: SIM905 - reads as a list
 )
 COMMAND = ("haproxy", "-W", "-db", "-f", CONFIG)
-CHECKER = ("haproxy", "-c", "-q", "-f", CONFIG)
+_CHECK = r"""said=$(haproxy -c -f "$0" 2>&1) || { printf '%s\n' "$said" | sed -n 's/^\[ALERT\] *([^)]*) : //p' | head -n 1 >&2; exit 1; }"""
+CHECKER = ("sh", "-c", _CHECK, CONFIG)
+"""It says more than one line, and why in one that begins with [ALERT]."""
 _MOST_WEIGHT = 256
 
 

@@ -21,7 +21,11 @@ NOTE = "routes and endpoints change by Caddy's own reload (no control plane)"
 CONTROLLER = "lab.test/caddy"
 SETTINGS = "caddy"
 ARGUMENTS = ("caddy", "run", "--config", CONFIG)
-_CHECK = 'said=$("$0" validate --config "$1" 2>&1) || { printf "%s\\n" "$said" | sed -n "s/^Error: //p" >&2; exit 1; }'
+_CHECK = r"""said=$("$0" validate --config "$1" 2>&1) || {
+  printf '%s\n' "$said" | sed -n 's/^Error: //p; s/^{"level":"error".*"msg":"\(.*\)"}$/\1/p' | sed 's/\\"/"/g' | head -n 1 >&2
+  exit 1
+}"""
+"""It says more than one line, and why in an error of its log."""
 
 
 def realise(context: Context) -> Realisation:
