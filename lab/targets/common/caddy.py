@@ -1,7 +1,7 @@
 """What a running Caddy tells by its admin interface: the configuration that it serves, and its metrics.
 
-    /config/    {"apps": {"http": {"servers": {"port-80": …}}}}
-    /metrics    go_sched_gomaxprocs_threads 1                    name, value
+/config/    {"apps": {"http": {"servers": {"port-80": …}}}}
+/metrics    go_sched_gomaxprocs_threads 1                    name, value
 """
 
 from __future__ import annotations

@@ -37,7 +37,9 @@ def render(
         "listen": [f":{READY[0]}"],
         "routes": [{"match": [{"path": [READY[1]]}], "handle": [{"handler": "static_response", "status_code": 200}]}],
     }
-    servers: Node = {f"port-{port.port}": merged(_server(port, members, settings), settings["server"]) for port in ports}
+    servers: Node = {
+        f"port-{port.port}": merged(_server(port, members, settings), settings["server"]) for port in ports
+    }
     http = merged({"servers": {**servers, HEALTH: health}}, settings["http"])
     apps: Node = {"http": http}
     if certificates:

@@ -43,9 +43,8 @@ class Sections:
     frontend: Mapping[str, str] = field(default_factory=dict[str, str])
     backend: Mapping[str, str] = field(default_factory=dict[str, str])
     server: Mapping[str, str] = field(default_factory=dict[str, str])
-    bind: str = ""
-    slots: int = 0
-    health: tuple[int, str] = (1042, "/healthz")
+    slots: int = field(default=0, kw_only=True)
+    health: tuple[int, str] = field(default=(1042, "/healthz"), kw_only=True)
 
 
 def files(proxy: str, ports: Sequence[Served], sections: Sections, context: Context) -> dict[str, str]:

@@ -63,7 +63,9 @@ def files(proxy: str, ports: Sequence[Served], directives: Directives, context: 
         name: context.objects.members(item.service, item.port, context.addresses) for name, item in backends.items()
     }
     reached = {name: found for name, found in members.items() if found}  # nginx would refuse an empty one
-    splits = {_split(entry): entry for served in ports for found in served.hosts.values() for entry in found if _parted(entry)}
+    splits = {
+        _split(entry): entry for served in ports for found in served.hosts.values() for entry in found if _parted(entry)
+    }
     text = rendered(
         "nginx-served.conf.j2",
         folder=FOLDER,
@@ -90,7 +92,10 @@ def files(proxy: str, ports: Sequence[Served], directives: Directives, context: 
         ],
     )
     secrets = {name: _files(name, context) for served in ports for name in served.secrets}
-    return {CONFIG: text, **{_certificate(name): found["tls.crt"] + found["tls.key"] for name, found in secrets.items()}}
+    return {
+        CONFIG: text,
+        **{_certificate(name): found["tls.crt"] + found["tls.key"] for name, found in secrets.items()},
+    }
 
 
 def _files(name: str, context: Context) -> Mapping[str, str]:
@@ -139,7 +144,11 @@ def _location(entry: Entry, reached: Mapping[str, Sequence[Member]]) -> Mapping[
         "matches": matches,
         "to": f"${_split(entry)}" if _parted(entry) else names[0] if names else "",
         "reached": bool(names) and all(name in reached for name in names),
-        "headers": {**rule.request_headers.set, **rule.request_headers.add, **dict.fromkeys(rule.request_headers.remove, "")},
+        "headers": {
+            **rule.request_headers.set,
+            **rule.request_headers.add,
+            **dict.fromkeys(rule.request_headers.remove, ""),
+        },
         "redirect": redirect
         and {
             "status": redirect.status,

@@ -37,7 +37,9 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
 def realise(context: Context) -> Realisation:
     container = context.container
     if container.command or container.args != ARGUMENTS[1:]:
-        raise UsageError(container.place, f"expected no command, and args {list(ARGUMENTS[1:])}", "as in manifests/base/haproxy")
+        raise UsageError(
+            container.place, f"expected no command, and args {list(ARGUMENTS[1:])}", "as in manifests/base/haproxy"
+        )
     find_program(container.place, "haproxy")
     found = merged(f"ConfigMap/{CONFIGMAP}", context.objects.configmaps.get(CONFIGMAP, {}), DEFAULTS)
     return started(context, Sections(*(found[name] for name in DEFAULTS)), "HAProxy", CONTROLLER)
@@ -62,9 +64,7 @@ def bounded(sections: Sections, context: Context) -> Sections:
     return sections
 
 
-def merged(
-    place: str, data: Mapping[str, str], defaults: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, str]]:
+def merged(place: str, data: Mapping[str, str], defaults: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     """Section → directive → arguments. UsageError for a section that is none; a directive that is none HAProxy itself refuses."""
     found = {section: dict(own) for section, own in defaults.items()}
     for key, value in data.items():

@@ -87,7 +87,9 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=COMMAND,
         env=container.env,
-        files=haproxy_served.files("haproxytech's controller", ports, bounded(sections(place, values), context), context),
+        files=haproxy_served.files(
+            "haproxytech's controller", ports, bounded(sections(place, values), context), context
+        ),
         checker=CHECKER,
     )
 
@@ -136,7 +138,7 @@ def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
         if not _ARGUMENT.fullmatch(item):
             remedy = did_you_mean(item, ["--configmap", "--ingress.class", "--sync-period"])
             raise UsageError(at, f"the local target does not honour {item}", remedy)
-    arguments = dict(item.partition("=")[::2] for item in container.args)
+    arguments = {name: value for name, _, value in (item.partition("=") for item in container.args)}
     if CONTROLLER not in (known := context.objects.classes.values()):
         fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
         raise UsageError(at, fault, did_you_mean(CONTROLLER, known))

@@ -157,7 +157,11 @@ def _clients(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
             with target:
                 _is(place, target, "Gateway", gateways)
             with spec.inner("body") as body:
-                for name, directive in (("maxSize", "max_body_size"), ("bufferSize", "body_buffer_size"), ("timeout", "body_timeout")):
+                for name, directive in (
+                    ("maxSize", "max_body_size"),
+                    ("bufferSize", "body_buffer_size"),
+                    ("timeout", "body_timeout"),
+                ):
                     if body.has(name):
                         yield f"client_{directive} {body.take(name, '')}"
             with spec.inner("keepAlive") as alive:
@@ -183,7 +187,9 @@ def _targets(place: str, spec: Fields, kind: str, wanted: Collection[str]) -> No
     named = {_is(place, item, kind, wanted) for item in spec.each("targetRefs")}
     if missing := sorted(set(wanted) - named):
         fault = f"is for {', '.join(sorted(named)) or 'nothing'} alone, not for {missing[0]}"
-        raise UsageError(f"{place}: spec.targetRefs", fault, f"the local target has one such setting: name {missing[0]}, too")
+        raise UsageError(
+            f"{place}: spec.targetRefs", fault, f"the local target has one such setting: name {missing[0]}, too"
+        )
 
 
 def _is(place: str, item: Fields, kind: str, known: Collection[str]) -> str:

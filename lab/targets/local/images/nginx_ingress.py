@@ -85,8 +85,8 @@ KEYS: Mapping[str, Key] = {
 
 _OTHER = {"access-log-off": "", "http2": "false", "log-format": ""}
 _LOG_FORMAT = (
-    "'$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \"$http_referer\" "
-    "\"$http_user_agent\" \"$http_x_forwarded_for\"'"
+    '\'$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" '
+    '"$http_user_agent" "$http_x_forwarded_for"\''
 )
 _HEADERS = {
     "Host": "$host",
@@ -113,7 +113,9 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=(program.inside, "-e", "stderr", "-c", CONFIG),
         env=container.env,
-        files=nginx_served.files("F5's controller", ingress_served.served(context.objects), directives(place, values), context),
+        files=nginx_served.files(
+            "F5's controller", ingress_served.served(context.objects), directives(place, values), context
+        ),
         stop_signal=signal.SIGQUIT,
         checker=(program.inside, "-e", "stderr", "-t", "-q", "-c", CONFIG),
         programs={program.inside: program.file},
@@ -125,11 +127,14 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
     """Of all keys with their values, empty = left out. UsageError for what is neither true nor false."""
     found: dict[str, list[str]] = {}
     for name, key in KEYS.items():
-        text = _flag(f"{place}: {name}", values[name]) if key.flag and values[name] else values[name].strip().rstrip(";")
+        text = (
+            _flag(f"{place}: {name}", values[name]) if key.flag and values[name] else values[name].strip().rstrip(";")
+        )
         if text and not (name == "keepalive" and text == "0"):
             found.setdefault(key.where, []).append(key.directive.format(text))
     off = values["access-log-off"] and _flag(f"{place}: access-log-off", values["access-log-off"]) == "on"
-    log = [f"log_format main {values['log-format'] and repr(values['log-format']) or _LOG_FORMAT}", "sendfile on"]
+    form = f"'{values['log-format']}'" if values["log-format"] else _LOG_FORMAT
+    log = [f"log_format main {form}", "sendfile on"]
     headers = {**({"Connection": ""} if values["keepalive"] not in ("", "0") else {}), **_HEADERS}
     return Directives(
         main=found.get("main", []),
@@ -161,7 +166,7 @@ def _configmap(context: Context, container: Container) -> tuple[str, Mapping[str
     at = f"{container.place}.args"
     if container.command:
         raise UsageError(container.place, "expected no command", "as in manifests/base/nginx-f5")
-    arguments = dict(item.partition("=")[::2] for item in container.args)
+    arguments = {name: value for name, _, value in (item.partition("=") for item in container.args)}
     for name in arguments:
         if name not in (_CONFIGMAP, _CLASS) and not name.startswith(_WAIVED):
             fault = f"the local target does not honour {name}"
