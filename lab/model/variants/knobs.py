@@ -56,6 +56,8 @@ class Check(Record, coerce_numbers_to_str=True):
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
     caddy       what lies at a path (`name`) in what Caddy's admin interface shows: after `config`, `http`, `server`, `reverse_proxy`, `transport`
                 in those of them that serve the load; after `metrics` a metric
+    envoy       what lies at a path (`name`) in what Envoy's admin interface shows: after `cluster`, `listener`, `http_connection_manager`,
+                `router`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
     haproxy     a key (`name`) of HAProxy's `show info`
     haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …); one
                 without arguments is `set`
@@ -81,6 +83,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "node": ({"name"}, set()),
         "rps": (set(), set()),
         "caddy": ({"name"}, set()),
+        "envoy": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
         "haproxy-config": ({"name"}, {"context"}),
         "pod": ({"name"}, set()),
@@ -95,7 +98,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "caddy", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
+        "caddy", "envoy", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend"] = "proxy"
