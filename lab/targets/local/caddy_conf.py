@@ -67,7 +67,8 @@ def _server(served: Served, members: Mapping[Backend, Sequence[Member]], setting
             }
             for host in hosts
             for entry in served.hosts[host]
-        ],
+        ]
+        + [{"handle": [{"handler": "static_response", "status_code": 404}]}],  # by itself 200, without a word
         "automatic_https": {"disable": True},
     }
     return server | ({"tls_connection_policies": [{}]} if served.secrets else {})

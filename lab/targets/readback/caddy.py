@@ -9,12 +9,13 @@ Refuses to judge by nothing: no such part, or no such metric, is unreadable; a p
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
 from lab.targets.common import caddy
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
+from lab.targets.common.envoy import at
+from lab.targets.readback.envoy import shown
+from lab.targets.readback.reading import Reading, UnreadableError, asked, compared, given, joined
 
 
 def _caddy(system: System, check: Check) -> Reading:
@@ -27,26 +28,7 @@ def _caddy(system: System, check: Check) -> Reading:
     parts = caddy.parts(json.loads(asked(system, check, caddy.PORT, caddy.CONFIG)))
     if not parts.get(part):
         raise UnreadableError(f"/config/ has no {part!r} that serves the load, only {', '.join(parts)}")
-    return compared(check, joined([_shown(_at(tree, path)) for tree in parts[part]]))
-
-
-def _at(tree: Any, path: str) -> Any:
-    """None where there is no such path."""
-    for step in path.split("."):
-        if isinstance(tree, dict):
-            tree = tree.get(step)
-        elif isinstance(tree, list) and step.isdigit() and int(step) < len(tree):
-            tree = tree[int(step)]
-        else:
-            return None
-    return tree
-
-
-def _shown(value: Any) -> str:
-    """As a check's value is written: a text as it is, anything else as JSON."""
-    if value is None:
-        return ABSENT
-    return value if isinstance(value, str) else json.dumps(value)
+    return compared(check, joined([shown(at(tree, path)) for tree in parts[part]]))
 
 
 READERS = {"caddy": _caddy}

@@ -8,6 +8,7 @@ A key is a section and a directive of HAProxy's own, an underscore stands for a 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -54,6 +55,7 @@ def started(context: Context, sections: Sections, proxy: str, controller: str) -
         env=context.container.env,
         files=haproxy_served.files(proxy, context.objects.served(controller), bounded(sections, context), context),
         checker=CHECKER,
+        stop_signal=signal.SIGUSR1,  # soft-stop, the image's own
     )
 
 

@@ -7,6 +7,7 @@ does it here), and the HAProxy of its image (3.2; the one on PATH runs). Facts: 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -91,6 +92,7 @@ def realise(context: Context) -> Realisation:
             "haproxytech's controller", ports, bounded(sections(place, values), context), context
         ),
         checker=CHECKER,
+        stop_signal=signal.SIGUSR1,  # soft-stop, the image's own
     )
 
 
