@@ -123,7 +123,6 @@ def test_it_takes_endpoints_and_routes_without_losing_a_request(target: LocalTar
             assert system.fetch(entry, "/1kB.bin", 5.0).status in (404, 503)
             system.apply([route])
             until(lambda: _status(system, entry) == 200, 15.0)
-        answers = client.end()
         lost = [answer for answer in client.end() if answer not in ("backend-0", "backend-1")]
         assert len(lost) <= LOSES.get(name, 0), lost
         after = system.restarts()
