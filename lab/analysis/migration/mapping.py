@@ -159,7 +159,7 @@ def migration(
 
 def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
     own = key.text is not None and key.value != KEYS[key.name].default
-    standing, to, reason = _standing(row, subject, key.value, own)
+    standing, to, reason = _standing(row, subject, key.value, own, {name: each.value for name, each in keys.items()})
     if subject.when and not any(_holds(name, value, keys) for name, value in subject.when):
         needed = " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in subject.when)
         standing, reason = "off", f"does nothing without {needed}"
@@ -172,7 +172,9 @@ def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line
     )  # fmt: skip
 
 
-def _standing(row: Row, subject: Subject, value: str, own: bool) -> tuple[Standing, str, str]:
+def _standing(
+    row: Row, subject: Subject, value: str, own: bool, others: Mapping[str, str]
+) -> tuple[Standing, str, str]:
     """(standing, the value there, why it has none)."""
     if row.how == "read":
         return "same", value, ""
@@ -183,7 +185,7 @@ def _standing(row: Row, subject: Subject, value: str, own: bool) -> tuple[Standi
     if not value or (value == "false" and not conversions(row.value)):
         return "same", "", ""
     try:
-        to = translated(row.value, value)
+        to = translated(row.value, value, others)
     except LeaveError:
         return "same", row.default, ""
     except UntranslatableError as error:
@@ -228,7 +230,7 @@ def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation)
 
 def _annotation(row: Row, subject: Subject, given: Annotation) -> Line:
     own = row.keys[0].startswith(ANNOTATION)
-    standing, to, reason = _standing(row, subject, given.text, own=True)
+    standing, to, reason = _standing(row, subject, given.text, True, {name: key.default for name, key in KEYS.items()})
     if not own and standing == "set":
         standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
     return Line(

@@ -26,6 +26,8 @@ from lab.model.variants.knobs import MANIFESTS
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
 _PROXY = "proxy"
+WORD = 4
+"""Letters by which a value can be told among what a proxy says."""
 
 
 def written(found: Migration) -> list[Line]:
@@ -177,6 +179,11 @@ def _dumped(content: Any) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
+def _letters(text: str) -> str:
+    """`proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize` alike."""
+    return "".join(filter(str.isalnum, text)).lower()
+
+
 Refusal = Callable[[str], "str | None"]
 """An overlay's name → why it cannot be measured, in the words of who refuses it; None if it can."""
 
@@ -189,7 +196,11 @@ def as_far_as_taken(manifests: Path, found: Migration, refusal: Refusal) -> tupl
         told = refusal(name)
         if told is None:
             return name, notes
-        named = [line for line in lines if line.setting.rstrip("=") in told or line.setting.rpartition(".")[2] in told]
+        named = [
+            line
+            for line in lines
+            if _letters(line.setting.rpartition(".")[2]) in _letters(told) or (len(line.to) >= WORD and line.to in told)
+        ]
         if not named:
             return None, [*notes, f"{name}: {told}"]
         refused = max(named, key=lambda line: len(line.setting))

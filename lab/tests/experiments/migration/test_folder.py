@@ -41,7 +41,7 @@ TABLE = [
     ("keep-alive-requests", "arg --two", "{value}", "1"),
     ("proxy-read-timeout", "HTTPRoute spec.rules.0.timeouts.request", "{seconds}s", "15s"),
     ("proxy-connect-timeout", "Policy spec.timeout.connect", "{seconds}s", "1s"),
-    ("proxy-body-size", "key most.bytes", "{bytes}", "0"),
+    ("proxy-body-size", "key most.mostBytes", "{bytes}", "0"),
 ]
 
 
@@ -93,7 +93,7 @@ def test_every_way_of_setting_is_written_where_it_belongs(made: Path) -> None:
     assert container["args"] == ["-c", "x", "--two", "9", "--one=300"]
     assert objects["HTTPRoute"]["spec"]["rules"] == [{"matches": [], "timeouts": {"request": "120s"}}]
     assert objects["Policy"]["spec"] == {"targetRef": {"name": "proxy"}, "timeout": {"connect": "5s"}}
-    assert objects["ConfigMap"]["data"] == {"most.bytes": "8388608"}
+    assert objects["ConfigMap"]["data"] == {"most.mostBytes": "8388608"}
 
 
 def test_what_is_refused_is_left_out_and_told(made: Path) -> None:
@@ -101,11 +101,11 @@ def test_what_is_refused_is_left_out_and_told(made: Path) -> None:
 
     def refusal(name: str) -> str | None:
         data = rendered(made / "overlays" / name).get("ConfigMap", {}).get("data") or {}
-        return "most.bytes: is no key here" if "most.bytes" in data else None
+        return "it says that MOST_BYTES is no directive" if "most.mostBytes" in data else None
 
     name, notes = as_far_as_taken(made, found, refusal)
     assert name == "made-yours"
-    assert ["most.bytes" in note for note in notes] == [True]
+    assert ["most.mostBytes" in note for note in notes] == [True]
     assert as_far_as_taken(made, found, lambda _: "no")[0] is None
 
 
