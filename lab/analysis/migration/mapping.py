@@ -7,8 +7,8 @@ successor's default is another one than ingress-nginx's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis.migration.table import ANNOTATION, WEIGHTS, Row, Subject, Table, Weight
@@ -148,13 +148,19 @@ def migration(
 ) -> Migration:
     """`order`: of the file's own keys."""
     lines = {name: [_line(row, subjects[name], key, keys) for row in table.rows[name]] for name, key in keys.items()}
+    said = {line.setting for name in order for line in lines[name] if line.setting}
     return Migration(
         table.system,
         tuple(line for name in order for line in lines[name]),
         tuple(line for each in annotations for line in _annotated(table, subjects, each)),
-        tuple(line for name, own in lines.items() if name not in order for line in own),
+        tuple(_beside(line, said) for name, own in lines.items() if name not in order for line in own),
         tuple(_extra(row) for row in table.extras if not any(keys[name].text is not None for name in row.keys[1:])),
     )
+
+
+def _beside(line: Line, said: Collection[str]) -> Line:
+    """Of a key that the file does not have: where one that it has decides the same setting, that one does."""
+    return replace(line, standing="same") if line.setting in said and line.is_trap else line
 
 
 def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
