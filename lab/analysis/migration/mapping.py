@@ -7,8 +7,8 @@ successor's default is another one than ingress-nginx's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis.migration.table import ANNOTATION, WEIGHTS, Row, Subject, Table, Weight
@@ -148,18 +148,24 @@ def migration(
 ) -> Migration:
     """`order`: of the file's own keys."""
     lines = {name: [_line(row, subjects[name], key, keys) for row in table.rows[name]] for name, key in keys.items()}
+    said = {line.setting for name in order for line in lines[name] if line.setting}
     return Migration(
         table.system,
         tuple(line for name in order for line in lines[name]),
         tuple(line for each in annotations for line in _annotated(table, subjects, each)),
-        tuple(line for name, own in lines.items() if name not in order for line in own),
+        tuple(_beside(line, said) for name, own in lines.items() if name not in order for line in own),
         tuple(_extra(row) for row in table.extras if not any(keys[name].text is not None for name in row.keys[1:])),
     )
 
 
+def _beside(line: Line, said: Collection[str]) -> Line:
+    """Of a key that the file does not have: where one that it has decides the same setting, that one does."""
+    return replace(line, standing="same") if line.setting in said and line.is_trap else line
+
+
 def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
     own = key.text is not None and key.value != KEYS[key.name].default
-    standing, to, reason = _standing(row, subject, key.value, own)
+    standing, to, reason = _standing(row, subject, key.value, own, {name: each.value for name, each in keys.items()})
     if subject.when and not any(_holds(name, value, keys) for name, value in subject.when):
         needed = " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in subject.when)
         standing, reason = "off", f"does nothing without {needed}"
@@ -172,7 +178,9 @@ def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line
     )  # fmt: skip
 
 
-def _standing(row: Row, subject: Subject, value: str, own: bool) -> tuple[Standing, str, str]:
+def _standing(
+    row: Row, subject: Subject, value: str, own: bool, others: Mapping[str, str]
+) -> tuple[Standing, str, str]:
     """(standing, the value there, why it has none)."""
     if row.how == "read":
         return "same", value, ""
@@ -183,7 +191,7 @@ def _standing(row: Row, subject: Subject, value: str, own: bool) -> tuple[Standi
     if not value or (value == "false" and not conversions(row.value)):
         return "same", "", ""
     try:
-        to = translated(row.value, value)
+        to = translated(row.value, value, others)
     except LeaveError:
         return "same", row.default, ""
     except UntranslatableError as error:
@@ -228,7 +236,7 @@ def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation)
 
 def _annotation(row: Row, subject: Subject, given: Annotation) -> Line:
     own = row.keys[0].startswith(ANNOTATION)
-    standing, to, reason = _standing(row, subject, given.text, own=True)
+    standing, to, reason = _standing(row, subject, given.text, True, {name: key.default for name, key in KEYS.items()})
     if not own and standing == "set":
         standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
     return Line(

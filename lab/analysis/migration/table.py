@@ -127,7 +127,7 @@ def _row(where: str, cells: Mapping[str, str]) -> Row:
     how = "field" if first[:1].isupper() else first
     if how not in get_args(How):
         raise UsageError(where, f"setting: {first!r} is no way of setting", f"one of {', '.join(get_args(How))}")
-    if unknown := conversions(cells["value"]) - CONVERSIONS.keys():
+    if unknown := conversions(cells["value"]) - CONVERSIONS.keys() - KEYS.keys():
         raise UsageError(
             where, f"value: there is no conversion {min(unknown)!r}", did_you_mean(min(unknown), CONVERSIONS)
         )

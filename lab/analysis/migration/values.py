@@ -11,7 +11,7 @@ Refuses what has no translation, with the reason: nothing is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from string import Formatter
 
 _TIME = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000, "y": 31536000}
@@ -29,13 +29,17 @@ class LeaveError(Exception):
     """The successor's own default is what is meant."""
 
 
-def translated(template: str, value: str) -> str:
-    """UntranslatableError, or LeaveError where nothing is to be set. A template without braces is what is set, whatever the value."""
+def translated(template: str, value: str, others: Mapping[str, str] | None = None) -> str:
+    """UntranslatableError, or LeaveError where nothing is to be set. A template without braces is what is set, whatever the value.
+
+    `others`: values of other keys, by which `{proxy-buffer-size}` stands for one.
+    """
     parts: list[str] = []
     for literal, name, words, _ in Formatter().parse(template):
         parts.append(literal)
         if name is not None:
-            parts.append(_word(CONVERSIONS[name](value), words or ""))
+            found = CONVERSIONS[name](value) if name in CONVERSIONS else (others or {})[name]
+            parts.append(_word(found, words or ""))
     return "".join(parts)
 
 

@@ -26,6 +26,9 @@ from lab.model.variants.knobs import MANIFESTS
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
 _PROXY = "proxy"
+STANDS_IN = "another system with one of its knobs stands in for it here, which takes none of its settings"
+WORD = 4
+"""Letters by which a value can be told among what a proxy says."""
 
 
 def written(found: Migration) -> list[Line]:
@@ -36,6 +39,11 @@ def written(found: Migration) -> list[Line]:
 
 def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
     return (manifests / "overlays" / system / _FILE).exists()
+
+
+def takes_settings(system: str, manifests: Path = MANIFESTS) -> bool:
+    """Whether it has a base of its own: what stands in for a real controller on another's (an overlay with a knob) takes none of its settings."""
+    return (manifests / "base" / system / _FILE).exists()
 
 
 def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
@@ -82,6 +90,9 @@ def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = M
             notes.append(f"{found.system}: the lab has no manifests of it yet: its mapping only")
             continue
         _copy(manifests / "overlays" / found.system, manifests, folder)
+        if not takes_settings(found.system, manifests):
+            notes.append(f"{found.system}: as shipped only: {STANDS_IN}")
+            continue
         name = add(folder, found, written(found))
         kustomize.render([folder / "overlays" / name])
     return notes
@@ -177,6 +188,11 @@ def _dumped(content: Any) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
+def _letters(text: str) -> str:
+    """`proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize` alike."""
+    return "".join(filter(str.isalnum, text)).lower()
+
+
 Refusal = Callable[[str], "str | None"]
 """An overlay's name → why it cannot be measured, in the words of who refuses it; None if it can."""
 
@@ -189,7 +205,11 @@ def as_far_as_taken(manifests: Path, found: Migration, refusal: Refusal) -> tupl
         told = refusal(name)
         if told is None:
             return name, notes
-        named = [line for line in lines if line.setting.rstrip("=") in told or line.setting.rpartition(".")[2] in told]
+        named = [
+            line
+            for line in lines
+            if _letters(line.setting.rpartition(".")[2]) in _letters(told) or (len(line.to) >= WORD and line.to in told)
+        ]
         if not named:
             return None, [*notes, f"{name}: {told}"]
         refused = max(named, key=lambda line: len(line.setting))

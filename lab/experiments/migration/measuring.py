@@ -10,7 +10,7 @@ from lab.experiments.ablation.folder import refusal_in
 from lab.experiments.configmap import knobs
 from lab.experiments.configmap.reading import Given
 from lab.experiments.configmap.split import BASELINE, split
-from lab.experiments.migration.folder import as_far_as_taken, has_manifests
+from lab.experiments.migration.folder import STANDS_IN, as_far_as_taken, has_manifests, takes_settings
 from lab.experiments.migration.plan import Plan
 from lab.targets.base import Target
 
@@ -29,6 +29,10 @@ def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[st
             continue
         if told := refusal(each.system):
             notes.append(f"{each.system}: not measured here: {told}")
+            continue
+        if not takes_settings(each.system, manifests):
+            names.append(each.system)
+            notes.append(f"{each.system}: as shipped only: {STANDS_IN}")
             continue
         yours, told = as_far_as_taken(manifests, each, refusal)
         names += [each.system, *([yours] if yours else [])]

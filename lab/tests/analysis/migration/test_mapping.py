@@ -108,3 +108,9 @@ def test_an_annotation_that_nobody_knows_is_told_by_name(system: str) -> None:
 def test_names_that_are_no_keys_are_told_with_what_is_meant() -> None:
     _, unknown = keys_of({"client-max-body-size": "10m"})
     assert "proxy-body-size" in unknown[0].hint
+
+
+def test_a_key_of_the_file_decides_a_setting_that_it_shares_with_one_that_is_not_in_it() -> None:
+    found = moved("traefik", {"disable-access-log": "true"})
+    assert [line.key for line in found.defaults if line.is_trap and line.setting == "--accessLog="] == []
+    assert "disable-access-log" in trap("traefik", "disable-access-log").keys

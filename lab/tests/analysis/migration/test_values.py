@@ -71,3 +71,7 @@ def test_what_has_no_translation_is_refused_with_the_reason(template: str, value
 def test_what_the_successor_does_by_itself_is_left(template: str, value: str) -> None:
     with pytest.raises(LeaveError):
         translated(template, value)
+
+
+def test_another_keys_value_may_be_part_of_it() -> None:
+    assert translated("{value} {proxy-buffer-size}", "8", {"proxy-buffer-size": "16k"}) == "8 16k"
