@@ -9,7 +9,6 @@ none of these is shown as text.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from html import unescape
 from typing import Any, Literal
 
 from lab.report.html import markdown
+from lab.report.html.executing import FIGURE, PROSE, TEXT
 
-FIGURE, PROSE, TEXT = "application/vnd.plotly.v1+json", "text/markdown", "text/plain"
 TOP = 48
 """Pixels above a plot that has lost its title: room for its buttons, and for what is written at panels and lines."""
 PANEL = 300
@@ -44,13 +43,12 @@ class Part:
 
 def parts(outputs: Sequence[Mapping[str, Any]], runs: Collection[str] = ()) -> Iterator[Part]:
     """In the cell's order. `runs`: ids that prose links to."""
-    for output in outputs:
-        data: Mapping[str, Any] = output.get("data", {})
+    for data in outputs:
         if FIGURE in data:
             yield _figure(data[FIGURE])
         elif PROSE in data:
             yield Part("prose", markdown.html(data[PROSE], runs), gaps=markdown.gaps(data[PROSE]))
-        elif text := _text(data.get(TEXT) or output.get("text") or ""):
+        elif text := str(data.get(TEXT, "")).rstrip():
             yield Part("text", text)
 
 
@@ -84,13 +82,3 @@ def _width(layout: Mapping[str, Any]) -> int:
 def _plain(text: str) -> str:
     """plotly's own HTML (a few tags) as text."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
-
-
-def _text(text: str) -> str:
-    """A string that a cell ended with comes as Python writes it."""
-    if text[:1] in ("'", '"'):
-        try:
-            return str(ast.literal_eval(text))
-        except (SyntaxError, ValueError):
-            return text.rstrip()
-    return text.rstrip()

@@ -29,7 +29,7 @@ from lab.model.metrics import about
 from lab.records.published import sources
 from lab.report.exhibits.exploring import overview, picked
 from lab.report.html import markdown
-from lab.report.html.executing import ROOT, executed, notebooks
+from lab.report.html.executing import ROOT, execute_all, notebooks
 from lab.report.html.methods import methods
 from lab.report.html.pages import Page, page
 from lab.report.tables.noise import itself_text, level_text
@@ -129,9 +129,10 @@ def _pages(own: Sequence[Evidence], ids: Sequence[str], say: Say) -> list[Page]:
         looks = [(f"{EXPLORE}-{run.run.record.id}", run.run.record.id, str(run.run.folder.resolve())) for run in own]
         wanted += [(EXPLORE, *look) for look in looks or [(EXPLORE, "Explorer", "")]]
     pages: list[Page] = []
-    for name, key, title, run in wanted:
+    done = execute_all([(found[name], run) for name, _, _, run in wanted])
+    for (name, key, title, run), shown in zip(wanted, done, strict=True):
         say(f"notebooks/{name}.ipynb{f': {title}' if run else ''}")
-        pages.append(page(executed(found[name], run), key, title, ids))
+        pages.append(page(shown, key, title, ids))
     return pages
 
 
