@@ -26,6 +26,7 @@ import plotly.graph_objects as go
 from IPython.display import Markdown
 
 from lab.base.errors import LabError, UsageError
+from lab.report.exhibits.exhibits import CLAIMS, Claims
 from lab.report.exhibits.exploring import EXPLORE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,13 +42,12 @@ class NotebookError(LabError):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`outputs`: MIME type → what is shown, as notebooks have it. `tags`: the cell's own, which say what the report makes of it."""
+    """`outputs`: MIME type → what is shown, as notebooks have it."""
 
     id: str
     kind: Literal["markdown", "code"]
     source: str
     outputs: tuple[Mapping[str, Any], ...]
-    tags: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,7 @@ def notebooks() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 
 
-def execute_all(
-    wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None] = lambda: None
-) -> Iterator[Executed]:
+def execute_all(wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None] = lambda: None) -> Iterator[Executed]:
     """(file, the one run of yours that it may look at, by its folder, or empty), as many at once as there are CPUs, in their order.
 
     `meanwhile`: what the caller has to do itself. UsageError for a damaged file, NotebookError for a cell.
@@ -110,18 +108,18 @@ def executed(path: Path) -> Executed:
 
 
 def _cell(place: str, cell: Any, number: int, known: dict[str, Any]) -> Cell:
-    name, tags = cell.get("id") or f"cell-{number}", frozenset(cell.metadata.get("tags", ()))
+    name = cell.get("id") or f"cell-{number}"
     if cell.cell_type != "code":
-        return Cell(name, "markdown", cell.source, (), tags)
+        return Cell(name, "markdown", cell.source, ())
     try:
         with redirect_stdout(io.StringIO()) as told:
             last = _run(cell.source, known)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever a cell raises is told as its fault
         fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
         remedy = f"`just notebook` opens it; `just test lab/tests/report/test_notebooks.py -k {Path(place).stem}`"
         raise NotebookError(f"{place}: cell {name}", fault, remedy) from None
     shown = ([{TEXT: told.getvalue()}] if told.getvalue() else []) + ([] if last is None else [_shown(last)])
-    return Cell(name, "code", cell.source, tuple(shown), tags)
+    return Cell(name, "code", cell.source, tuple(shown))
 
 
 def _run(source: str, known: dict[str, Any]) -> Any:
@@ -135,4 +133,6 @@ def _run(source: str, known: dict[str, Any]) -> Any:
 def _shown(value: Any) -> dict[str, Any]:
     if isinstance(value, go.Figure):
         return {FIGURE: json.loads(value.to_json() or "")}
+    if isinstance(value, Claims):
+        return {CLAIMS: list(value.ids)}
     return {PROSE: value.data} if isinstance(value, Markdown) else {TEXT: str(value)}

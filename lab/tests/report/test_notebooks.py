@@ -29,7 +29,7 @@ CALLED = {
 }
 """Modules of the lab that a notebook may call; nothing below them."""
 LIMIT_S = 120
-LINES = 10
+LINES = 9
 PUBLISHED = {"nds", "okd", "qinng"}
 """Studies whose published tables their notebooks show."""
 
