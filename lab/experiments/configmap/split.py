@@ -69,8 +69,8 @@ class Split:
         return [item for item in found if item.checks]
 
 
-def split(place: str, given: Given) -> Split:
-    """UsageError where nothing is left to measure, with all notes."""
+def refuse_f5(place: str, given: Given) -> None:
+    """UsageError for the map of another controller."""
     if is_f5(given.data):
         named = "; ".join(map(f5_text, given.data))
         raise UsageError(
@@ -78,6 +78,11 @@ def split(place: str, given: Given) -> Split:
             "is the ConfigMap of F5's NGINX Ingress Controller, not of ingress-nginx",
             f"their counterparts: {named}",
         )
+
+
+def split(place: str, given: Given) -> Split:
+    """UsageError where nothing is left to measure, with all notes."""
+    refuse_f5(place, given)
     notes = list(given.notes)
     changed: dict[str, str] = {}
     for key, value in given.data.items():

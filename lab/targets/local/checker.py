@@ -20,7 +20,11 @@ from lab.targets.local import modules
 from lab.targets.local.containers import PRIVATE
 
 TRY_S = 60.0
-_STAMP = re.compile(r"^\S+ \S+ \[emerg\] \d+#\d+: ")
+_STAMP = re.compile(
+    r"^\S+ \S+ \[emerg\] \d+#\d+: "
+    r"|^\[[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
+)
+"""What nginx and Envoy begin with: time, process, and that it is serious."""
 _PLACE = re.compile(r" in (\S+):(\d+)$")
 _UID, _GID = 101, 82
 
