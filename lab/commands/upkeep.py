@@ -35,10 +35,10 @@ def _readme(options: argparse.Namespace, talk: Console) -> int:
     if options.write:
         for path in texts.files():
             texts.write(path, makers)
-        picture.PICTURE.write_text(picture.picture())
+        picture.PICTURE.write_text(picture.picture(parts.judged()))
         return 0
     stale = [part for path in texts.files() for part in texts.stale(path, makers)]
-    stale += [picture.PICTURE.name] if picture.stale() else []
+    stale += [picture.PICTURE.name] if picture.stale(parts.judged()) else []
     if stale:
         raise UsageError(
             "README.md", f"generated parts are out of date: {', '.join(stale)}", "`just readme` writes them"

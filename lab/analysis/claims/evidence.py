@@ -210,8 +210,13 @@ def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
 class AsApplied(RunStore):
     """A run whose manifests are held against the digest in its run.json: a part of a YAML file is YAML, too, with fewer routes in it.
 
-    So is verbatim output against that in its sample.json: the numbers beside it were read off it, and not off another block's.
+    So is verbatim output against that in its sample.json: the numbers beside it were read off it, and not off another block's. What was
+    read is kept: those of a thousand routes take seconds, and nobody changes them meanwhile.
     """
+
+    def __init__(self, folder: Path, record: RunRecord) -> None:
+        super().__init__(folder, record)
+        self._applied: dict[str, list[dict[str, Any]]] = {}
 
     def samples(self) -> list[Sample]:
         found = super().samples()
@@ -225,6 +230,11 @@ class AsApplied(RunStore):
         return found
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
+        if variant not in self._applied:
+            self._applied[variant] = self._as_applied(variant)
+        return self._applied[variant]
+
+    def _as_applied(self, variant: str) -> list[dict[str, Any]]:
         known = self.record.variants.get(variant)
         noted = known.manifests_sha256 if known else ""
         try:

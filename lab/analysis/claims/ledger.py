@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lab.analysis import claims as claimed
-from lab.analysis.claims import ANSWERS, claims, evidence, rules
+from lab.analysis.claims import ANSWERS, Answer, claims, evidence, rules
 from lab.analysis.claims.judging import Verdict, judged
 from lab.analysis.claims.publications import OWN_ANSWERS, owned
 
@@ -81,6 +81,37 @@ def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
     for verdict in known:
         for part in (part for found in verdict.findings for part in found.measured if part.test.bounded):
             assert part.value is not None and part.test.met(part.value), f"{verdict.claim.id}: {part.text}"
+
+
+def answer(verdicts: Sequence[Verdict], *ids: str) -> str:
+    """Markdown, one paragraph for the head of a notebook: what these claims came to here, each with the number that decides; and all in numbers."""
+    known = {verdict.claim.id: verdict for verdict in verdicts}
+    named = [known[name] for name in ids]
+    said = [
+        f"{opening} {'; '.join(_that(verdict) for verdict in named if verdict.answer == word)}."
+        for word, opening in OPENINGS.items()
+        if word in [verdict.answer for verdict in named]
+    ]
+    return " ".join([*said, f"Of all {counts(verdicts)}."])
+
+
+OPENINGS: dict[Answer, str] = {
+    "reproduced": "**It holds here** that",
+    "contradicted": "**It does not hold here** that",
+    "not resolved": "**It stays open** whether",
+    "not measurable here": "**This machine cannot show** whether",
+}
+"""Answer of a claim → how a sentence of its text begins."""
+
+
+def _that(verdict: Verdict) -> str:
+    """Its text within a sentence, and the number that decides, or why there is none."""
+    text = verdict.claim.text
+    deciding = [part for found in verdict.findings for part in found.measured if part.test.bounded]
+    deciding = [part for part in deciding if part.holds is False] or deciding
+    number = deciding[0].text if deciding else verdict.why
+    lowered = text[0].lower() + text[1:] if text[1:2].islower() or text[:2] == "A " else text
+    return f"{lowered} ({number})"
 
 
 def judged_at_all(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -12,20 +12,18 @@ from rich.console import Console
 from rich.text import Text
 
 from lab.analysis.calibration.folder import CalibrationFolder
-from lab.analysis.claims import ledger
+from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict as Judged
 from lab.analysis.selfbench import Report as SelfbenchReport
-from lab.analysis.summary import summarise_run
-from lab.analysis.verdicts import Verdict, verdicts
-from lab.base.errors import UsageError, did_you_mean
+from lab.analysis.steps import findings
 from lab.base.files import read_record
 from lab.commands import parser
 from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
 from lab.model.samples import Reason
-from lab.records.store import RunStore
 from lab.report import catalog
+from lab.report.html.rows import answered
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, matrix, selfbench
 from lab.report.tables import ledger as claims
@@ -39,13 +37,13 @@ RECIPE = re.compile(
 def makers() -> Mapping[str, Maker]:
     return {
         "calibration": lambda _path, _words: _calibration(),
-        "claims": lambda _path, _words: markdown(claims.page(_judged(), ledger.checks(), linked=True)),
+        "claims": lambda _path, _words: markdown(claims.page(judged(), ledger.checks(), linked=True)),
         "counts": lambda _path, _words: _counts(),
         "disturbances": lambda _path, _words: catalog.readme_disturbances(),
         "example": lambda _path, words: _example(words),
         "floors": lambda _path, _words: code.floors_picture(),
         "folder": lambda path, _words: code.folder(path.parent),
-        "found": lambda _path, words: _found(words),
+        "found": lambda _path, _words: _found(),
         "matrix": lambda _path, _words: markdown(matrix.page()),
         "outline": lambda _path, words: code.outline(words[0], words[1:]),
         "reasons": lambda _path, _words: _reasons(),
@@ -64,40 +62,24 @@ def _reasons() -> str:
 
 
 @cache
-def _judged() -> Sequence[Judged]:
+def judged() -> Sequence[Judged]:
     """Every claim, judged once: that takes seconds."""
     return ledger.ledger()
 
 
 def _counts() -> str:
     """How many claims were reproduced, and how many were not."""
-    counted = ledger.counts(_judged())
+    counted = ledger.counts(judged())
     return f"**{counted}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.\n"
 
 
-def _found(arms: Sequence[str]) -> str:
-    """A row for each `RUN:ARM`: what the arm is, and its verdict as `just table RUN` ends with it."""
-    return "".join(["| step | measured | so |\n| --- | --- | --- |\n", *map(_finding, arms)])
-
-
-def _finding(named: str) -> str:
-    folder, _, arm = named.partition(":")
-    verdict = _verdicts(folder).get(arm)
-    if verdict is None:
-        raise UsageError(f"found {named}", f"no arm '{arm}' in {folder}", did_you_mean(arm, _verdicts(folder)))
-    said = verdict.text.partition("\n")[0].removeprefix(f"{arm}: ").removesuffix(":")
-    measured, _, advice = said.rpartition(": ")
-    title = RunStore.open(str(REFERENCE / folder)).record.variants[arm].title
-    return f"| **{title}** (`{arm}`) | [{measured}](data/reference/{folder}) | {advice} |\n"
-
-
-@cache
-def _verdicts(folder: str) -> Mapping[str, Verdict]:
-    """Of a committed run, of its steady loads or of its disturbed ones."""
-    run = RunStore.open(str(REFERENCE / folder))
-    samples = run.samples()
-    steady, disturbed = (summarise_run(run.record, samples, run.histogram, each) for each in (False, True))
-    return {verdict.arm: verdict for verdict in verdicts(disturbed if disturbed.rows else steady)}
+def _found() -> str:
+    """A row for each of data/reference/findings.toml: its question, the answer, and the verdict as `just table RUN` ends with it."""
+    rows = (
+        f"| **{found.asked.asks}** {found.title} | [**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run}) | {found.advice} |\n"
+        for found in findings(evidence.references()[0])
+    )
+    return "".join(["| question | measured | so |\n| --- | --- | --- |\n", *rows])
 
 
 def _calibration() -> str:

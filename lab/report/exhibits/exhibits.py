@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from itertools import product
 from types import MappingProxyType
@@ -53,6 +54,8 @@ PAGE_SIZES = "page-sizes"
 """The sweep of ours whose pages grow."""
 PLACES = ("machine", "interrupts on CPUs", "packet steering to CPUs", "workers on CPUs")
 """Columns of where AWS's post has things run."""
+CLAIMS = "application/vnd.lab.claims+json"
+"""MIME type of a list of claims' ids."""
 PANEL_WIDTH = 34
 """Characters that fit into a panel beside two others, at its least width."""
 
@@ -345,9 +348,22 @@ def shape(run: Run, study: str, *titles: str) -> str:
     return _with_published(run, made)
 
 
-def ledger(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> str:
-    """Markdown: every claim that is judged, with both judgements and their run; the checks (`known`) below."""
-    return markdown(ledger_tables.page(verdicts, known))
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Claims as rows: a table in a notebook; the report, which knows them by their ids, draws each."""
+
+    ids: tuple[str, ...]
+    text: str
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        return {CLAIMS: list(self.ids), "text/markdown": self.text}
+
+
+def claims(verdicts: Sequence[Verdict], *ids: str, known: Sequence[Verdict] = ()) -> Claims:
+    """These claims with both judgements and their run; without ids every one that is judged, and how, with the checks (`known`) below."""
+    shown = [verdict for verdict in verdicts if not ids or verdict.claim.id in ids]
+    page = ledger_tables.page(shown, known)
+    return Claims(tuple(verdict.claim.id for verdict in (*shown, *known)), markdown(page[:1] if ids else page))
 
 
 def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:

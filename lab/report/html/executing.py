@@ -1,41 +1,48 @@
-"""A notebook executed from top to bottom in a fresh kernel, from the committed data alone; its cells with what they showed.
+"""A notebook executed from top to bottom in a fresh process, from the committed data alone; its cells with what they showed.
 
     notebooks/okd.ipynb  →  Executed("okd", (Cell("okd-00", "markdown", "# What …?", ()), …))
 
-No run of yours is seen unless it is named. Refuses to go on after a cell that raises: it is named.
+No kernel is started, which would cost more than most cells. No run of yours is seen unless it is named. Refuses to go on after a cell
+that raises: it is named.
 """
 
 from __future__ import annotations
 
+import ast
+import io
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
+import plotly.graph_objects as go
+from IPython.display import Markdown
 
 from lab.base.errors import LabError, UsageError
+from lab.report.exhibits.exhibits import CLAIMS, Claims
 from lab.report.exhibits.exploring import EXPLORE
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "notebooks"
-LIMIT_S = 600
-"""No cell takes as long: whatever does hangs."""
+FIGURE, PROSE, TEXT = "application/vnd.plotly.v1+json", "text/markdown", "text/plain"
 
 
 class NotebookError(LabError):
-    """A cell that raises, or does not end."""
+    """A cell that raises."""
 
     exit_status = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`outputs` are nbformat's, as they were recorded."""
+    """`outputs`: MIME type → what is shown, as notebooks have it."""
 
     id: str
     kind: Literal["markdown", "code"]
@@ -56,53 +63,76 @@ def notebooks() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 
 
-def executed(path: Path, run: str = "") -> Executed:
-    """`run`: the one run of yours, by its folder, that it may look at. UsageError for a damaged file, NotebookError for a cell."""
+def execute_all(wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None] = lambda: None) -> Iterator[Executed]:
+    """(file, the one run of yours that it may look at, by its folder, or empty), as many at once as there are CPUs, in their order.
+
+    `meanwhile`: what the caller has to do itself. UsageError for a damaged file, NotebookError for a cell.
+    """
+    with TemporaryDirectory(prefix="lab-report-") as none, _pool() as pool:
+        begun = [pool.submit(_apart, path, {"LAB_RUNS": none, EXPLORE: run}) for path, run in wanted]
+        try:
+            meanwhile()
+            for each in begun:
+                found = each.result()
+                if isinstance(found, Executed):
+                    yield found
+                else:
+                    error, *told = found
+                    raise error(*told)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
+
+
+def _apart(path: Path, seen: Mapping[str, str]) -> Executed | tuple[type[LabError], str, str, str]:
+    """An error in parts: as it is it cannot be sent. `seen`: where runs of the user's own are, and which of them."""
+    os.environ |= seen
+    try:
+        return executed(path)
+    except LabError as error:
+        return type(error), error.place, error.fault, error.remedy
+
+
+def executed(path: Path) -> Executed:
+    """In this process. UsageError for a damaged file, NotebookError for a cell."""
     place = f"notebooks/{path.name}"
     try:
         notebook: Any = nbformat.read(path, as_version=4)
     except (OSError, ValueError, nbformat.ValidationError) as error:
         raise UsageError(place, f"cannot be read: {error}", "restore it from git") from None
-    begun: list[str] = []
-    client = NotebookClient(
-        notebook,
-        timeout=LIMIT_S,
-        resources={"metadata": {"path": str(path.parent)}},
-        extra_arguments=["--IPKernelApp.log_level=40"],  # it warns of its own transport otherwise
-        on_cell_start=lambda cell, cell_index: begun.append(cell.get("id") or str(cell_index)),
-    )
+    known: dict[str, Any] = {"__name__": path.stem}
+    return Executed(path.stem, tuple(_cell(place, cell, number, known) for number, cell in enumerate(notebook.cells)))
+
+
+def _cell(place: str, cell: Any, number: int, known: dict[str, Any]) -> Cell:
+    name = cell.get("id") or f"cell-{number}"
+    if cell.cell_type != "code":
+        return Cell(name, "markdown", cell.source, ())
     try:
-        with TemporaryDirectory(prefix="lab-report-") as scratch:
-            client.execute(env=_environment(scratch, run))
-    except CellExecutionError as error:
-        raise _failed(place, begun, f"{error.ename}: {' '.join(error.evalue.split())}") from None
-    except (CellControlSignal, DeadKernelError, TimeoutError) as error:
-        raise _failed(place, begun, f"{type(error).__name__}: {' '.join(str(error).split())}") from None
-    return Executed(path.stem, tuple(_cell(cell, number) for number, cell in enumerate(notebook.cells)))
+        with redirect_stdout(io.StringIO()) as told:
+            last = _run(cell.source, known)
+    except Exception as error:  # noqa: BLE001  whatever a cell raises is told as its fault
+        fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        remedy = f"`just notebook` opens it; `just test lab/tests/report/test_notebooks.py -k {Path(place).stem}`"
+        raise NotebookError(f"{place}: cell {name}", fault, remedy) from None
+    shown = ([{TEXT: told.getvalue()}] if told.getvalue() else []) + ([] if last is None else [_shown(last)])
+    return Cell(name, "code", cell.source, tuple(shown))
 
 
-def _failed(place: str, begun: list[str], fault: str) -> NotebookError:
-    at = f"{place}: cell {begun[-1]}" if begun else place
-    return NotebookError(
-        at, fault, f"`just notebook` opens it; `just test lab/tests/report/test_notebooks.py -k {Path(place).stem}`"
-    )
+def _run(source: str, known: dict[str, Any]) -> Any:
+    """What the cell's last line is, where it is an expression."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), known)
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), known) if isinstance(last, ast.Expr) else None
 
 
-def _environment(scratch: str, run: str) -> dict[str, str]:
-    """Nothing of the user's own: no runs, no start-up files; figures as data alone, and sets in the same order every time."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    own = {
-        "PYTHONPATH": path,
-        "PYTHONHASHSEED": "0",
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        "PLOTLY_RENDERER": "plotly_mimetype",
-        "IPYTHONDIR": scratch,
-        "LAB_RUNS": scratch,
-        EXPLORE: run,
-    }
-    return {**os.environ, **own}
-
-
-def _cell(cell: Any, number: int) -> Cell:
-    kind: Literal["markdown", "code"] = "code" if cell.cell_type == "code" else "markdown"
-    return Cell(cell.get("id") or f"cell-{number}", kind, cell.source, tuple(cell.get("outputs", ())))
+def _shown(value: Any) -> dict[str, Any]:
+    if isinstance(value, go.Figure):
+        return {FIGURE: json.loads(value.to_json() or "")}
+    if isinstance(value, Claims):
+        return {CLAIMS: list(value.ids)}
+    return {PROSE: value.data} if isinstance(value, Markdown) else {TEXT: str(value)}

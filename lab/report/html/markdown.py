@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 GAP = re.compile(r"^\*(?=no run: |nothing to )(.*)\*$", re.MULTILINE)
 """What stands in the place of a table, or of some of its rows, where there is nothing (`lab.report.exhibits.exhibits.table`, `lab.report.exhibits.exploring`)."""
-TABLE = '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
+TABLE = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
@@ -25,12 +25,12 @@ def html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1:]) + below)}"
     found = _PARSER.renderer.render(tokens, _PARSER.options, {})
-    found = found.replace("<table>", TABLE).replace("</table>", "</table></div>")
+    found = found.replace("<th></th>", "<td></td>").replace("<table>", TABLE).replace("</table>", "</table></div>")
     for run in runs:
         found = found.replace(f"<code>{run}</code>", f'<a href="#run/{run}"><code>{run}</code></a>')
     return found
 
 
-def gaps(text: str) -> int:
-    """How many tables, or rows of them, have nothing to show."""
-    return len(GAP.findall(text))
+def gaps(text: str) -> tuple[str, ...]:
+    """Of tables, or rows of them, that have nothing to show: why."""
+    return tuple(GAP.findall(text))

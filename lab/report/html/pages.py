@@ -20,10 +20,15 @@ class Shown:
     source: str
     parts: tuple[Part, ...]
 
+    @property
+    def runs(self) -> list[str]:
+        """Ids of the runs that its figures show."""
+        return list(dict.fromkeys(run for part in self.parts for run in part.runs))
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`key`: the study's, `explore`, or that and a run's id. `question`: the notebook's title."""
+    """`key`: the study's. `question`: the notebook's title."""
 
     key: str
     title: str
@@ -38,14 +43,21 @@ class Page:
     def gaps(self) -> int:
         return sum(part.gaps for cell in self.cells for part in cell.parts)
 
+    def needs(self) -> Iterator[tuple[str, str, str]]:
+        """(what is missing in a line, where, what it is of) of every gap."""
+        for cell in self.cells:
+            for part in cell.parts:
+                yield from ((need, cell.anchor, part.title or self.key) for need in part.needs)
+
     def shows(self, run: str) -> bool:
         """Whether a figure or a text of it names the run."""
         return any(run in part.runs or run in part.text for cell in self.cells for part in cell.parts)
 
     def spoken(self, claim: str) -> str:
-        """The anchor of the first cell that says something of a claim; the page's own where none does."""
+        """The anchor of the last cell that says something of a claim, which is about the least beside; the page's own where none does."""
         word = re.compile(rf"\b{re.escape(claim)}\b")
-        return next((cell.anchor for cell in self.cells for part in cell.parts if word.search(part.text)), self.key)
+        said = (cell.anchor for cell in reversed(self.cells) for part in cell.parts if word.search(part.text))
+        return next(said, self.key)
 
 
 def page(notebook: Executed, key: str, title: str, runs: Collection[str]) -> Page:
@@ -56,11 +68,15 @@ def page(notebook: Executed, key: str, title: str, runs: Collection[str]) -> Pag
 
 
 def _cells(notebook: Executed, key: str, runs: Collection[str]) -> Iterator[Shown]:
-    """The title's line is the page's own head and not said twice."""
+    """The title's line is the page's own head and not said twice; what shows nothing is part of what the next figure rests on."""
+    before: list[str] = []
     for number, cell in enumerate(notebook.cells):
-        anchor = f"{key}/{cell.id}"
-        if cell.kind == "code":
-            yield Shown(anchor, "", cell.source, tuple(parts(cell.outputs, runs)))
-        else:
+        anchor, shown = f"{key}/{cell.id}", tuple(parts(cell.outputs, runs))
+        if cell.kind == "markdown":
             text = cell.source.partition("\n")[2] if number == 0 else cell.source
-            yield Shown(anchor, markdown.html(text, runs), "", ())
+            yield Shown(anchor, markdown.html(text, runs, below=0), "", ())
+        elif shown:
+            yield Shown(anchor, "", "\n\n".join([*before, cell.source]), shown)
+            before = []
+        else:
+            before.append(cell.source)

@@ -9,7 +9,6 @@ none of these is shown as text.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from html import unescape
 from typing import Any, Literal
 
 from lab.report.html import markdown
+from lab.report.html.executing import CLAIMS, FIGURE, PROSE, TEXT
 
-FIGURE, PROSE, TEXT = "application/vnd.plotly.v1+json", "text/markdown", "text/plain"
 TOP = 48
 """Pixels above a plot that has lost its title: room for its buttons, and for what is written at panels and lines."""
 PANEL = 300
@@ -28,9 +27,9 @@ PANEL = 300
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`text`: of a figure its JSON, of prose its HTML, else what is to be read. `runs`: ids of the runs that a figure shows."""
+    """`text`: of a figure its JSON, of claims their ids, of prose its HTML, else what is to be read. `runs`: ids of the runs that a figure shows."""
 
-    kind: Literal["figure", "gap", "prose", "text"]
+    kind: Literal["figure", "gap", "claims", "prose", "text"]
     text: str
     title: str = ""
     below: str = ""
@@ -40,17 +39,21 @@ class Part:
     """At least; 0: any."""
     gaps: int = 0
     """How many gaps it has: itself, empty panels of a figure, or tables of prose."""
+    needs: tuple[str, ...] = ()
+    """What these need, a line each; several gaps may need the same."""
 
 
 def parts(outputs: Sequence[Mapping[str, Any]], runs: Collection[str] = ()) -> Iterator[Part]:
     """In the cell's order. `runs`: ids that prose links to."""
-    for output in outputs:
-        data: Mapping[str, Any] = output.get("data", {})
+    for data in outputs:
         if FIGURE in data:
             yield _figure(data[FIGURE])
+        elif CLAIMS in data:
+            yield Part("claims", " ".join(data[CLAIMS]))
         elif PROSE in data:
-            yield Part("prose", markdown.html(data[PROSE], runs), gaps=markdown.gaps(data[PROSE]))
-        elif text := _text(data.get(TEXT) or output.get("text") or ""):
+            needs = markdown.gaps(data[PROSE])
+            yield Part("prose", markdown.html(data[PROSE], runs), gaps=len(needs), needs=needs)
+        elif text := str(data.get(TEXT, "")).rstrip():
             yield Part("text", text)
 
 
@@ -63,7 +66,7 @@ def _figure(told: Mapping[str, Any]) -> Part:
     below = "; ".join(filter(None, map(_plain, below.split("</span>"))))
     if not told.get("data"):
         why = " ".join(_plain(note.get("text", "")) for note in layout.get("annotations", ()))
-        return Part("gap", why, title, runs=runs, gaps=1)
+        return Part("gap", why, title, runs=runs, gaps=1, needs=(why,))
     margin: dict[str, Any] = layout.get("margin", {})
     height = int(layout.get("height", 450)) - max(0, int(margin.get("t", 100)) - TOP)
     layout |= {"height": height, "margin": {**margin, "t": min(TOP, int(margin.get("t", 100)))}}
@@ -71,7 +74,10 @@ def _figure(told: Mapping[str, Any]) -> Part:
         {"data": told["data"], "layout": layout}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
     )
     empty = int(meta.get("gaps", 0))
-    return Part("figure", text.replace("<", "\\u003c"), title, below, runs, height, _width(layout), empty)
+    panels = [_plain(note.get("text", "")) for note in layout.get("annotations", ())]
+    why = tuple(text for text in panels if "just bench" in text) or (below,)
+    shown = text.replace("<", "\\u003c")
+    return Part("figure", shown, title, below, runs, height, _width(layout), empty, why if empty else ())
 
 
 def _width(layout: Mapping[str, Any]) -> int:
@@ -84,13 +90,3 @@ def _width(layout: Mapping[str, Any]) -> int:
 def _plain(text: str) -> str:
     """plotly's own HTML (a few tags) as text."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
-
-
-def _text(text: str) -> str:
-    """A string that a cell ended with comes as Python writes it."""
-    if text[:1] in ("'", '"'):
-        try:
-            return str(ast.literal_eval(text))
-        except (SyntaxError, ValueError):
-            return text.rstrip()
-    return text.rstrip()

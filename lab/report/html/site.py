@@ -10,32 +10,34 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from lab.analysis.claims import ANSWERS, KINDS, ledger
-from lab.analysis.claims.evidence import Evidence, Missing, references
+from lab.analysis.claims.evidence import Damaged, Evidence, references
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.claims.publications import OWN_ANSWERS
 from lab.analysis.decision import SURE_P
+from lab.analysis.steps import findings, steps
 from lab.base.errors import UsageError
 from lab.base.files import replace
 from lab.model.metrics import about
 from lab.records.published import sources
-from lab.report.exhibits.exploring import overview, picked
+from lab.report.exhibits.exploring import overview
 from lab.report.html import markdown
-from lab.report.html.executing import ROOT, executed, notebooks
-from lab.report.html.methods import methods
+from lab.report.html.executing import ROOT, execute_all, notebooks
+from lab.report.html.methods import Methods, methods
 from lab.report.html.pages import Page, page
+from lab.report.html.rendering import rendered
+from lab.report.html.rows import answered, claim_row, step_rows
+from lab.report.strips import step_ticks
 from lab.report.tables.noise import itself_text, level_text
 from lab.stats.paired import MIN_BLOCKS
 
-TEMPLATES = Path(__file__).parent / "templates"
 FILE = "index.html"
 EXPLORE = "explore"
 Say = Callable[[str], None]
@@ -51,38 +53,33 @@ class Site:
     gaps: dict[str, int]
 
 
-def build(folder: Path, named: Sequence[str] = (), say: Say = lambda _: None) -> Site:
-    """`named`: runs of yours that get a page each, beside the committed ones. UsageError for one that is none, and where it cannot be
-    written; NotebookError (exit 1) for a cell that raises.
-    """
+def build(folder: Path, say: Say = lambda _: None) -> Site:
+    """UsageError where it cannot be written; NotebookError (exit 1) for a cell that raises."""
     _refuse_unwritable(folder)
-    own = list({run.run.record.id: run for run in map(_own, named)}.values())
-    committed, damaged = references()
-    ids = {run.run.record.id for run in committed}
-    runs = [*committed, *(run for run in own if run.run.record.id not in ids)]
-    pages = _pages(own, [run.run.record.id for run in runs], say)
-    verdicts, how = ledger.ledger(), methods(runs)
-    counts = ledger.counts(verdicts)
-    found = {each.key: each.gaps for each in pages}
-    found |= {"methods": 0 if how.calibrated else 1, "damaged runs": len(damaged)}
-    gaps = {name: count for name, count in found.items() if count}
-    tally = _tally(verdicts)
-    text = _rendered(
+    runs, damaged = references()
+    told = _Told()
+    pages = list(_pages([run.run.record.id for run in runs], say, lambda: told.judge(runs)))
+    gaps = {name: count for name, count in _gaps(pages, told.how, damaged).items() if count}
+    text = rendered(
+        "site.html",
+        **_front(told, runs, pages),
+        gaps=sum(gaps.values()),
         pages=pages,
-        by_key={each.key: each for each in pages},
-        counts=counts,
-        tally=tally,
-        given=[answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
-        verdicts=verdicts,
-        checks=ledger.checks(),
         sources=sources(),
         runs=runs,
-        shared=_shared(runs),
         damaged=damaged,
-        methods=how,
-        gaps=gaps,
+        methods=told.how,
+        answers=ANSWERS,
+        own_answers=OWN_ANSWERS,
+        kinds=KINDS,
+        least_blocks=MIN_BLOCKS,
+        mark_p=SURE_P,
+        about=about,
+        level_text=level_text,
+        itself_text=itself_text,
+        overview=lambda run: markdown.html(overview(run)),
         plotly=get_plotlyjs(),
-    )
+    ).replace(f"{ROOT}/", "")  # this checkout's place says nothing of the data
     path = folder / FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +87,48 @@ def build(folder: Path, named: Sequence[str] = (), say: Say = lambda _: None) ->
     except OSError as error:
         fault = f"{error.filename or path} cannot be written: {error.strerror}"
         raise UsageError("--output", fault, "mend it, or name another folder") from None
-    return Site(path, counts, sum(each.of("figure") for each in pages), gaps)
+    return Site(path, ledger.counts(told.verdicts), sum(each.of("figure") for each in pages), gaps)
+
+
+class _Told:
+    """What is judged while the notebooks run."""
+
+    def judge(self, runs: Sequence[Evidence]) -> None:
+        self.verdicts, self.checks, self.how = ledger.ledger(), ledger.checks(), methods(runs)
+        self.steps, self.findings = steps(runs, self.verdicts), findings(runs)
+
+
+def _gaps(pages: Sequence[Page], how: Methods, damaged: Sequence[Damaged]) -> dict[str, int]:
+    return {each.key: each.gaps for each in pages} | {
+        "methods": 0 if how.calibrated else 1,
+        "damaged runs": len(damaged),
+    }
+
+
+def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
+    """What the front page has beside the pages."""
+    tally = _tally(told.verdicts)
+    rows = {verdict.claim.id: claim_row(verdict) for verdict in (*told.verdicts, *told.checks)}
+    needs: dict[str, dict[str, str]] = {}
+    for page_ in pages:
+        for need, anchor, name in page_.needs():
+            needs.setdefault(need, {}).setdefault(anchor, f"{page_.key}: {name}")
+    return {
+        "steps": step_rows(told.steps),
+        "ticks": step_ticks(),
+        "decided": Counter(step.decision.value for step in told.steps),
+        "findings": [(finding, answered(finding)) for finding in told.findings],
+        "run_ids": {run.name: run.run.record.id for run in runs},
+        "claims": [rows[verdict.claim.id] for verdict in told.verdicts],
+        "checks": [rows[verdict.claim.id] for verdict in told.checks],
+        "rows_of": lambda ids: [rows[name] for name in ids],
+        "counts": ledger.counts(told.verdicts),
+        "tally": tally,
+        "given": [answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
+        "by_key": {each.key: each for each in pages},
+        "needs": {need: list(places.items()) for need, places in needs.items()},
+        "shared": _shared(runs),
+    }
 
 
 def _refuse_unwritable(folder: Path) -> None:
@@ -113,26 +151,13 @@ def _refuse_unwritable(folder: Path) -> None:
         raise UsageError("--output", f"{folder / FILE} is a folder", remedy)
 
 
-def _own(name: str) -> Evidence:
-    run = picked(name)
-    if isinstance(run, Missing):
-        raise UsageError("--run", run.why, "`ls data/runs` names yours; a folder is named with a slash in it")
-    return run
-
-
-def _pages(own: Sequence[Evidence], ids: Sequence[str], say: Say) -> list[Page]:
-    """The studies in the order of their publications, then what else there is; the explorer last, once per run of yours."""
+def _pages(ids: Sequence[str], say: Say, meanwhile: Callable[[], None]) -> Iterator[Page]:
+    """The studies in the order of their publications, then what else there is but the explorer: a run has a page of its own."""
     found, studies = notebooks(), sources()
     order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, EXPLORE))]
-    wanted = [(key, key, studies[key].title if key in studies else key, "") for key in order]
-    if EXPLORE in found:
-        looks = [(f"{EXPLORE}-{run.run.record.id}", run.run.record.id, str(run.run.folder.resolve())) for run in own]
-        wanted += [(EXPLORE, *look) for look in looks or [(EXPLORE, "Explorer", "")]]
-    pages: list[Page] = []
-    for name, key, title, run in wanted:
-        say(f"notebooks/{name}.ipynb{f': {title}' if run else ''}")
-        pages.append(page(executed(found[name], run), key, title, ids))
-    return pages
+    for shown in execute_all([(found[key], "") for key in order], meanwhile):
+        say(f"notebooks/{shown.name}.ipynb")
+        yield page(shown, shown.name, studies[shown.name].title if shown.name in studies else shown.name, ids)
 
 
 def _tally(verdicts: Sequence[Verdict]) -> dict[str, Counter[str]]:
@@ -148,31 +173,3 @@ def _shared(runs: Sequence[Evidence]) -> dict[str, str]:
     facts = [run.run.record.facts for run in runs]
     told = {name: Counter(each[name] for each in facts if name in each) for name in ("cpu", "cpus", "kernel", "os")}
     return {name: counts.most_common(1)[0][0] for name, counts in told.items() if counts}
-
-
-def _rendered(**what: Any) -> str:
-    """Without this checkout's place, which says nothing of the data."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text = environment.get_template("site.html").render(
-        **what,
-        answers=ANSWERS,
-        own_answers=OWN_ANSWERS,
-        kinds=KINDS,
-        least_blocks=MIN_BLOCKS,
-        mark_p=SURE_P,
-        about=about,
-        level_text=level_text,
-        itself_text=itself_text,
-        overview=_overview,
-    )
-    return text.replace(f"{ROOT}/", "")
-
-
-def _overview(run: Evidence) -> str:
-    return markdown.html(overview(run))

@@ -9,10 +9,11 @@
   function draw(figure) {
     if (drawn.has(figure)) return;
     drawn.add(figure);
+    if (!window.Plotly) (0, eval)(document.getElementById("plotly").textContent); // a second's work that the first page does without
     const told = JSON.parse(figure.querySelector("script").textContent);
     told.layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: "#7b7b7b", activecolor: "#2b83ba" };
     const shown = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
-    Plotly.newPlot(figure.querySelector(".plot"), told.data, told.layout, shown);
+    Plotly.newPlot(figure.querySelector(".canvas"), told.data, told.layout, shown);
   }
 
   const near = new IntersectionObserver((seen) => {
@@ -25,34 +26,44 @@
   function show() {
     const wanted = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const page = (wanted && wanted.closest("main > article")) || pages[0];
-    for (const each of pages) each.hidden = each !== page;
+    for (const each of pages) each.classList.toggle("shown", each === page);
     for (const link of document.querySelectorAll("nav a")) {
       if (link.hash === "#" + page.id) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    if (wanted && wanted !== page) wanted.scrollIntoView();
+    if (wanted && wanted !== page) {
+      const folded = wanted.querySelector("details");
+      if (folded && wanted.matches("tr")) folded.open = true;
+      wanted.scrollIntoView();
+    }
     else scrollTo(0, 0);
   }
 
-  const filters = document.querySelector(".filters");
-  filters.hidden = false;
-  filters.addEventListener("change", () => {
-    const wanted = new FormData(filters);
-    for (const claim of document.querySelectorAll(".claim")) {
-      claim.hidden = ["study", "answer"].some((name) => wanted.get(name) && claim.dataset[name] !== wanted.get(name));
-    }
-  });
+  for (const form of document.querySelectorAll(".filters")) {
+    const rows = [...document.querySelectorAll(`#${form.dataset.of} tbody tr`)];
+    const count = form.querySelector("output");
+    form.hidden = false;
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", () => {
+      const wanted = [...new FormData(form)].filter(([, value]) => value);
+      for (const row of rows) {
+        row.hidden = !wanted.every(([name, value]) => name === "words" ? row.textContent.toLowerCase().includes(value.toLowerCase()) : row.dataset[name] === value);
+      }
+      count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
+    });
+  }
 
   addEventListener("hashchange", show);
   addEventListener("beforeprint", () => {
-    for (const each of pages) each.hidden = false;
+    document.documentElement.classList.remove("paged");
     for (const each of figures) {
       draw(each);
-      Plotly.relayout(each.querySelector(".plot"), { width: PAPER_PX, autosize: false });
+      Plotly.relayout(each.querySelector(".canvas"), { width: PAPER_PX, autosize: false });
     }
   });
   addEventListener("afterprint", () => {
-    for (const each of figures) Plotly.relayout(each.querySelector(".plot"), { width: null, autosize: true });
+    for (const each of figures) Plotly.relayout(each.querySelector(".canvas"), { width: null, autosize: true });
+    document.documentElement.classList.add("paged");
     show();
   });
 

@@ -11,6 +11,7 @@ import pytest
 from lab.base.errors import UsageError
 from lab.commands.readme import parts, picture, texts
 from lab.model.samples import Reason
+from lab.report.html.rows import ANSWERED
 
 pytestmark = pytest.mark.committed
 
@@ -24,8 +25,8 @@ def test_the_parts_are_up_to_date(path: Path) -> None:
 
 
 def test_the_picture_is_up_to_date() -> None:
-    """It shows the reference run as `just table` prints it."""
-    assert not picture.stale()
+    """It shows every step of the report's first figure."""
+    assert not picture.stale(parts.judged())
 
 
 def test_the_picture_fetches_nothing() -> None:
@@ -55,20 +56,26 @@ def test_the_ledger_links_to_notebooks_and_runs() -> None:
     assert {Path(to).parts[0] for to in links} == {"data", "notebooks"}
 
 
-def test_what_was_found_names_step_effect_advice_and_run() -> None:
-    text = MAKERS["found"](ROOT / "README.md", ["slow-link:gzip", "kill-held:kill-nds"])
-    steady, disturbed = text.splitlines()[2:]
-    assert re.fullmatch(
-        r"\| \*\*.+\*\* \(`gzip`\) \| \[p50 at .+ % \[.+\]\]\(data/reference/slow-link\) \| apply \|", steady
-    )
-    assert re.fullmatch(
-        r"\| \*\*.+\*\* \(`kill-nds`\) \| \[.+\]\(data/reference/kill-held\) \| do not apply it \|", disturbed
-    )
+def test_what_was_found_answers_a_question_with_effect_advice_and_run() -> None:
+    rows = MAKERS["found"](ROOT / "README.md", []).splitlines()[2:]
+    assert len(rows) == 10
+    answers = "|".join(re.escape(said) for said, _ in ANSWERED.values())
+    for row in rows:
+        assert re.fullmatch(
+            rf"\| \*\*.+\?\*\* .+ \| \[\*\*({answers})\*\*: .+\]\(data/reference/[\w-]+\) \| .+ \|", row
+        ), row
 
 
-def test_what_was_found_is_of_an_arm_that_the_run_has() -> None:
-    with pytest.raises(UsageError, match="found slow-link:gzpi: no arm 'gzpi' in slow-link\n.*did you mean 'gzip'"):
-        MAKERS["found"](ROOT / "README.md", ["slow-link:gzpi"])
+def test_what_was_found_is_of_an_arm_that_the_run_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    (tmp_path / "slow-link").symlink_to(ROOT / "data" / "reference" / "slow-link")
+    told = '[[finding]]\nasks = "Is it so?"\nrun = "slow-link"\narm = "gzpi"\n'
+    (tmp_path / "findings.toml").write_text(told)
+    with pytest.raises(UsageError, match="slow-link: no arm 'gzpi'\n.*did you mean 'gzip'"):
+        MAKERS["found"](ROOT / "README.md", [])
+    (tmp_path / "findings.toml").write_text(told.replace("asks", "ask"))
+    with pytest.raises(UsageError, match="data/reference/findings.toml: .*ask"):
+        MAKERS["found"](ROOT / "README.md", [])
 
 
 def test_every_reason_has_its_row() -> None:

@@ -52,7 +52,7 @@ def test_within_one_screen_it_says_what_it_answers() -> None:
     """With a picture and the two commands, before anything else."""
     first = README.read_text().split("\n## ")[0]
     assert len(first.splitlines()) <= 20
-    assert "?**" in first and "](data/reference/table.svg)" in first
+    assert "?**" in first and "](data/reference/steps.svg)" in first
     assert "scripts/shell just bench baseline" in first and "scripts/shell just test" in first
 
 

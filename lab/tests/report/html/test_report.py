@@ -19,8 +19,8 @@ from lab.analysis.claims import claims
 from lab.base.errors import UsageError
 from lab.report.figures.style import dressed, gap, noted
 from lab.report.html import executing, markdown, site
-from lab.report.html.executing import NotebookError, executed
-from lab.report.html.parts import FIGURE, PROSE, Part, parts
+from lab.report.html.executing import CLAIMS, FIGURE, PROSE, NotebookError, execute_all, executed
+from lab.report.html.parts import Part, parts
 from lab.tests.support.committed import nds_story, run_of
 
 pytestmark = pytest.mark.committed
@@ -46,7 +46,7 @@ def notebook(folder: Path, name: str, *sources: str) -> Path:
 
 
 def part(data: dict[str, Any]) -> Part:
-    (found,) = parts([{"output_type": "display_data", "data": data}])
+    (found,) = parts([data])
     return found
 
 
@@ -142,7 +142,7 @@ def test_a_figure_without_a_trace_is_a_gap() -> None:
     """With its reason, whichever figure it stands for."""
     told = json.loads(gap("Reloads", "no run:<br>just bench okd").to_json() or "")
     found = part({FIGURE: told})
-    assert found == Part("gap", "no run: just bench okd", "Reloads", gaps=1)
+    assert found == Part("gap", "no run: just bench okd", "Reloads", gaps=1, needs=("no run: just bench okd",))
 
 
 def test_prose_is_rendered_and_its_gaps_counted() -> None:
@@ -150,16 +150,18 @@ def test_prose_is_rendered_and_its_gaps_counted() -> None:
     text = "*no run: nothing of it*\n\n| a |\n| --- |\n\n*nothing to show: a at r1: 0 of 6 blocks: steal*\n\n*nothing to compare: x*\n"
     found = part({PROSE: text, "text/plain": "<Markdown>"})
     assert (found.kind, found.gaps) == ("prose", 3)
+    assert found.needs == (
+        "no run: nothing of it",
+        "nothing to show: a at r1: 0 of 6 blocks: steal",
+        "nothing to compare: x",
+    )
     assert found.text.count("<blockquote>") == 3
 
 
 def test_anything_else_is_text() -> None:
-    """A string is shown as such, and HTML of a cell's own is not obeyed."""
-    assert part({"text/html": "<b>x</b>", "text/plain": "'102 claims: it\\'s so'"}) == Part(
-        "text", "102 claims: it's so"
-    )
-    assert list(parts([{"output_type": "stream", "text": "told\n"}])) == [Part("text", "told")]
-    assert list(parts([{"output_type": "display_data", "data": {"image/png": "x"}}])) == []
+    """HTML of a cell's own is not obeyed."""
+    assert part({"text/html": "<b>x</b>", "text/plain": "102 claims\n"}) == Part("text", "102 claims")
+    assert list(parts([{"image/png": "x"}])) == []
 
 
 def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
@@ -175,11 +177,24 @@ def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
 
 
 def test_a_cell_that_raises_is_named(books: Path) -> None:
-    """With what it raised, and exit status 1."""
+    """With what it raised, and exit status 1; also where it ran in a process of its own."""
     path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
-    with pytest.raises(NotebookError, match=r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n") as raised:
-        executed(path)
-    assert raised.value.exit_status == 1
+    for run in (lambda: executed(path), lambda: list(execute_all([(path, "")]))):
+        with pytest.raises(
+            NotebookError, match=r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
+        ) as raised:
+            run()
+        assert raised.value.exit_status == 1
+
+
+def test_a_cell_shows_what_it_printed_and_its_last_line(books: Path) -> None:
+    """A figure, prose, claims by their ids, else text; nothing for a line that is no expression, and names go on from cell to cell."""
+    told = "from lab.report.exhibits import exhibits\nfrom lab.report.figures.style import gap\nname = 'x'"
+    path = notebook(books, "okd", told, "print(name)\nname + 'y'", "gap('T', name)", "exhibits.claims([], known=[])")
+    shown = [cell.outputs for cell in executed(path).cells if cell.kind == "code"]
+    assert shown[:2] == [(), ({"text/plain": "x\n"}, {"text/plain": "xy"})]
+    assert shown[2][0][FIGURE]["layout"]["title"]["text"] == "T"
+    assert shown[3] == ({CLAIMS: []},)
 
 
 def test_a_file_that_is_no_notebook_is_refused(books: Path) -> None:
@@ -192,10 +207,12 @@ def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path, monkeypatch: py
     """Unless it is named."""
     run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
     path = notebook(books, "explore", EXPLORED)
-    (cell,) = [cell for cell in executed(path).cells if cell.kind == "code"]
-    assert "no run: nothing in data/reference of any sweep" in str(cell.outputs)
-    (cell,) = [cell for cell in executed(path, str(tmp_path / "own" / "mine")).cells if cell.kind == "code"]
-    assert "mine (mine): kill on local" in str(cell.outputs)
+    for run, said in (
+        ("", "no run: nothing in data/reference of any sweep"),
+        (str(tmp_path / "own" / "mine"), "mine (mine): kill on local"),
+    ):
+        (found,) = execute_all([(path, run)])
+        assert said in str(found.cells[1].outputs)
 
 
 # -- the site -----------------------------------------------------------------------------------------------
@@ -212,7 +229,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
         monkeypatch.setenv("LAB_RUNS", str(place / "own"))
         (reference / "broken").mkdir()
         (reference / "broken" / "run.json").write_text("{")
-        notebook(books, "nds", SHELF, TIMELINE, DRAIN, "'ND-12 was told'", PLOTS)
+        claimed = "from lab.analysis.claims import ledger\nexhibits.claims(ledger.ledger('nds'), 'ND-12')"
+        notebook(books, "nds", SHELF, TIMELINE, DRAIN, claimed, PLOTS)
         found = site.build(place / "out")
         text = found.path.read_text()
         assert text.count(get_plotlyjs()) == 1
@@ -247,21 +265,43 @@ def test_it_is_made_for_phones_for_both_schemes_and_for_paper(built: tuple[site.
         assert part_of_it in built[1]
 
 
-def test_every_claim_is_in_its_ledger_with_its_run_and_cell(built: tuple[site.Site, str]) -> None:
+def test_every_claim_is_a_row_with_its_run_and_cell(built: tuple[site.Site, str]) -> None:
     text = built[1]
     assert all(f'id="claim/{claim.id}"' in text for claim in claims())
-    own = text.partition('id="claim/ND-11"')[2].partition("</section>")[0]
+    own = text.partition('id="claim/ND-11"')[2].partition("</tr>")[0]
     assert "reproduced" in own
     assert 'href="#run/r-kill"' in own
-    told = text.partition('id="claim/ND-12"')[2].partition("</section>")[0]
+    assert re.search(r'role="img" aria-label="[^"]+ s \[', own)
+    told = text.partition('id="claim/ND-12"')[2].partition("</tr>")[0]
     assert 'href="#nds/nds-04"' in told
+    assert "ND-12" in text.partition('id="nds/nds-04"')[2].partition("</section>")[0]
 
 
-def test_beside_a_figure_stand_its_run_and_its_code(built: tuple[site.Site, str]) -> None:
+def test_every_measured_step_is_a_row_of_the_first_figure(built: tuple[site.Site, str]) -> None:
+    """Its effect with study, system and decision, by which it can be chosen."""
+    rows = re.findall(
+        r'<tr class="(\S+)" data-study="(\S+)" data-system="(\S+)" data-target="local" data-decision', built[1]
+    )
+    assert rows == [("worse", "nds", "ingress-nginx")]
+    assert "kill-nds against kill-grace-30" in built[1]
+
+
+def test_no_page_begins_with_runs(built: tuple[site.Site, str]) -> None:
+    """A title, and the answer; runs, gaps and the machine are at the first page's end."""
+    for page in re.findall(r'<article id="(?:overview|nds)">.*?</article>', built[1], re.DOTALL):
+        assert "r-kill" not in page[:300]
+    front = built[1].partition('<article id="overview">')[2].partition("</article>")[0]
+    order = [front.index(part) for part in ('id="steps"', 'id="ledger"', "<h2>Studies", 'id="gaps"', "<h2>Runs")]
+    assert order == sorted(order)
+
+
+def test_what_a_figure_rests_on_folds_out(built: tuple[site.Site, str]) -> None:
+    """Its run and its code, with what earlier cells made of it without showing anything."""
     cell = built[1].partition('id="nds/nds-02"')[2].partition("</section>")[0]
     assert "<figcaption>The pod is deleted" in cell
-    assert 'href="#run/r-kill"' in cell
-    assert "exhibits.timeline(kill, " in cell
+    rests = cell.partition("<details")[2]
+    assert 'href="#run/r-kill"' in rests
+    assert "exhibits.timeline(kill, " in rests and "shelf = evidence.shelf()" in rests
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', cell)
     assert json.loads(data)["data"]
     alone = built[1].partition('id="nds/nds-05"')[2].partition("</section>")[0]
@@ -275,9 +315,10 @@ def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site,
     found, text = built
     assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1}
     assert found.figures == 2
-    assert "3 gaps among figures, panels and tables" in text
+    needs = text.partition('id="gaps"')[2].partition("</ul>")[0]
+    assert "5 figures, panels or rows have no data" in needs
     assert "broken is damaged" in text
-    assert "just bench kill-budget --sweep drain" in text
+    assert "just bench kill-budget --sweep drain" in needs
 
 
 def test_the_machine_of_every_run_is_told(built: tuple[site.Site, str]) -> None:
@@ -292,19 +333,6 @@ def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> N
     with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
         site.build(tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_run_of_ones_own_has_a_page(books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its machine, beside the committed ones."""
-    run_of(tmp_path / "own", monkeypatch, "kill", [("kill-nds", None)], nds_story, 1, "mine", points=["held"])
-    notebook(books, "explore", EXPLORED)
-    twice = ["mine", str(tmp_path / "own" / "mine")]
-    text = site.build(tmp_path / "out", twice).path.read_text().replace(get_plotlyjs(), "")
-    assert text.count('id="run/mine"') == text.count('<article id="explore-mine">') == 1
-    page = text.partition('<article id="explore-mine">')[2].partition("</article>")[0]
-    assert "mine (mine): kill on local" in page
-    with pytest.raises(UsageError, match="--run: myne: unknown run 'myne'"):
-        site.build(tmp_path / "out", ["myne"])
 
 
 def test_where_nothing_can_be_written_no_notebook_is_executed(books: Path, tmp_path: Path) -> None:
