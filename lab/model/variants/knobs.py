@@ -58,6 +58,9 @@ class Check(Record, coerce_numbers_to_str=True):
                 in those of them that serve the load; after `metrics` a metric
     envoy       what lies at a path (`name`) in what Envoy's admin interface shows: after `cluster`, `listener`, `http_connection_manager`,
                 `router`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
+    traefik     what lies at a path (`name`) in what Traefik's API shows: after `service`, `router`, `entrypoint` in those that serve the load,
+                after `overview` in its overview; after `metrics` a metric, `version` alone its release
+    argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
     haproxy     a key (`name`) of HAProxy's `show info`
     haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …); one
                 without arguments is `set`
@@ -84,6 +87,8 @@ class Check(Record, coerce_numbers_to_str=True):
         "rps": (set(), set()),
         "caddy": ({"name"}, set()),
         "envoy": ({"name"}, set()),
+        "traefik": ({"name"}, set()),
+        "argument": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
         "haproxy-config": ({"name"}, {"context"}),
         "pod": ({"name"}, set()),
@@ -98,7 +103,8 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "caddy", "envoy", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards", "disk",
+        "caddy", "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards",
+        "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend"] = "proxy"
