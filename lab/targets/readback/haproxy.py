@@ -61,3 +61,7 @@ def _values(text: str, words: Sequence[str], context: str | None) -> Iterator[st
 
 
 READERS = {"haproxy": _info, "haproxy-config": _config}
+SPOKEN = {
+    "haproxy": "show info: {name}",
+    "haproxy-config": "{name} in its running configuration",
+}

@@ -176,3 +176,6 @@ def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
 
 
 READERS = {"nginx": _nginx}
+SPOKEN = {
+    "nginx": "nginx -T: {name}{context}",
+}
