@@ -30,6 +30,7 @@ from lab.experiments.selfbench import (
     overhead,
     process,
     promise,
+    quick,
     reducing,
 )
 from lab.experiments.selfbench.process import Timed
@@ -367,6 +368,22 @@ class Beside(busy.Neighbour):
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def test_quick_runs_that_are_done_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a line as soon as it is over, with how long it took and what it claimed, of nothing too."""
+    runs = [null_run(1.0), null_run(1.0)]
+    for number, run in enumerate(runs, start=1):
+        run.record = run.record.model_copy(update={"id": f"run-{number}"})
+    found_to_be(monkeypatch, quick, runs)
+    (first,) = quick.measured(tmp_path, ["baseline"], 1, seed=1)
+    (second,) = quick.measured(tmp_path, ["baseline"], 2, seed=1)
+    assert [one.run for one in quick.finished(tmp_path)] == [first.run, second.run] == ["run-1", "run-2"]
+    assert (first.number, second.number, first.wall_s, first.null_signs) == (1, 2, 100.0, 0) and first.nulls > 0
+    assert quick.verdict([first, second]).startswith("2 runs, the longest 100 s; 0 scattered more than planned; of ")
+    (tmp_path / quick.DONE).write_text("{")
+    with pytest.raises(UsageError, match="--into"):
+        quick.finished(tmp_path)
 
 
 def test_without_a_neighbour_nothing_was_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
