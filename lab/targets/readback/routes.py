@@ -104,3 +104,8 @@ def _tls(system: System, check: Check) -> Reading:
 
 
 READERS = {"routes": _routes, "termination": _termination, "tls": _tls, "shards": _shards}
+SPOKEN = {
+    "routes": "routes that answer",
+    "termination": "where TLS ends",
+    "tls": "{name} that a TLS handshake comes to",
+}
