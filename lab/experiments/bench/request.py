@@ -96,7 +96,17 @@ def load(request: Request) -> LoadedRequest:
         [] if request.nulls is not None else [chosen.get(name, each.compared_with) for name, each in asked.items()]
     )
     others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
+    _refuse_mixed(item for item in (asked | others).values() if item.name != reference)
     return LoadedRequest(request, manifests, name, sweep, points, fixtures, asked, asked | others, reference)
+
+
+def _refuse_mixed(variants: Iterable[Variant]) -> None:
+    """UsageError where systems as they are shipped would stand beside some that were made to do the same work."""
+    families = {variant.family: variant.name for variant in variants}
+    if len(families) > 1:
+        said = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
+        remedy = "measure each family by itself (--against names a baseline of the same one)"
+        raise UsageError("bench", f"{said}: they never stand in one table", remedy)
 
 
 def named_against(request: Request) -> dict[str, str]:

@@ -69,6 +69,7 @@ class Check(Record, coerce_numbers_to_str=True):
     budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
     routes      how many routes answer, each under its own host, and no more
     shards      how many proxies share the routes: each answers for its own hosts and for no others
+    tls         what a client's handshake comes to (`name`: version or cipher, as OpenSSL calls them) on every host
     termination where TLS ends, from the certificate that a client sees and from what reaches the backend
     disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
     """
@@ -96,6 +97,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "budget": ({"name"}, set()),
         "routes": (set(), set()),
         "termination": (set(), set()),
+        "tls": ({"name"}, set()),
         "shards": (set(), set()),
         "disk": ({"name"}, set()),
     }
@@ -103,7 +105,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "caddy", "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "shards",
+        "caddy", "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "tls", "shards",
         "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)

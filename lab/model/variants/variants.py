@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -37,6 +37,11 @@ KNOWN_AS = "lab/known-as"
 """Annotation of a base's Deployment: `deployment/container`, the names under which users have it."""
 
 
+Family = Literal["as shipped", "equal work"]
+AS_SHIPPED: Family = "as shipped"
+"""Each system with its own defaults; in the other family all have the same TLS, log, headers, buffering and workers."""
+
+
 class Overlay(Record):
     """One overlay's annotations and lists, or what `overlay+knob` would say in a file; not rendered."""
 
@@ -50,6 +55,10 @@ class Overlay(Record):
     compare_with: str | None = Field(
         default=None,
         description="of a root that is another system: the overlay it is compared with, for no baseline is its own",
+    )
+    family: Family = Field(
+        default=AS_SHIPPED,
+        description="of a root: in which family of comparisons it is; systems of different families are never compared",
     )
     baseline: str | None = Field(
         default=None, description="the parent overlay", json_schema_extra=annotated.NOT_AN_ANNOTATION
@@ -78,6 +87,7 @@ class Variant(Record):
     readback: tuple[Check, ...]
     stated_metric: Primary | None = Field(default=None, description="what its overlay's lab/primary-metric says")
     compare_with: str | None = Field(default=None, description="what a root says it is compared with")
+    family: Family = AS_SHIPPED
 
     @property
     def compared_with(self) -> str | None:
@@ -201,6 +211,7 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         manifests=objects,
         stated_metric=overlay.primary_metric,
         compare_with=overlay.compare_with,
+        family=overlays[0].family,
         readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),
     )
 

@@ -2,7 +2,8 @@
 
     Served(80, {"bench.lab.test": …})  →  {"http": {"routers": {"80-0-0": {"rule": "Host(`bench.lab.test`)", …}}, "services": …}}
 
-Settings of the parts `PARTS` are laid over what is written here; where any of `serversTransport` is set, every service has one of its own.
+Settings of the parts `PARTS` are laid over what is written here; where any of `serversTransport` is set, every service has one of its own;
+`tls` is each router's, `options` those of TLS by default.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lab.targets.local.objects import Member
 from lab.targets.local.settings import Settings, merged
 
 FILE = "/srv/traefik/dynamic.yaml"
-PARTS = ("router", "service", "serversTransport", "tls")
+PARTS = ("router", "service", "serversTransport", "tls", "options")
 CAN = (
     *("method", "headers", "queries", "regex", "weights", "request_headers", "response_headers"),
     *("rewrite", "mirrors"),
@@ -68,7 +69,8 @@ def render(
         {"certFile": certificates[name]["tls.crt"], "keyFile": certificates[name]["tls.key"]}
         for name in dict.fromkeys(name for port in ports for name in port.secrets)
     ]
-    tls = {"tls": {"certificates": pairs}} if pairs else {}
+    options = {"options": {"default": merged({}, settings["options"])}} if settings["options"] else {}
+    tls = {"tls": {"certificates": pairs, **options}} if pairs else {}
     mark = hashlib.sha256(json.dumps([http, middlewares, tls]).encode()).hexdigest()[:12]
     middlewares[f"{traefik.MARK}{mark}"] = {"stripPrefix": {"prefixes": ["/"]}}
     return json.dumps({"http": {**http, "middlewares": middlewares}, **tls}, indent=1)

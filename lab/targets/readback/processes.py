@@ -113,6 +113,7 @@ SPOKEN = {
     "limit": "{name} of every process '{process}'",
     "processes": "number of processes '{process}'",
     "affinity": "CPUs of every process '{process}'",
+    "argument": "{name} on the command line",
     "environment": "{name} in the container's environment",
     "quota": "{name} limit of the container's cgroup",
 }

@@ -1,5 +1,5 @@
 """Check kinds of routes, by real requests through the proxy: `routes` counts hosts, `termination` says where TLS ends,
-`shards` counts the proxies that share the routes.
+`shards` counts the proxies that share the routes, `tls` says what a handshake comes to.
 
 termination   certificate that the client sees   what reached the backend (its X-Lab-Scheme header)
 none          none                               http
@@ -18,7 +18,7 @@ from lab.model.sweeps import Point
 from lab.model.variants.variants import Check
 from lab.targets.base import System
 from lab.targets.common import certificates
-from lab.targets.readback.reading import Reading, UnreadableError, compared, joined
+from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, compared, given, joined
 
 PAGE = "/1kB.bin"
 NOBODY = "nobody.lab.test"
@@ -97,8 +97,15 @@ def _ask(system: System, entry: Endpoint, host: str) -> Response:
     return system.fetch(entry.at(host), PAGE, TIMEOUT_S)
 
 
-READERS = {"routes": _routes, "termination": _termination, "shards": _shards}
+def _tls(system: System, check: Check) -> Reading:
+    """Of every route; several when they differ, `absent` without TLS."""
+    entry, name = _entry(system), given(check, "name")
+    return compared(check, joined([_ask(system, entry, host).tls.get(name) or ABSENT for host in entry.hosts]))
+
+
+READERS = {"routes": _routes, "termination": _termination, "tls": _tls, "shards": _shards}
 SPOKEN = {
     "routes": "routes that answer",
     "termination": "where TLS ends",
+    "tls": "{name} that a TLS handshake comes to",
 }

@@ -1,0 +1,43 @@
+"""Systems as they are shipped, and systems made to do the same work: two families that never stand in one table."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.base.errors import UsageError
+from lab.experiments.bench.request import Request, load
+from lab.model.variants.variants import load_overlay, load_variant, variant_names
+
+EQUAL = [name for name in variant_names() if load_overlay(name).family == "equal work"]
+
+
+def test_a_variant_is_of_its_roots_family() -> None:
+    assert {"baseline-equal", "envoy-equal", "traefik-equal"} <= set(EQUAL)
+    assert load_variant("envoy-equal+envoy-circuit-breakers-65536").family == "equal work"
+    assert load_variant("envoy-access-log").family == "as shipped"
+
+
+def test_all_of_the_family_are_held_to_the_same_tls() -> None:
+    """By what a client's handshake comes to."""
+    wanted = {
+        name: {(check.name, check.value) for check in load_variant(name).readback if check.kind == "tls"}
+        for name in EQUAL
+    }
+    assert all(
+        checks == {("version", "TLSv1.2"), ("cipher", "ECDHE-RSA-AES128-GCM-SHA256")} for checks in wanted.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("variants", "against"),
+    [(("envoy-equal",), ("baseline",)), (("envoy", "traefik-equal"), ()), (("envoy-equal", "envoy"), ("baseline",))],
+)
+def test_a_mixed_table_is_refused(variants: tuple[str, ...], against: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="they never stand in one table"):
+        load(Request(variants, against=against))
+
+
+def test_a_family_by_itself_is_measured() -> None:
+    """The direct reference is of none."""
+    loaded = load(Request(("envoy-equal", "traefik-equal")))
+    assert set(loaded.variants) == {"envoy-equal", "traefik-equal", "baseline-equal", "direct"}
