@@ -70,7 +70,8 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
             started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
             folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
             if started.checker and (told := checker.refusal(started.checker, started.files, folders, hosts)):
-                fault = f"{Path(started.command[0]).name} refuses this configuration: {told}"
+                program = next(filter(shutil.which, reversed(started.checker)))  # which a shell may start
+                fault = f"{program} refuses this configuration: {told}"
                 raise UsageError(container.place, fault, "correct what it names")
 
 

@@ -64,7 +64,7 @@ class Realisation:
     stop_signal: signal.Signals = signal.SIGTERM
     """The image's STOPSIGNAL."""
     checker: tuple[str, ...] = ()
-    """The proxy's own command that says whether it takes its configuration, as `nginx -t`; empty = it has none."""
+    """The proxy's own command that says whether it takes its configuration, as `nginx -t`, after a shell perhaps; empty = it has none."""
     waits: tuple[float, float] = (0.0, 0.0)
     """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
     passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
