@@ -84,7 +84,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
     from lab.experiments.configmap import reading
-    from lab.targets.local import modules
+    from lab.targets.local import keys, modules
 
     if options.k6_out:
         raise UsageError(
@@ -95,7 +95,7 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
     place = options.configmap if options.configmap != STDIN else "standard input"
     given = reading.read(place, content := read_once(options.configmap))  # complain before anything starts
-    if told := modules.bring(modules.needed("\n".join(given.data.values()))):
+    if told := modules.bring(modules.needed(keys.nginx_conf(given.data))):
         say(talk, "modules", told)
     build, command = partial(_knobs_of, place, given), recorded(options, "variants")
     with handing_on(content):

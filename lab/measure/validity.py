@@ -109,7 +109,7 @@ def _reported(point: Point, result: Result, calibration_s: float) -> Iterator[Fa
 
 def size_slack(point: Point, body_bytes: int) -> float:
     """Bytes by which two bodies of one page may differ: none, unless they are compressed on their way."""
-    return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding == "gzip" else 0.0
+    return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding != "identity" else 0.0
 
 
 def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool, head_bytes: int | None) -> Iterator[Fault]:

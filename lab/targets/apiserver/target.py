@@ -69,7 +69,7 @@ class ApiserverTarget(LocalTarget):
 
     def order(self, wanted: Objects) -> Sequence[Sequence[Pod]]:
         """No controller's first look is at less than what it is to serve."""
-        return [wanted.role("backend"), wanted.role("proxy")]
+        return [wanted.role("backend"), (*wanted.role("proxy"), *wanted.role("balancer"))]
 
     def fixed(self, container: Container) -> bool:
         return images.find(container.repository) is None

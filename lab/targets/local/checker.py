@@ -68,7 +68,7 @@ def _refusal(
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
-                file.write_text(text)
+                file.write_text(text, errors="surrogateescape")
         (scratch / "hosts").write_text(hosts)
         if hosts and Path("/etc/hosts").exists():
             own["/etc/hosts"] = scratch / "hosts"

@@ -54,7 +54,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Realisation:
-    """What to start instead of the image. `files`: path → text, or `-> target` for a symbolic link."""
+    """What to start instead of the image. `files`: path → text (bytes that are no UTF-8 as surrogates), or `-> target` for a symbolic link."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
@@ -116,7 +116,7 @@ class Process:
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
-                file.write_text(text)
+                file.write_text(text, errors="surrogateescape")
 
     @property
     def pid(self) -> int | None:

@@ -111,10 +111,14 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
     changed = False
     for path, text in files.items():
         file = process.inside(path)
-        if file is None or text.startswith("-> ") or (file.exists() and file.read_bytes() == text.encode()):
+        if (
+            file is None
+            or text.startswith("-> ")
+            or (file.exists() and file.read_bytes() == text.encode(errors="surrogateescape"))
+        ):
             continue
         fresh = file.with_name(f".{file.name}.new")
-        fresh.write_text(text)
+        fresh.write_text(text, errors="surrogateescape")
         fresh.chmod(0o644)
         fresh.replace(file)
         changed = True
