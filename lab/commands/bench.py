@@ -106,7 +106,8 @@ def _knobs_of(place: str, given: Given, manifests: Path, target: Target) -> tupl
     from lab.experiments.ablation.prepared import unmeasurable
     from lab.experiments.configmap import knobs, split
 
-    found, notes = knobs.written(split.split(place, given), manifests, partial(unmeasurable, target, manifests))
+    asked = split.split(place, given, elsewhere=target.name != DEFAULT_TARGET)
+    found, notes = knobs.written(asked, manifests, partial(unmeasurable, target, manifests))
     if target.name != DEFAULT_TARGET:
         notes.append(
             "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"

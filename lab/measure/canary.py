@@ -103,7 +103,7 @@ def _decoded(response: Response, asked: str, size: int) -> bytes:
     encoding = response.headers.get("content-encoding", "identity")
     if encoding == "identity":
         return response.body
-    if encoding != asked:
+    if encoding not in ("gzip", asked):
         raise ValueError(f"content-encoding {encoding!r} was not asked for")
     if encoding == "br":
         return brotli.decoded(response.body, size)

@@ -117,7 +117,8 @@ def _maps(value: Value, path: str) -> Iterator[_Map]:
             return
         case Mapping():
             kind = _text(value, "kind")
-            if kind == "ConfigMap":
+            bare = not path and not kind and isinstance(value.get("data"), Mapping)  # its first lines left out
+            if kind == "ConfigMap" or bare:
                 yield from _configmap(value)
                 return
             yield from _literals(value) if kind == "Kustomization" else ()

@@ -19,7 +19,7 @@ from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.model.variants.knobs import Check
 from lab.targets.local import keys, modules
-from lab.targets.local.configmap import KEYS
+from lab.targets.local.configmap import FOREIGN, KEYS
 from lab.targets.local.counterparts import f5_text, hint, is_f5
 
 BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "baseline", "tls", "balancer", "balancer-tls"
@@ -79,8 +79,8 @@ class Split:
         return [item for item in found if item.checks]
 
 
-def split(place: str, given: Given) -> Split:
-    """UsageError where nothing is left to measure, with all notes."""
+def split(place: str, given: Given, elsewhere: bool = False) -> Split:
+    """UsageError where nothing is left to measure, with all notes. `elsewhere`: for a target on which the controller itself runs."""
     if is_f5(given.data):
         named = "; ".join(map(f5_text, given.data))
         raise UsageError(
@@ -95,7 +95,7 @@ def split(place: str, given: Given) -> Split:
         if key not in KEYS:
             notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key)}")
             continue
-        found = keys.look(key, value)
+        found = keys.look(key, value, elsewhere)
         kind = "" if found.idle else KEYS[key].names
         content = given.beside.get((kind, value.rpartition("/")[2]))
         if kind and content is None:
@@ -123,6 +123,8 @@ def split(place: str, given: Given) -> Split:
         notes.append(f"{WHOLE}: the whole file without {', '.join(refused)}")
     singles: list[Setting] = []
     for key in kept:
+        if key in FOREIGN:
+            continue
         root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
         needs = _needs(key, kept, root, beside)
         own = {key: kept[key]}

@@ -280,7 +280,7 @@ NOT_HERE = {
         use-geoip2 bool false
         geoip2-autoreload-in-minutes int 0
     """,
-    "is done by the controller's Lua": """
+    "is done by the controller's Lua, which --target apiserver has, too": """
         lua-shared-dicts text
         load-balance text round_robin
         upstream-hash-by text
@@ -305,7 +305,7 @@ NOT_HERE = {
         global-external-auth struct
         enable-auth-access-log bool false
     """,
-    "says when the controller reloads, which shows in no configuration": """
+    "says when the controller reloads, as --target apiserver does, too": """
         enable-serial-reloads bool false
     """,
     "names addresses of nodes, which no pod here has": """

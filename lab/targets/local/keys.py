@@ -28,6 +28,8 @@ UNLIKELY = ((1013, 100_003), (1019, 100_019))
 _LISTS = {"map", "geo", "types", "split_clients"}
 """Blocks that hold no directives: what stands there is read back by nothing."""
 
+UNSEEN = "in the whole file only"
+"""Why a key that only other targets realise is no knob of its own there."""
 Beside = tuple[str, ...]
 """Objects that keys name, as JSON."""
 
@@ -46,8 +48,8 @@ class Found:
     tls: bool = False
 
 
-def look(name: str, text: str) -> Found:
-    """What the controller makes of a key that it has."""
+def look(name: str, text: str, elsewhere: bool = False) -> Found:
+    """What the controller makes of a key that it has. `elsewhere`: it runs itself, and so realises every one."""
     key, found = look_up(name, text)
     if found.kept or (key.kind.startswith("int") and not text):
         idle = found.told if found.kept else f"{found.told}: write the number that is meant"
@@ -59,6 +61,8 @@ def look(name: str, text: str) -> Found:
     elif found.value == key.default:
         shown = found.value if len(found.value) <= 40 else f"{found.value[:40]}…"
         idle = f"nothing to measure: {shown!r} is the default"
+    elif name in FOREIGN and elsewhere:
+        return Found(found.value, key.default, f"{UNSEEN}: how to see that it took is not known")
     elif name in FOREIGN:
         idle = f"not measurable on the local target: it {FOREIGN[name][1]}: use --target kind"
     else:
@@ -68,14 +72,14 @@ def look(name: str, text: str) -> Found:
 
 def refusal(data: Mapping[str, str], variant: str = "baseline", beside: Beside = ()) -> str:
     """Why nginx refuses this variant with these keys, in its own words; empty = it takes them."""
-    context, values = _context(variant, 1, 100_000, beside), settings("ConfigMap", data)
+    context, values = _context(variant, 1, 100_000, beside), _values(data)
     return checker.refusal(CHECKER, files(values, render(values, context, nginx_version()), context))
 
 
 def nginx_conf(data: Mapping[str, str], variant: str = "baseline", beside: Beside = ()) -> str:
     """What these keys make, those left out that the controller ignores or keeps at their defaults."""
     taken = {key: value for key, value in data.items() if key in KEYS and not look(key, value).idle}
-    return render(settings("ConfigMap", taken), _context(variant, 1, 100_000, beside), nginx_version())
+    return render(_values(taken), _context(variant, 1, 100_000, beside), nginx_version())
 
 
 def differs(
@@ -106,15 +110,20 @@ def checks(
 
 def _echoes(before: Mapping[str, str], after: Mapping[str, str], variant: str, beside: Beside) -> Iterator[Check]:
     """What a backend is told otherwise of the same request."""
-    values, context = settings("ConfigMap", after), _context(variant, 1, 100_000, beside)
+    values, context = _values(after), _context(variant, 1, 100_000, beside)
     behind = bool(context.objects.role("balancer"))
     old, new = (
         told.told(each, headers_named(each, "proxy-set-headers", context), behind)
-        for each in (settings("ConfigMap", before), values)
+        for each in (_values(before), values)
     )
     for name in new:
         if old.get(name, "") != new[name]:
             yield Check(kind="echo", name=name, context=told.sent(values) or None, value=new[name] or ABSENT)
+
+
+def _values(data: Mapping[str, str]) -> Mapping[str, str]:
+    """Of the keys that are realised here."""
+    return settings("ConfigMap", {name: text for name, text in data.items() if name not in FOREIGN})
 
 
 def shipped(name: str) -> str:
@@ -133,7 +142,7 @@ def _changed(
 def _directives(
     data: tuple[tuple[str, str], ...], variant: str, beside: Beside, machine: tuple[int, int]
 ) -> Directives:
-    text = render(settings("ConfigMap", dict(data)), _context(variant, *machine, beside), nginx_version())
+    text = render(_values(dict(data)), _context(variant, *machine, beside), nginx_version())
     found: dict[tuple[str, str], dict[str, None]] = {}
     for context, name, arguments in directives({"nginx.conf": text}):
         found.setdefault((context, name), {})[" ".join(arguments)] = None
