@@ -33,7 +33,7 @@ show VARIANT *ARGS:
 ledger *ARGS:
     @python -m lab ledger "$@"
 
-# One self-contained HTML site of the committed runs: overview, ledger, studies, methods: just report [--output FOLDER] [--run RUN]
+# One self-contained HTML site of the committed runs: overview, ledger, studies, methods; of one run of yours: just report --run RUN
 [group('look')]
 [no-cd]
 [no-exit-message]

@@ -81,7 +81,7 @@ class Past:
     @property
     def source(self) -> str:
         more = f" and {self.runs - 1} more" if self.runs > 1 else ""
-        return f"from the A/A {'run' if self.only_aa else 'pairs of'} {self.id}{more}"
+        return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{more}"
 
     def of(self, baseline: str) -> list[Noise]:
         """The noise of one variant, judged or not."""

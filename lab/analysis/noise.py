@@ -37,7 +37,7 @@ class Noise:
     """How much a metric of one variant varies at one point. Seconds and requests per second; `why` empty = it is judged here.
 
     `level` is the median over the blocks of the pair's first arm, `cv` its standard deviation over its mean. `sd` is that of one block's
-    log-ratio of two arms, from `pilot_blocks` - 1 degrees of freedom; `aa` the baseline against itself, None where only variants tell. `scheme`: how the two were a pair, None: each alone. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
+    log-ratio of two arms (of pairs: over all of this variant's), from `pilot_blocks` - 1 degrees of freedom; `aa` the baseline against itself, None where only variants tell. `scheme`: how the two were a pair, None: each alone. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
     """
 
     variant: str
@@ -77,7 +77,8 @@ def pairs(arms: Sequence[Arm]) -> list[str]:
 def noises(summary: Summary) -> tuple[Noise, ...]:
     """Every metric of what something is compared with, at every steady point, in the table's order and as it was judged there.
 
-    Of the A/A pair and null arms; where a metric was judged as none of them was, of the variants that were.
+    Of the A/A pair and null arms, of pairs those of the variants, too; where a metric was judged as none of them was, of the variants that
+    were.
     """
     names = {arm.name for arm in null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
@@ -99,7 +100,8 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
     metric, itself = effect.metric, first.arm.role == "again"
     values = list(base.cell.known(metric).values())
     nulls = [one for row, one in known if row.arm.name in names]
-    told = [effect, *nulls] if itself else [one for _, one in known]
+    alike = itself and effect.scheme is None  # a pair's scatter is the machine's, whatever its two sides are
+    told = [effect, *nulls] if alike else [one for _, one in known]
     sd, degrees = pooled([(one.estimate.sd, one.estimate.n - 1) for one in told if one.estimate])
     judged = [(one.estimate.p_value or 0.0) <= SURE_P for one in nulls if one.estimate and one.decision.judged]
     return Noise(

@@ -123,7 +123,8 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
         open_ = [each for each in judged if each[1].decision is not Decision.SAME]
         if not open_:
             return Verdict(arm, "same", f"{arm}: {_same(judged)}{elsewhere}")
-        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(open_)}{elsewhere}")
+        family = sum(effect.decision.judged for row in summary.rows for effect in row.shown)
+        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(open_, family)}{elsewhere}")
     parts = [_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and at {len(claims) - 3} more points")
@@ -197,27 +198,27 @@ def _same(judged: Sequence[Found]) -> str:
     return f"don't bother: {said} in {_where(row, effect)} ({difference_text(effect)}, {within}){points}"
 
 
-def _unresolved(judged: Sequence[Found]) -> str:
-    """The one that leaves most open, and how many blocks would do."""
+def _unresolved(judged: Sequence[Found], family: int) -> str:
+    """The one that leaves most open, and how many blocks would do. `family`: how many effects the run judges."""
     row, effect = max(judged, key=lambda item: bound(item[1].estimate))
     metric, most, others = about(effect.metric), bound(effect.estimate), len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
     guarded = "; the baseline against itself shows as much" if effect.size.guard > effect.size.worth else ""
     matters = metric.size(most) if metric.ratio else f"a difference of {metric.size(most)}"
-    more = more_text(effect)
+    more = more_text(effect, family)
     return (
         f"cannot tell in {_where(row, effect)} ({difference_text(effect)}{guarded}){points}: don't bother unless {matters}"
         f" matters to you{f'; {more}' if more else ''}"
     )
 
 
-def more_text(effect: Effect) -> str:
-    """How many blocks would find what is worth knowing; empty where nobody can say."""
+def more_text(effect: Effect, family: int) -> str:
+    """How many blocks would find what is worth knowing, at the first step of Holm's method; empty where nobody can say."""
     estimate, worth = effect.estimate, effect.size.worth
     if estimate is None or not estimate.sd or not worth or not estimate.has_interval:
         return ""
     sd, share = (estimate.sd, expm1(worth)) if about(effect.metric).ratio else (estimate.sd / worth, expm1(1.0))
-    blocks = blocks_for(sd, estimate.n, share)
+    blocks = blocks_for(sd, estimate.n, share, SURE_P / family)
     if blocks is None:
         return f"not even {MAX_BLOCKS} blocks would tell {about(effect.metric).size(worth)}"
     return f"--blocks {blocks} would tell {about(effect.metric).size(worth)}" if blocks > estimate.n else ""

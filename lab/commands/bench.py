@@ -24,7 +24,7 @@ from lab.commands.arguments import (
     refuse_blocks_beside_resolve,
     target_of,
 )
-from lab.commands.measuring import done_samples, measure, print_plan, print_result, resume_command, say, settle
+from lab.commands.measuring import done_samples, finish, measure, print_plan, resume_command, say, settle
 from lab.model.names import DEFAULT_TARGET, WORTH
 
 if TYPE_CHECKING:
@@ -139,4 +139,4 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
     if options.plan:
         return 0
     store = measure(talk, prepared, run, target, resume_command(options, "bench", prepared.record.id))
-    return 1 if store is None else print_result(options, store)
+    return 1 if store is None else finish(options, store)

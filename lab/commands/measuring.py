@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
-from lab.base.errors import LabError
+from lab.base.errors import LabError, UsageError
+from lab.base.files import runs_folder
 from lab.commands.answers import answer
 from lab.stats.units import format_duration
 
@@ -19,8 +22,12 @@ if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
     from lab.model.run import NotMeasured
     from lab.records.store import RunStore
-    from lab.report.grid import Part
+    from lab.report.result import Result
     from lab.targets.base import Target
+
+
+BUSIEST = 3
+"""Other processes that are named."""
 
 
 def settle() -> None:
@@ -49,6 +56,8 @@ def measure(talk: Console, prepared: Prepared, run: RunStore | None, target: Tar
     from lab.commands.progress import Terminal
     from lab.measure import roundtrip
     from lab.measure.loop import Loop
+
+    say_busy(talk, bool(prepared.record.pairs))
 
     def measured(store: RunStore) -> None:
         with Terminal(talk, prepared.plan, prepared.forecast.duration_s, done_samples(store)) as watching:
@@ -103,6 +112,23 @@ def say_resume(talk: Console, what: str, kept: str, resume: str) -> None:
 def say(talk: Console, head: str, text: str) -> None:
     """One line of a plan."""
     talk.print(f"[bold]{head:<10}[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def say_busy(talk: Console, paired: bool) -> None:
+    """What else this machine is doing, where it is enough to spoil a sample; nothing where the lab cannot see it."""
+    from lab.model.bottleneck import MAX_OTHERS_CORES
+    from lab.targets.common.sampler import HOST_PROC, busiest
+
+    found = busiest() if HOST_PROC in os.environ else {}
+    if sum(found.values()) < MAX_OTHERS_CORES:
+        return
+    names = ", ".join(f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
+    bears = "pairs bear that, samples of arms alone may be lost" if paired else "samples may be lost: stop it, or wait"
+    say(
+        talk,
+        "busy",
+        f"what is not the lab's uses {sum(found.values()):.1f} of {os.cpu_count()} CPUs ({names}): {bears}\n",
+    )
 
 
 def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
@@ -161,51 +187,40 @@ def _roles(facts: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(roles)} on CPU {cpus}" for cpus, roles in found.items())
 
 
-def print_result(options: argparse.Namespace, run: RunStore) -> int:
-    """A run's tables, of steady loads and of disturbed ones, and its study's; the exit status."""
-    from lab.analysis.claims.studies import load_study, study_keys
-    from lab.analysis.summary import summarise_run
-    from lab.measure import roundtrip
-    from lab.report.json.run import printed
+def finish(options: argparse.Namespace, run: RunStore) -> int:
+    """A run that has just been measured: its page is written beside it, its result is printed; the exit status."""
+    from lab.report.html.run import write
+    from lab.report.result import Result
+
+    result = Result(run)
+    status = print_result(options, run, result)
+    try:
+        page = str(write(result, run.folder))
+    except UsageError as error:  # a full disk must not make a measured run fail
+        page = f"no page: {error.fault}; {error.remedy}"
+    Console(stderr=True).print(f"[dim]{escape(page)}[/]", highlight=False, soft_wrap=True)
+    return status
+
+
+def print_result(options: argparse.Namespace, run: RunStore, result: Result | None = None) -> int:
+    """What a run says: a sentence per variant, its tables, and where the rest is; the exit status.
+
+    All notes and what the systems hold are shown where `options.notes` says so; Markdown and JSON have everything.
+    """
     from lab.report.markdown import markdown
-    from lab.report.tables import gauges as gauge_tables
-    from lab.report.tables import study as study_tables
-    from lab.report.tables.run import page
+    from lab.report.result import Result
     from lab.report.terminal import show
 
-    samples = run.samples()
-    summary, outcomes = (summarise_run(run.record, samples, run.histogram, each) for each in (False, True))
-    steady = bool(summary.rows) or not outcomes.rows
-    tables = [page(summary), gauge_tables.page(summary)] if steady else []
-    disturbed = [page(outcomes)] if outcomes.rows else []
-    plain = not options.json and not getattr(options, "markdown", False)
+    result = result or Result(run)
+    name = run.folder.name if run.folder.parent == runs_folder() else str(run.folder)
     with answer() as out:
-        if plain:  # before anything that may be wrong with a study's file
-            for number, each in enumerate((*tables, *disturbed)):
-                if number and number == len(tables):
-                    out.print()
-                show(out, each)
-        study = load_study(run.record.study) if run.record.study in study_keys() else None
-        shaped = study_tables.shaped(study, summary) if study and steady else ()
-        network = run.roundtrip()
-        told = roundtrip.sentence(network) if network else ""
         if options.json:
-            shown = study_tables.printed(study, shaped) if study else None
-            print(printed(summary, outcomes, shown, network).dumps())
-        elif plain:
-            if told:
-                out.print(f"[dim]{escape(told)}[/]", highlight=False, soft_wrap=True)
-            show(out, study_tables.page(shaped))
-            out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
+            print(result.printed().dumps())
+        elif getattr(options, "markdown", False):
+            print(markdown([*result.page(), *result.more(), *result.study()]), end="")
         else:
-            pages = [*map(markdown, tables[:1]), *map(_below, tables[1:]), *map(markdown, disturbed)]
-            print("".join([*pages, f"\n- {told}\n" if told else "", _below(study_tables.page(shaped))]), end="")
-    complete = summary.complete and outcomes.complete
-    return 0 if complete else 1
-
-
-def _below(page: Sequence[Part]) -> str:
-    """As Markdown, below others."""
-    from lab.report.markdown import markdown
-
-    return f"\n{markdown(page)}" if page else ""
+            every = getattr(options, "notes", False)
+            show(out, [*result.page("" if every else f"just table {shlex.quote(name)} --notes")])
+            show(out, [*(result.more() if every else []), *result.study()])
+            out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
+    return 0 if result.complete else 1

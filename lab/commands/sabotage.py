@@ -32,12 +32,22 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--json", action="store_true", help="print each finding as a line of JSON, as soon as it is there"
     )
+    verb.add_argument(
+        "--record",
+        action="store_true",
+        help="with --intact: try every overlay and every study's sweep, and keep what came of it in data/trials for the matrix",
+    )
 
 
 def _sabotage(options: argparse.Namespace, talk: Console) -> int:
     """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
+    from lab.base.errors import UsageError
     from lab.model.variants.variants import chain
 
+    if options.record and (options.variants or options.json or not options.intact):
+        raise UsageError(
+            "--record", "goes with --intact and nothing else", "leave variants and --json out, and add --intact"
+        )
     for name in options.variants:
         chain(name)  # a wrong name is an error before anything starts
     return inside(options, options.target, partial(_here, options, talk))
@@ -48,6 +58,8 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     from lab.model.variants.variants import variant_names
 
     target.check()
+    if options.record:
+        return _recorded(talk, target)
     found: list[Finding] = []
     for finding in findings(target, options.variants or variant_names(), options.intact):
         found.append(finding)
@@ -60,6 +72,19 @@ def _here(options: argparse.Namespace, talk: Console, target: Target) -> int:
     if not options.json:
         _print(found)
     return 1 if any(finding.outcome in BAD for finding in found) else 0
+
+
+def _recorded(talk: Console, target: Target) -> int:
+    """Exit 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that it cannot be shown there."""
+    from lab.experiments.trial import tried
+    from lab.records import trials
+
+    trial = tried(
+        target,
+        lambda name, found: talk.print(f"{name}: {found.outcome}: {found.detail}", markup=False, highlight=False),
+    )
+    talk.print(f"kept in {trials.write(trial)}", markup=False, highlight=False)
+    return 1 if any(found.outcome == "FAILED" for found in [*trial.variants.values(), *trial.sweeps.values()]) else 0
 
 
 def _print(found: Sequence[Finding]) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.arguments import add_measuring, add_resolve, inside, recorded, refuse_blocks_beside_resolve
-from lab.commands.measuring import measure, print_plan, print_result, resume_command, say, settle
+from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle
 
 if TYPE_CHECKING:
     from lab.analysis.claims.studies import Study
@@ -64,4 +64,4 @@ def _study_here(options: argparse.Namespace, talk: Console, study: Study, target
     if options.plan:
         return 0
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
-    return 1 if store is None else print_result(options, store)
+    return 1 if store is None else finish(options, store)

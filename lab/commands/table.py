@@ -17,6 +17,7 @@ def add(adder: Adder) -> None:
     verb = adder("table", _table, "print a run's table again, or an ablation's")
     verb.add_argument("run", metavar="RUN")
     verb.add_argument("--from-raw", action="store_true", help="recompute every number from the verbatim output")
+    verb.add_argument("--notes", action="store_true", help="with all notes, and what the systems hold")
     verb.add_argument("--json", action="store_true")
     verb.add_argument("--markdown", action="store_true")
 

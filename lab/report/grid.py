@@ -109,11 +109,18 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Dim lines, a list in Markdown: `before`, then the numbered notes of the tables since the last `Notes`, then `after`."""
+    """Dim lines, a list in Markdown: `before`, then the numbered notes of the tables since the last `Notes`, then `after`.
+
+    `elsewhere`: the command that shows them, where a terminal has no place for more than FEW_NOTES; empty: all are shown.
+    """
 
     before: tuple[Text, ...] = ()
     after: tuple[Text, ...] = ()
     blank: bool = False
+    elsewhere: str = ""
+
+
+FEW_NOTES = 5
 
 
 Part = Grid | Words | Notes

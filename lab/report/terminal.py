@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lab.report.grid import (
+    FEW_NOTES,
     Cell,
     Column,
     Fold,
@@ -55,7 +56,14 @@ def _lines(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Te
     if isinstance(part, Words):
         return list(part.terminal)
     if isinstance(part, Notes):
-        return [*part.before, *(Text(note, style="dim") for note in footnotes(numbers)), *part.after]
+        lines = [*part.before, *(Text(note, style="dim") for note in footnotes(numbers)), *part.after]
+        if part.elsewhere and len(lines) > FEW_NOTES:
+            return [
+                Text(
+                    f"{len(lines)} notes, what the numbers in the table mean among them: {part.elsewhere}", style="dim"
+                )
+            ]
+        return lines
     if isinstance(part.narrow, Panels):
         return _panels(part, part.narrow.titles, numbers, limit)
     layouts = [_one_line(part, range(len(part.columns)), numbers, gap) for gap in part.gaps]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -124,6 +124,10 @@ class Target(Protocol):
 
     def facts(self) -> Mapping[str, str]:
         """What the target adds to the run's facts (versions of proxies, modes)."""
+        ...
+
+    def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
+        """Facts of what these run that is neither the machine's own nor their manifests' images: name → what, with versions."""
         ...
 
     def close(self) -> None:

@@ -38,6 +38,7 @@ REMOTE: tuple[Need, ...] = ("remote",)
 OPTIONAL: tuple[Need, ...] = ("optional",)
 TARGETS: tuple[Need, ...] = ("local", "apiserver", "kind", "remote")
 SHELL = "start it by scripts/shell, which brings it"
+BROUGHT = "it is brought when it is first needed: scripts/bring {}"
 ROOT = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
 FREE_BYTES = 2 * 1024**3
 OPEN_FILES = 4096
@@ -81,8 +82,8 @@ TOOLS = (
     Tool("unshare", ["--version"], (2, 36), LOCAL, "--map-user", "apt-get install util-linux"),
     Tool("setpriv", ["--version"], (2, 33), LOCAL, "--pdeathsig", "apt-get install util-linux"),
     Tool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
-    Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), ""),
-    Tool("kind", ["version"], (0, 27), KIND, ""),
+    Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), "", BROUGHT.format("kubectl")),
+    Tool("kind", ["version"], (0, 27), KIND, "", BROUGHT.format("kind")),
     Tool("haproxy", ["-v"], (2, 6), OPTIONAL, "the OKD router's variants", "apt-get install haproxy"),
     Tool("bash", ["--version"], (5, 0), OPTIONAL, "starts HAProxy anew", "apt-get install bash"),
     Tool("socat", ["-V"], (1, 7), OPTIONAL, "reads HAProxy back, serves WebSockets", "apt-get install socat"),

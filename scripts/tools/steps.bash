@@ -25,6 +25,15 @@ refuse_foreign() {
     "  rm $root/.cache gives this checkout a cache of its own; or bring both to the same pins (git log -- uv.lock scripts)"
 }
 
+# own_cache WHAT: .cache is there, ours to write, and nobody else's meanwhile.
+own_cache() {
+  { mkdir -p "$cache/log" "$cache/steps" "$cache/bin" && touch "$cache/lock"; } 2>/dev/null || die \
+    "$cache: cannot be written by $(id -un), and it lacks $1" \
+    "  run the same once as the checkout's owner, or use a clone of your own"
+  exec 9>"$cache/lock"
+  flock -n 9 || { echo "another scripts/ command is setting up this checkout; waiting for it" >&2 && flock 9; }
+}
+
 # stamp_of NAME SALT PIN…: what .cache/steps/NAME says once do_NAME is done for these pins.
 stamp_of() {
   { printf '%s\n' "$2" && cat -- "${@:3}" && declare -f "do_${1%%_*}"; } | sha256sum
@@ -40,6 +49,7 @@ step() {
   local name=$1 title=$2 stamp=$cache/steps/$1 log=$cache/log/$1.log began=$SECONDS
   if is_done "$name" "${@:3}"; then return; fi
   rm -f "$stamp"
+  printf '  … %s%s\n' "$title" "$(sed 's/.*/ (last time: & s)/' "$log.took" 2>/dev/null)" >&2
   # Not `if ! (…)`: bash ignores `set -e` inside a condition.
   local status=0
   set +e
@@ -54,6 +64,7 @@ step() {
       "  the same command goes on from here, nothing that is done is done again"
   fi
   stamp_of "$name" "${@:3}" >"$stamp"
+  echo $((SECONDS - began)) >"$log.took"
   printf '  ✓ %-34s %4d s\n' "$title" $((SECONDS - began)) >&2
 }
 

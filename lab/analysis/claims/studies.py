@@ -33,6 +33,9 @@ from lab.records import published as publications
 
 FOLDER = Path(__file__).parent / "studies"
 
+LOAD = "load"
+"""What has a parameter that is no knob: the study's own loads."""
+
 Unit = Literal["req/s", "s", "ms", "µs"]
 Keys = dict[str, str]
 """Published column → value, as its CSV writes it."""
@@ -62,6 +65,35 @@ class Change(BaseModel):
     def command(self, quick: bool, place: str) -> str:
         """`place`: as `lab.analysis.rerun.place` has it."""
         return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}{place}"
+
+
+class NotAKnob(BaseModel):
+    """A row of parameters.csv that no component realises."""
+
+    model_config = _STRICT
+
+    why: str = Field(min_length=1)
+    by: str | None = Field(
+        default=None,
+        description="what has it all the same: `load` for the study's sweeps, or a variant; none = nothing",
+    )
+
+
+class PublishedLoad(BaseModel):
+    """A row of sweeps.csv: what makes that load here, on which variants; or why nothing does."""
+
+    model_config = _STRICT
+
+    sweeps: list[str] = Field(default_factory=list[str])
+    variants: list[str] = Field(default_factory=list[str])
+    why: str = Field(default="", description="why nothing does; empty = `sweeps` do")
+
+    @model_validator(mode="after")
+    def _either(self) -> PublishedLoad:
+        refuse(
+            (bool(self.why) == bool(self.sweeps and self.variants), "either sweeps and variants, or why there are none")
+        )
+        return self
 
 
 class Shape(BaseModel):
@@ -128,7 +160,12 @@ class StudyFile(BaseModel):
     variants: list[str] = Field(min_length=1)
     sweep: str
     quick: Quick
-    not_a_knob: Keys = Field(default_factory=Keys, description="row of parameters.csv → why no component realises it")
+    not_a_knob: dict[str, NotAKnob] = Field(
+        default_factory=dict[str, NotAKnob], description="row of parameters.csv → why no component realises it"
+    )
+    published_loads: dict[str, PublishedLoad] = Field(
+        default_factory=dict[str, PublishedLoad], description="row of sweeps.csv, by its id → what makes that load here"
+    )
     tables: list[Shape] = Field(default_factory=list[Shape])
     changes: list[Change] = Field(default_factory=list[Change])
 
@@ -160,6 +197,11 @@ def load_study(key: str) -> Study:
     named = [*file.variants, *(name for table in file.tables for name in table.variants)]
     _known(place, "variants", [name.partition("+")[0] for name in named], variant_names())
     _known(place, "sweep", [file.sweep, file.quick.sweep], sweeps.sweep_names())
+    for row, other in file.not_a_knob.items():
+        _known(f"{place}: not_a_knob.{row}", "by", [other.by] if other.by else [], [LOAD, *variant_names()])
+    for row, load in file.published_loads.items():
+        _known(f"{place}: published_loads.{row}", "variants", load.variants, variant_names())
+        _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweeps.sweep_names())
     for number, change in enumerate(file.changes):
         _known(f"{place}: changes.{number}", "variants", change.variants, variant_names())
         _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
@@ -176,7 +218,9 @@ def read_study(key: str) -> Study:
         table = read_toml(path, place, "lab/analysis/claims/studies/okd.toml")
     except FileNotFoundError:
         raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, study_keys())) from None
-    return Study(key, validated(StudyFile, table, place, "lab/schema/study.json", Quick, Change, Shape))
+    return Study(
+        key, validated(StudyFile, table, place, "lab/schema/study.json", Quick, Change, NotAKnob, PublishedLoad, Shape)
+    )
 
 
 def published(table: Shape) -> dict[tuple[str, ...], float]:

@@ -27,7 +27,7 @@ from lab.model.samples import Reason
 from lab.records.store import RunStore
 from lab.report import catalog
 from lab.report.markdown import markdown
-from lab.report.tables import calibration, selfbench
+from lab.report.tables import calibration, matrix, selfbench
 from lab.report.tables import ledger as claims
 
 RECIPE = re.compile(
@@ -46,6 +46,7 @@ def makers() -> Mapping[str, Maker]:
         "floors": lambda _path, _words: code.floors_picture(),
         "folder": lambda path, _words: code.folder(path.parent),
         "found": lambda _path, words: _found(words),
+        "matrix": lambda _path, _words: markdown(matrix.page()),
         "outline": lambda _path, words: code.outline(words[0], words[1:]),
         "reasons": lambda _path, _words: _reasons(),
         "selfbench": lambda _path, _words: _selfbench(),

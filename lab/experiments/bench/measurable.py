@@ -70,6 +70,7 @@ def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
         arms = arms_for([(name, loaded.against[name]) for name in asked], reference)
     variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
     left_out = tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing)
+    found_facts |= target.brought(variants.values())
     return MeasurableRun(found_facts, tuple(points), at_knee, asked, arms, variants, endpoints, left_out)
 
 

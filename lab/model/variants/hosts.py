@@ -1,4 +1,4 @@
-"""Which hosts a load goes to, and where TLS ends for them: from a variant's Ingress and Route objects alone. Pure.
+"""Which hosts a load goes to, and where TLS ends for them: from a variant's Ingress, Route and HTTPRoute objects alone. Pure.
 
     spec: {host: bench-0000.apps.lab.test, tls: {termination: edge}}      →  {"bench-0000.apps.lab.test": "edge"}
 
@@ -21,7 +21,10 @@ DEFAULT_HOST = "bench.lab.test"
 
 def routed(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
     """Host → where TLS ends for it, in the manifests' order; the manifests' own host where no route names one."""
-    return dict(pair for obj in manifests for pair in _hosts(obj)) or {DEFAULT_HOST: "none"}
+    objects = list(manifests)
+    return dict(pair for obj in objects for pair in (*_hosts(obj), *_of_gateways(obj, objects))) or {
+        DEFAULT_HOST: "none"
+    }
 
 
 def chosen(routed: Mapping[str, Tls], proxied: bool, point: Point) -> tuple[tuple[str, ...], Tls]:
@@ -116,3 +119,20 @@ def _hosts(obj: Mapping[str, Any]) -> Iterator[tuple[str, Tls]]:
                 yield host, "edge" if host in encrypted else "none"
     elif obj.get("kind") == "Route" and str(obj.get("apiVersion")).startswith("route.openshift.io/"):
         yield spec["host"], cast("Tls", (spec.get("tls") or {}).get("termination", "none"))
+
+
+def _of_gateways(obj: Mapping[str, Any], objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Tls]]:
+    """Of an HTTPRoute: TLS ends in the proxy where a listener that it is attached to has TLS."""
+    if obj.get("kind") != "HTTPRoute":
+        return
+    parents = {(item["name"], item.get("sectionName")) for item in obj["spec"].get("parentRefs") or []}
+    listeners = [
+        listener
+        for other in objects
+        if other.get("kind") == "Gateway"
+        for listener in other["spec"].get("listeners") or []
+        if {(other["metadata"]["name"], None), (other["metadata"]["name"], listener["name"])} & parents
+    ]
+    tls: Tls = "edge" if any(listener["protocol"] == "HTTPS" for listener in listeners) else "none"
+    for host in obj["spec"].get("hostnames") or []:
+        yield host, tls

@@ -1,4 +1,4 @@
-"""A run's summary as a page: its tables, what has to be said with them, and a sentence per variant.
+"""A run's summary as a page: a sentence per variant, its tables, and what has to be said with them.
 
 Of steady loads one table, an arm's row below its point; of disturbed ones a table for each point (`lab.report.tables.disturbed`).
 Milliseconds and microseconds only here.
@@ -26,18 +26,27 @@ STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.SA
 """Of the effect column, but for what is better; else it is dim."""
 
 
-def page(summary: Summary) -> list[Part]:
-    """Tables, numbered notes, and the verdicts with what to apply (of a baseline alone, its noise)."""
-    notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True)
-    return [*(_disturbed(summary) if summary.disturbed else [_steady(summary)]), notes, *_verdicts(summary)]
+def page(summary: Summary, elsewhere: str = "") -> list[Part]:
+    """A sentence per variant with what to apply (of a baseline alone, its noise), then the tables and their notes.
+
+    `elsewhere`: the command that shows the notes, where they are many.
+    """
+    return [*sentences(summary), *tables(summary, elsewhere)]
 
 
-def _verdicts(summary: Summary) -> Iterator[Part]:
+def tables(summary: Summary, elsewhere: str = "") -> list[Part]:
+    """Without the sentences."""
+    notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
+    return [*(_disturbed(summary) if summary.disturbed else [_steady(summary)]), notes]
+
+
+def sentences(summary: Summary) -> Iterator[Part]:
+    """What a run has to say, in the order of its variants."""
     found = verdicts(summary)
-    for number, verdict in enumerate(found):
-        yield advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply", blank=not number)
+    for verdict in found:
+        yield advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply")
     if not found:
-        yield plain(noise_line(summary), blank=True)
+        yield plain(noise_line(summary))
 
 
 def _steady(summary: Summary) -> Grid:
@@ -53,7 +62,7 @@ def _steady(summary: Summary) -> Grid:
         grid.row(Cell(item.variant, "bold"), Cell(f"not measurable: {item.what}", "yellow"), under=[absent], free=True)
         for item in summary.not_measurable
     ]
-    return Grid(columns, tuple(rows), Fold((0, 1, last), tuple(range(2, last))), gaps=(2, 1))
+    return Grid(columns, tuple(rows), Fold((0, 1, last), tuple(range(2, last))), gaps=(2, 1), blank=True)
 
 
 def _cells(row: Row) -> Iterator[str | Cell]:
@@ -77,9 +86,9 @@ def _errors(row: Row) -> Cell:
 
 
 def _disturbed(summary: Summary) -> Iterator[Part]:
-    for number, point in enumerate(summary.points):
+    for point in summary.points:
         rows = summary.at(point)
-        yield title(point.name, point_text(point), blank=number > 0)
+        yield title(point.name, point_text(point), blank=True)
         yield disturbed.table(summary, rows)
         if point.control and (said := control_text(rows)):
             yield plain(said, "dim", blank=True)

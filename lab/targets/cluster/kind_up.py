@@ -14,6 +14,7 @@ from lab.targets.cluster import docker, failure_report, images, kind, ownership,
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.steps import say, step
+from lab.targets.common.bringing import bring
 
 READY_S, POLL_S = 120.0, 1.0
 AGAIN = "`just down kind` removes it; then `just up kind`"
@@ -65,6 +66,7 @@ def _check(wanted: Mapping[str, Any], remarks: list[str]) -> dict[str, str]:
     remarks.append(f"engine {engine.version}")
     for tool in prerequisites.TOOLS:
         if tool.name in {"kind", "kubectl"}:
+            bring(tool.name)
             finding = prerequisites.check_tool(tool)
             if not finding.ok:
                 raise UsageError(tool.name, finding.found, finding.remedy)

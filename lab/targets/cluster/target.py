@@ -5,9 +5,8 @@ Kind and remote differ in how they find the cluster (`Access`), and in what can 
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -40,6 +39,7 @@ from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
+from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0
 """For a variant: images are there, but a node may be slow."""
@@ -95,10 +95,7 @@ class ClusterTarget:
         if self._taken is not None:
             self._taken.lease.check()
             return
-        if shutil.which("kubectl") is None:
-            raise UsageError(
-                f"target {self.name}", "kubectl is not on PATH", "start it by scripts/shell, which brings it"
-            )
+        bring("kubectl")
         chosen = images.load()
         api = self._connect()
         ownership.claim_namespace(api, CLIENT_NAMESPACE, self._run)
@@ -119,6 +116,9 @@ class ClusterTarget:
 
     def installed(self, generator: Generator) -> Installed | None:
         return self._place.client.installed(generator)
+
+    def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
+        return {}  # the images are what runs
 
     def facts(self) -> Mapping[str, str]:
         taken = self._place

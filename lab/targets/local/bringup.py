@@ -72,10 +72,28 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
         for container in pod.containers:
             started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
             folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
+<<<<<<< HEAD
             if started.checker and (told := checker.refusal(started.checker, started.files, folders, hosts)):
                 program = next(filter(shutil.which, reversed(started.checker)))  # which a shell may start
                 fault = f"{program} refuses this configuration: {told}"
+=======
+            if started.checker and (
+                told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
+            ):
+                fault = f"{Path(started.command[0]).name} refuses this configuration: {told}"
+>>>>>>> main
                 raise UsageError(container.place, fault, "correct what it names")
+
+
+def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> set[str]:
+    """What its containers run that is not the machine's own, with versions."""
+    addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    contexts = [
+        _context(container, pod, objects, addresses, pinned, somaxconn=4096)
+        for pod in objects.pods
+        for container in pod.containers
+    ]
+    return {realise(context).about for context in contexts} - {""}
 
 
 def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:

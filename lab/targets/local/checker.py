@@ -31,13 +31,14 @@ def refusal(
     files: Mapping[str, str],
     folders: Mapping[str, Mapping[str, str]] | None = None,
     hosts: str = "",
+    programs: Mapping[str, Path] | None = None,
 ) -> str:
     """Why `command` refuses the configuration in these files (path → text or `-> target`), in its own words; empty = it does not.
 
-    `folders`: further folders (path → file → text), laid over the machine's; `hosts`: its /etc/hosts. UsageError for a file that lies in no folder of `PRIVATE`.
+    `folders`: further folders (path → file → text), laid over the machine's; `hosts`: its /etc/hosts; `programs`: path → program. UsageError for a file that lies in no folder of `PRIVATE`.
     """
     laid = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
-    return _refusal(tuple(command), tuple(sorted(files.items())), laid, hosts)
+    return _refusal(tuple(command), tuple(sorted(files.items())), laid, hosts, tuple((programs or {}).items()))
 
 
 @lru_cache(maxsize=1024)
@@ -46,6 +47,7 @@ def _refusal(
     files: tuple[tuple[str, str], ...],
     folders: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
     hosts: str,
+    programs: tuple[tuple[str, Path], ...],
 ) -> str:
     with tempfile.TemporaryDirectory(prefix="lab-check-") as name:
         scratch = Path(name)
@@ -68,11 +70,19 @@ def _refusal(
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
+<<<<<<< HEAD
                 file.write_text(text, errors="surrogateescape")
+=======
+                file.write_text(text)
+        for path, _ in programs:
+            _inside(path, own).parent.mkdir(exist_ok=True)
+            _inside(path, own).touch()
+        brought = [(program, _inside(path, own)) for path, program in programs]
+>>>>>>> main
         (scratch / "hosts").write_text(hosts)
         if hosts and Path("/etc/hosts").exists():
             own["/etc/hosts"] = scratch / "hosts"
-        return _told(_run(command, own, scratch), dict(files))
+        return _told(_run(command, own, brought, scratch), dict(files))
 
 
 def _inside(path: str, own: Mapping[str, Path]) -> Path:
@@ -94,10 +104,11 @@ def _told(said: str, files: Mapping[str, str]) -> str:
     return said
 
 
-def _run(command: Sequence[str], own: Mapping[str, Path], scratch: Path) -> str:
+def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tuple[Path, Path]], scratch: Path) -> str:
     # The folder that holds all these is covered last.
     ordered = sorted(own.items(), key=lambda item: scratch.is_relative_to(item[0]))
-    script = [f"mount --bind {shlex.quote(str(source))} {target}" for target, source in ordered]
+    binds = [*programs, *((source, target) for target, source in ordered)]
+    script = [f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}" for source, target in binds]
     script.append("echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start")
     user = ["unshare", "--user", f"--map-user={_UID}", f"--map-group={_GID}", "--"]
     script.append(f"cd / && exec {shlex.join([*user, *command])}")

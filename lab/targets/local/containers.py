@@ -70,6 +70,10 @@ class Realisation:
     passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
     root: Root | None = None
     """None = the machine's own files."""
+    programs: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Path → a program that the machine's own files lack, or that lies where a container has a folder of its own."""
+    about: str = ""
+    """What runs that is not the machine's own, with its version: a fact of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,12 @@ class Process:
                 file.symlink_to(text.removeprefix("-> "))
             else:
                 file.write_text(text, errors="surrogateescape")
+        for path, program in setting.started.programs.items():
+            file = self.inside(path)
+            assert file is not None, path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            self._binds.insert(0, (program, str(file), False))
 
     @property
     def pid(self) -> int | None:

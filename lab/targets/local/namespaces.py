@@ -25,7 +25,7 @@ from types import FrameType
 from lab.base import handing
 from lab.base.errors import UsageError
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
-from lab.targets.local import cgroups
+from lab.targets.local import cgroups, outside
 
 INSIDE = "LAB_INSIDE"
 """Environment variable: the number of the socket to the outer process. Set = we are inside."""
@@ -73,17 +73,19 @@ def enter(argv: Sequence[str]) -> int:
     try:
         # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
         try:
-            process = subprocess.Popen(
-                [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
-                env={
-                    **os.environ,
-                    INSIDE: str(theirs.fileno()),
-                    HOST_PROC: str(host_proc),
-                    OUTER_PID: str(os.getpid()),
-                },
-                pass_fds=[theirs.fileno(), host_proc, *handing.descriptors()],
-                start_new_session=True,
-            )
+            with outside.serving() as channel:
+                process = subprocess.Popen(
+                    [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
+                    env={
+                        **os.environ,
+                        INSIDE: str(theirs.fileno()),
+                        outside.CHANNEL: str(channel),
+                        HOST_PROC: str(host_proc),
+                        OUTER_PID: str(os.getpid()),
+                    },
+                    pass_fds=[theirs.fileno(), channel, host_proc, *handing.descriptors()],
+                    start_new_session=True,
+                )
         except FileNotFoundError as error:
             raise UsageError(
                 "local target", f"not on PATH: {error.filename}", "Debian: apt install util-linux"
@@ -117,6 +119,7 @@ def attach() -> None:
     """First act of a target inside: watch the outer process, then `prepare`."""
     outer = socket.socket(fileno=int(os.environ.pop(INSIDE)))
     outer.set_inheritable(False)
+    os.set_inheritable(int(os.environ[outside.CHANNEL]), False)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` has SIGINT ignored, and a PID 1 ignores SIGTERM
         signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_watch, args=(outer,), name="outer", daemon=True).start()

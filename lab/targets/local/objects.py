@@ -9,6 +9,16 @@ from typing import Any
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.deployments import Deployment, read_deployment
 from lab.targets.local.fields import Fields, spec_of
+from lab.targets.local.gateway_api import (
+    Gateway,
+    HttpRoute,
+    Served,
+    check,
+    read_class,
+    read_gateway,
+    read_http_route,
+    served,
+)
 from lab.targets.local.pods import Pod
 from lab.targets.local.replicas import Budget, read_budget
 from lab.targets.local.routes import HostRoute, read_ingress, read_route
@@ -76,6 +86,18 @@ class Objects:
     """The pods that are ready and do not terminate, where that is known; None = all, as when everything comes up."""
     deployments: tuple[Deployment, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    gateway_classes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """GatewayClass → controller."""
+    gateways: tuple[Gateway, ...] = ()
+    http_routes: tuple[HttpRoute, ...] = ()
+
+    def served(self, controller: str) -> list[Served]:
+        """What the Gateways of a controller's classes serve, a port each. UsageError where there is none, or two that cannot go together."""
+        mine = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
+        if not mine:
+            fault = f"no Gateway is of a class of {controller}: it would serve nothing"
+            raise UsageError("GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
+        return served(mine, self.http_routes)
 
     def role(self, role: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.role == role)
@@ -133,7 +155,9 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     for raw in manifests:
         if raw["kind"] == "Ingress":
             _class(raw, found.classes)
-    for route in [*found.routes, *found.host_routes]:
+    check(found.gateways, found.http_routes, found.gateway_classes)
+    backends = [item for route in found.http_routes for rule in route.rules for item in (*rule.backends, *rule.mirrors)]
+    for route in [*found.routes, *found.host_routes, *backends]:
         if route.service not in found.services or found.services[route.service].selector:
             found.target_port(route.service, route.port)
     if not found.role("backend"):
@@ -144,9 +168,9 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
 
 
 def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
-    """With one Route, Ingress, Service or EndpointSlice made or changed. UsageError for any other, or what `read` refuses.
+    """With one Route, HTTPRoute, Ingress, Service or EndpointSlice made or changed. UsageError for any other, or what `read` refuses.
 
-    A Route may lead to a Service that is not there (yet), as in a cluster.
+    A route may lead to a Service that is not there (yet), as in a cluster.
     """
     kind, name = _label(raw)
     match kind:
@@ -158,8 +182,13 @@ def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
         case "Ingress":
             _class(raw, objects.classes)
             return _with(replace(objects, routes=tuple(item for item in objects.routes if item.ingress != name)), raw)
+        case "HTTPRoute":
+            others = tuple(item for item in objects.http_routes if item.name != name)
+            changed = _with(replace(objects, http_routes=others), raw)
+            check(changed.gateways, changed.http_routes, changed.gateway_classes)
+            return changed
         case _:
-            remedy = "Routes, Ingresses, Services and EndpointSlices can"
+            remedy = "Routes, HTTPRoutes, Ingresses, Services and EndpointSlices can"
             raise UsageError(f"{kind}/{name}", f"a {kind} cannot be changed while the system is up", remedy)
 
 
@@ -184,6 +213,12 @@ def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
         case "IngressClass":
             controller = str(raw.get("spec", {}).get("controller"))
             return replace(objects, classes={**objects.classes, name: controller})
+        case "GatewayClass":
+            return replace(objects, gateway_classes={**objects.gateway_classes, name: read_class(place, raw)})
+        case "Gateway":
+            return replace(objects, gateways=(*objects.gateways, read_gateway(place, raw)))
+        case "HTTPRoute":
+            return replace(objects, http_routes=(*objects.http_routes, read_http_route(place, raw)))
         case "ConfigMap":
             data = _data(place, raw)
             settings = {key: (f"{place}: data.{key}", value) for key, value in data.items()} if _of_node(raw) else {}

@@ -7,7 +7,7 @@ import platform
 import resource
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -139,6 +139,12 @@ class LocalTarget:
             "client_sysctls": "net.ipv4.ip_local_port_range=1024 65535, net.ipv4.tcp_tw_reuse=1",
             **{f"cpus_{role}": cpus.as_list(numbers) for role, numbers in self.cpus().items()},
         }
+
+    def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
+        found = set[str]().union(
+            *(bringup.abouts(self.read(item.manifests), self.cpus(), self.realise) for item in variants)
+        )
+        return {"proxies": ", ".join(sorted(found))} if found else {}
 
     def installed(self, generator: Generator) -> Installed | None:
         return find(generator)

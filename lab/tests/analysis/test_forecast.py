@@ -91,7 +91,7 @@ def test_the_newest_alike_run_is_the_guide() -> None:
     stored("run-1")
     stored("run-2")
     told = forecast(record("run-3"), BRING_UP_S)
-    assert told.source == "from the A/A pairs of run-2 and 1 more" and told.promised
+    assert told.source == "from the pairs of run-2 and 1 more" and told.promised
     prior = forecast(record("run-3", facts={"cpu": "other"}), BRING_UP_S)
     assert prior.source == ELSEWHERE
     assert prior.duration_s - told.duration_s == pytest.approx(PLAN.bring_ups * (BRING_UP_S - 0.4))
@@ -105,7 +105,7 @@ def test_a_run_with_a_damaged_histogram_is_passed_over() -> None:
     (sample, *_) = newest.samples()
     with pytest.raises(UsageError):
         newest.histogram(sample)
-    assert forecast(record("run-3"), BRING_UP_S).source == "from the A/A pairs of run-1"
+    assert forecast(record("run-3"), BRING_UP_S).source == "from the pairs of run-1"
     damage(RunStore.open("run-1"))
     assert forecast(record("run-3"), BRING_UP_S).source == ELSEWHERE
 
@@ -117,7 +117,7 @@ def test_any_other_damage_is_passed_over_too(name: str) -> None:
     run = stored("run-2")
     path = run.folder / name.format(run.samples()[0].id)
     path.write_bytes(b"{") if path.suffix == ".json" else path.unlink()
-    assert forecast(record("run-3"), BRING_UP_S).source == "from the A/A pairs of run-1"
+    assert forecast(record("run-3"), BRING_UP_S).source == "from the pairs of run-1"
 
 
 def test_too_few_blocks_promise_nothing() -> None:
@@ -211,4 +211,4 @@ def test_an_interrupted_newer_run_is_passed_over_for_one_that_knows_more() -> No
     for sample in run.samples():
         if sample.block > 2:
             shutil.rmtree(run.folder / "samples" / sample.id)
-    assert forecast(record("run-3"), BRING_UP_S).source == "from the A/A pairs of run-1"
+    assert forecast(record("run-3"), BRING_UP_S).source == "from the pairs of run-1"

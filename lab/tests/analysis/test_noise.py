@@ -130,13 +130,13 @@ def test_each_metric_has_its_level_and_scatter() -> None:
 
 
 def test_pairs_and_arms_alone_are_two_noises() -> None:
-    """As they were judged: of pairs where both were up at once, the levels of the arms alone."""
+    """As they were judged: of pairs where both were up at once, the variant's too; the levels of the arms alone."""
     arms = arms_for([("keepalive", "baseline")], None)
     of = plan(arms, POINTS, 8, 1, shape_of(arms, POINTS, 8, SIDES))
     found = [noise for noise in noises(summary_of(of)) if noise.metric == "cpu_per_request" and not noise.why]
     assert [(noise.point, noise.scheme) for noise in found] == [("ceiling", "slices"), ("rate-1000", "together")]
     for noise in found:
-        assert noise.pilot_blocks == GUARD and noise.aa is not None and noise.aa.n == GUARD
+        assert noise.pilot_blocks == 1 + 7 + GUARD - 1 and noise.aa is not None and noise.aa.n == GUARD
         assert noise.sd is not None and noise.sd < 0.01, "a tenth of what arms alone scatter by"
         assert noise.level == pytest.approx(25e-6, rel=0.05)
 

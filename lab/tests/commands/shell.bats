@@ -97,6 +97,25 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_output "Bats 1.13.0"
 }
 
+@test "what only some commands want is brought when they want it: what is on PATH will do, and else it is made once" {
+  bare_checkout
+  stub kind true
+  PATH=$stubs:/usr/bin:/bin run "$bare/scripts/bring" kind
+  assert_success
+  assert_output ""
+  [[ ! -e $bare/.cache ]]
+  stub go 'echo v1.2.3; [[ $1 != build ]] || while (($#)); do [[ $1 != -o ]] || printf "#!/bin/sh\n" >"$2"; shift; done'
+  PATH=$stubs:/usr/bin:/bin run "$bare/scripts/bring" shfmt
+  assert_success
+  assert_line --partial "✓ shfmt"
+  [[ -e $bare/.cache/bin/shfmt ]]
+  PATH=$stubs:/usr/bin:/bin run "$bare/scripts/bring" shfmt
+  assert_output ""
+  run "$bare/scripts/bring" frobnicate
+  assert_failure 2
+  assert_output --partial "frobnicate: unknown"
+}
+
 @test "a checkout of somebody else's works when its tools are there" {
   needs_tools
   ((EUID == 0)) || skip "needs root, to become somebody else"
@@ -168,7 +187,7 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   echo go >"$bare/.cache/go"
   wait "$second"
   run cat "$BATS_TEST_TMPDIR/output"
-  assert_line "another scripts/shell is setting up this checkout; waiting for it"
+  assert_line "another scripts/ command is setting up this checkout; waiting for it"
   assert_line "went on"
 }
 

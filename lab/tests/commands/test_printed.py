@@ -67,7 +67,7 @@ def unread() -> Iterator[TextIO]:
 
 
 def printed(run: object, form: str | None, capsys: pytest.CaptureFixture[str]) -> str:
-    options = argparse.Namespace(json=form == "json", markdown=form == "markdown")
+    options = argparse.Namespace(json=form == "json", markdown=form == "markdown", notes=form == "notes")
     assert print_result(options, run) == 1, "nothing was measured"  # type: ignore[arg-type]
     return capsys.readouterr().out
 
@@ -90,7 +90,7 @@ def test_the_plan_says_what_is_done_and_where_nothing_is(tmp_path: Path, monkeyp
     assert lines["control:"].endswith("; nothing is done (control)") and "kill" not in lines["control:"]
 
 
-@pytest.mark.parametrize("form", [None, "markdown", "json"])
+@pytest.mark.parametrize("form", ["notes", "markdown", "json"])
 def test_the_bare_networks_round_trip_is_in_every_form(
     prepared: Prepared, form: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +102,7 @@ def test_the_bare_networks_round_trip_is_in_every_form(
         text = printed(each, form, capsys)
         told = json.loads(text)["roundtrip"] == FOUND.model_dump() if form == "json" else sentence(FOUND) in text
         assert told
+        assert sentence(FOUND) not in printed(each, None, capsys)
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])

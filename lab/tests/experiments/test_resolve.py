@@ -199,7 +199,7 @@ def test_the_latest_run_counts_whatever_it_compared(sweep: str) -> None:
     newer.folder.rename(newer.folder.with_name("9" + newer.record.id))  # later by its name
     made = resolved(sweep, "20%")
     assert made.record.planned_for is not None and made.record.planned_for.from_run == newer.record.id
-    assert made.forecast.source == f"from the A/A pairs of {newer.record.id} and 1 more"
+    assert made.forecast.source == f"from the pairs of {newer.record.id} and 1 more"
 
 
 @pytest.mark.slow

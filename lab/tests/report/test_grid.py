@@ -43,6 +43,17 @@ def _rows() -> tuple[Row, ...]:
     )
 
 
+def test_many_notes_are_left_to_the_command_that_shows_them() -> None:
+    """On a terminal alone, and only where there are more than five."""
+    few, many = (
+        Notes(tuple(Text(f"note {number}") for number in range(count)), elsewhere="just table R --notes")
+        for count in (5, 6)
+    )
+    assert len(_lines(few)) == 5
+    assert _lines(many) == ["6 notes, what the numbers in the table mean among them: just table R --notes"]
+    assert markdown([many]).count("- note") == 6
+
+
 def test_numbers_stand_right_and_text_left_below_names_units_and_headings() -> None:
     assert _lines(Grid(NAMES, _rows())) == [
         "variant      rate     p99  effect",

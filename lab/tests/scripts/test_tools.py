@@ -37,11 +37,12 @@ def test_the_flake_has_the_python_packages_of_pyproject() -> None:
 def test_every_python_package_is_pinned_and_locked() -> None:
     """Exactly, and uv.lock has that version."""
     locked = {
-        package["name"]: package.get("version") for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+        (package["name"], package.get("version"))
+        for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
     }
     for pin in (pin for group in _pyproject().values() for pin in group):
         name, version = pin.split("==")
-        assert locked[name] == version, f"uv.lock is out of date: scripts/shell uv lock ({pin})"
+        assert (name, version) in locked, f"uv.lock is out of date: scripts/shell uv lock ({pin})"
 
 
 @pytest.mark.parametrize("folder", GO_TOOLS, ids=lambda folder: folder.name)

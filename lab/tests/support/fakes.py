@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -266,6 +266,9 @@ class FakeTarget:
     def check(self) -> None: ...
     def installed(self, generator: Generator) -> Installed | None:
         return Installed(generator.name, generator.binary, "1")
+
+    def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
+        return {}
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         return {point.name: self.system.endpoint(point) for point in points}

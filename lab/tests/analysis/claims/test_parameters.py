@@ -39,7 +39,9 @@ def realised() -> tuple[tuple[str, str], ...]:
 
 @cache
 def reasons() -> dict[str, str]:
-    return {f"{key}/{parameter}": why for key in STUDIES for parameter, why in load_study(key).file.not_a_knob.items()}
+    return {
+        f"{key}/{parameter}": row.why for key in STUDIES for parameter, row in load_study(key).file.not_a_knob.items()
+    }
 
 
 def test_a_row_is_named_by_its_study_and_parameter_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from lab.analysis.claims import studies
-from lab.analysis.claims.studies import Change, Study, cells, load_study, published, study_keys
+from lab.analysis.claims.studies import Change, NotAKnob, Study, cells, load_study, published, study_keys
 from lab.analysis.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
@@ -35,7 +35,7 @@ sweep = "quick"
 quick = {sweep = "smoke", blocks = 6}
 
 [not_a_knob]
-"router sharding" = "one router only"
+"router sharding" = {why = "one router only"}
 
 [[tables]]
 title = "Transactions per second"
@@ -108,7 +108,7 @@ def test_the_published_cells_of_okd_are_the_sixteen() -> None:
 
 
 def test_a_study_file_is_read_with_its_reasons_for_what_is_no_knob(study_file: Path) -> None:
-    assert load_study("mine").file.not_a_knob == {"router sharding": "one router only"}
+    assert load_study("mine").file.not_a_knob == {"router sharding": NotAKnob(why="one router only")}
 
 
 @pytest.mark.parametrize(

@@ -267,16 +267,19 @@ def test_what_is_worth_knowing_is_what_was_asked() -> None:
 
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
-    summary = summary_of(make_plan(), noise=0.03)
+    summary = summary_of(make_plan(BOTH), noise=0.03)
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.CANNOT_TELL and effect.estimate is not None
     blocks = power.blocks_for(effect.estimate.sd or 0, 6, 0.02)
-    assert verdicts.more_text(effect) == f"--blocks {blocks} would tell 2.0 %"
-    assert verdicts.verdicts(summary)[0].text.endswith(f"; --blocks {blocks} would tell 2.0 %")
+    assert verdicts.more_text(effect, 1) == f"--blocks {blocks} would tell 2.0 %"
+    family = sum(one.decision.judged for row in summary.rows for one in row.shown)
+    more = power.blocks_for(effect.estimate.sd or 0, 6, 0.02, 0.05 / family)
+    assert family > 1 and more and blocks and more > blocks, "the first step of Holm's method asks for more"
+    assert verdicts.verdicts(summary)[0].text.endswith(f"; --blocks {more} would tell 2.0 %")
     wild = effect_of(summary_of(make_plan(), noise=1.0), "keepalive", "p99")
-    assert verdicts.more_text(wild) == "not even 1000 blocks would tell 2.0 %"
+    assert verdicts.more_text(wild, 1) == "not even 1000 blocks would tell 2.0 %"
     few = effect_of(summary_of(make_plan(blocks=5)), "keepalive", "p99")
-    assert verdicts.more_text(few) == ""
+    assert verdicts.more_text(few, 1) == ""
 
 
 def test_the_baseline_against_itself_is_told_where_nothing_else_is() -> None:

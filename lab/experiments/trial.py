@@ -1,0 +1,74 @@
+"""Everything once on a target, without measuring: each variant comes up and is read back, each study's sweep is held against it.
+
+What it finds is evidence for the matrix (`lab.analysis.matrix`), committed as `lab.records.trials` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from lab.analysis import matrix
+from lab.base.errors import LabError, NotMeasurableError
+from lab.experiments import sabotage
+from lab.experiments.bench.measurable import checked, facts_of
+from lab.model import facts
+from lab.model.run import now
+from lab.model.variants.variants import load_variant, variant_names
+from lab.records.sweep_files import load_sweep
+from lab.records.trials import Trial, Tried
+from lab.targets.base import Target
+
+
+def tried(target: Target, told: Callable[[str, Tried], None]) -> Trial:
+    """Of a target that was checked; each as it comes is `told`."""
+    variants: dict[str, Tried] = {}
+    for names in (variant_names, lambda: matrix.alone(variants)):
+        for name in names():
+            finding = sabotage.intact(target, name)
+            variants[name] = Tried(outcome=finding.outcome, detail=finding.detail)
+            told(name, variants[name])
+    sweeps: dict[str, Tried] = {}
+    for name, on in matrix.study_sweeps().items():
+        sweeps[name] = _accepted(target, name, on)
+        told(name, sweeps[name])
+    return Trial(
+        target=target.name,
+        tried_at=now(),
+        git_commit=facts.git_commit(),
+        facts=_facts(facts_of(target)),
+        variants=variants,
+        sweeps=sweeps,
+    )
+
+
+def _accepted(target: Target, sweep: str, on: Sequence[str]) -> Tried:
+    """By the first of its variants that the target can load so; why not, of the last, where there is none."""
+    found = Tried(outcome="FAILED", detail="no variant is measured with it")
+    points = [point.on_cpus(target.generator_cpus()) for point in load_sweep(sweep)[1].expanded()]
+    for name in on:
+        try:
+            checked(load_variant(name), target, points)
+        except NotMeasurableError as error:
+            found = Tried(outcome="not measurable", detail=f"{error.what}: {error.why}")
+        except LabError as error:
+            found = Tried(outcome="FAILED", detail=f"{error.place}: {error.fault}")
+        else:
+            return Tried(outcome="accepted", detail=f"on {name}")
+    return found
+
+
+def _facts(known: Mapping[str, str]) -> dict[str, str]:
+    """Those that say why something is not possible there."""
+    wanted = (
+        "cpus",
+        "kernel",
+        "os",
+        "cgroup",
+        "privilege",
+        "nginx",
+        "haproxy",
+        "controllers",
+        "kubernetes",
+        "cluster",
+    )
+    return {name: known[name] for name in wanted if name in known}

@@ -1,0 +1,62 @@
+"""What came of every variant and every study's sweep on a target, tried without measuring: data/trials, a file a target.
+
+`just sabotage --intact --record` writes one. It says that a variant came up with every knob read back, that a target takes a sweep's
+points, or why not there; nothing of how fast anything was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field
+
+from lab.base.files import json_bytes, read_record, reference_folder, replace, writing
+from lab.base.validation import Record
+
+FOLDER = reference_folder().parent / "trials"
+TOP = "data/trials"
+
+
+class Tried(Record):
+    """One of them. `detail`: how many checks held, or what was the matter."""
+
+    outcome: str = Field(
+        description="holds (came up and was read back), accepted (a sweep's points), not measurable, FAILED"
+    )
+    detail: str = ""
+
+
+class Trial(Record):
+    """data/trials/TARGET.json."""
+
+    target: str
+    tried_at: str
+    git_commit: str | None
+    facts: dict[str, str]
+    variants: dict[str, Tried]
+    sweeps: dict[str, Tried] = Field(description="of the studies")
+
+    @property
+    def place(self) -> str:
+        """From the checkout's top."""
+        return f"{TOP}/{self.target}.json"
+
+
+@cache
+def committed() -> Mapping[str, Trial]:
+    """Target → its trial. UsageError for a file that is damaged."""
+    found = (
+        read_record(path, Trial, "restore it from a copy, or write it anew") for path in sorted(FOLDER.glob("*.json"))
+    )
+    return {trial.target: trial for trial in found}
+
+
+def write(trial: Trial) -> Path:
+    """Where it is now."""
+    path = FOLDER / f"{trial.target}.json"
+    with writing(path):
+        FOLDER.mkdir(exist_ok=True)
+        replace(path, json_bytes(trial))
+    return path

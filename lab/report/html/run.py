@@ -1,0 +1,143 @@
+"""A run's own page: one HTML file that opens by a double click, beside the run or where it is asked for.
+
+    write(Result(run), Path("data/runs/RUN"))  →  data/runs/RUN/report.html
+
+What the terminal says at a run's end and what it has no room for: every effect as an interval, all notes, how it was measured. It has
+no script and asks nobody for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import log1p
+from pathlib import Path
+
+from lab.analysis import rerun
+from lab.analysis.decision import Decision
+from lab.analysis.summary import Summary
+from lab.analysis.verdicts import Verdict, effect_text, noise_line, verdicts
+from lab.base.errors import UsageError
+from lab.base.files import replace
+from lab.model.metrics import about
+from lab.model.run import RunRecord
+from lab.report.html import markdown
+from lab.report.html.rendering import rendered
+from lab.report.loads import point_text
+from lab.report.markdown import markdown as as_markdown
+from lab.report.result import Result
+
+FILE = "report.html"
+LEAST_SPAN = 2.5
+"""Of the figure's axis, times what is worth knowing: what is smaller than that looks small."""
+APART = 12
+"""Per cent of its width between two marks, so that their labels do not meet."""
+EDGE = 5
+TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Shares that an axis may be marked at, either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One effect: percentages of the figure's width from its left edge, and in words. `kind`: its decision, as a class of CSS."""
+
+    arm: str
+    point: str
+    text: str
+    kind: str
+    at: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Effects on one axis. `worth`: its two ends; `ticks`: (place, label)."""
+
+    lines: tuple[Line, ...]
+    worth: tuple[float, float]
+    ticks: tuple[tuple[float, str], ...]
+
+
+def write(result: Result, folder: Path) -> Path:
+    """UsageError where it cannot be written; an older one is replaced, whole or not at all."""
+    path, record = folder / FILE, result.run.record
+    text = rendered(
+        "run.html",
+        record=record,
+        title=_title(record),
+        verdicts=list(_verdicts(result.told)),
+        figure=figure_of(result.told),
+        tables=[markdown.html(as_markdown(page), below=2) for page in result.tables() if page],
+        loads=[(point.name, point_text(point)) for point in record.points],
+        again=rerun.measure(record, " ".join(arm.name for arm in record.arms if arm.role == "variant") or "baseline"),
+        folder=result.run.folder,
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(path, text.encode())
+    except OSError as error:
+        fault = f"{error.filename or path} cannot be written: {error.strerror}"
+        raise UsageError("--output", fault, "mend it, or name another folder") from None
+    return path
+
+
+def _title(record: RunRecord) -> str:
+    """`keepalive against baseline`."""
+    tried = [(arm.name, arm.baseline) for arm in record.arms if arm.role == "variant"]
+    bases = dict.fromkeys(base for _, base in tried if base)
+    if not tried:
+        return ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
+    return f"{', '.join(name for name, _ in tried)} against {', '.join(bases)}"
+
+
+def _verdicts(summaries: Sequence[Summary]) -> Iterator[Verdict]:
+    for summary in summaries:
+        found = verdicts(summary)
+        yield from found
+        if not found and summary.rows:
+            yield Verdict("", "unresolved", noise_line(summary))
+
+
+def figure_of(summaries: Sequence[Summary]) -> Figure | None:
+    """The effects of the table that are ratios and have an interval, in its order; None where there are none."""
+    found = [
+        (row, effect, effect.estimate.effect, effect.estimate.interval)
+        for summary in summaries
+        for row in summary.rows
+        for effect in row.shown
+        if effect.estimate and effect.estimate.interval and about(effect.metric).ratio
+    ]
+    if not found:
+        return None
+    worth = max(effect.size.worth for _, effect, _, _ in found)
+    span = 1.05 * max(LEAST_SPAN * worth, *(abs(end) for *_, ends in found for end in ends))
+
+    def place(log_ratio: float) -> float:
+        return round(50 + 50 * log_ratio / span, 2)
+
+    lines = tuple(
+        Line(
+            row.arm.name,
+            row.point.name,
+            effect_text(effect),
+            "aa" if effect.decision is Decision.A_A else effect.decision.value.replace(" ", "-").replace("/", ""),
+            place(middle),
+            place(ends[0]),
+            place(ends[1]),
+        )
+        for row, effect, middle, ends in found
+    )
+    return Figure(lines, (place(-worth), place(worth)), tuple(_ticks(place)))
+
+
+def _ticks(place: Callable[[float], float]) -> Iterator[tuple[float, str]]:
+    """No change, and on either side those that fit, the largest first."""
+    yield place(0.0), "0"
+    for sign in (1, -1):
+        last = 100 + APART / 2
+        for share in reversed(TICKS):
+            away = abs(place(log1p(sign * share)) - 50) + 50 if sign * share > -1 else 100.0
+            if away < min(100 - EDGE, last - APART) and away > 50 + APART:
+                yield (away if sign > 0 else 100 - away), f"{'+' if sign > 0 else '−'}{100 * share:g} %"
+                last = away

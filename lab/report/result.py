@@ -1,0 +1,82 @@
+"""What a finished run says, made once and shown on a terminal, as Markdown, JSON or a page: its summaries and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from lab.analysis.claims.studies import Study, load_study, study_keys
+from lab.analysis.knee.report import report_of
+from lab.analysis.summary import Summary, summarise_run
+from lab.measure import roundtrip
+from lab.records.store import RunStore
+from lab.report import grid
+from lab.report.grid import Part
+from lab.report.json import run as run_json
+from lab.report.tables import gauges, knee
+from lab.report.tables import study as study_tables
+from lab.report.tables.run import sentences, tables
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one run. UsageError where what it needs of the run is damaged, from `study` on where that of its study's file is."""
+
+    run: RunStore
+
+    @cached_property
+    def summaries(self) -> tuple[Summary, Summary]:
+        """Of steady loads, and of disturbed ones."""
+        samples = self.run.samples()
+        steady, disturbed = (
+            summarise_run(self.run.record, samples, self.run.histogram, each) for each in (False, True)
+        )
+        return steady, disturbed
+
+    @property
+    def told(self) -> list[Summary]:
+        """Those that have anything to say: the first where neither has."""
+        steady, disturbed = self.summaries
+        return [steady] * (bool(steady.rows) or not disturbed.rows) + [disturbed] * bool(disturbed.rows)
+
+    @property
+    def complete(self) -> bool:
+        return all(summary.complete for summary in self.summaries)
+
+    def page(self, elsewhere: str = "") -> Iterator[Part]:
+        """A sentence per variant, then the tables. `elsewhere`: the command that shows all notes, where they are many."""
+        for summary in self.told:
+            yield from sentences(summary)
+        for summary in self.told:
+            yield from tables(summary, elsewhere)
+
+    def tables(self) -> list[list[Part]]:
+        """All, without the sentences; of a search for a knee what it found."""
+        if self.run.record.knee is not None:
+            return [knee.page(report_of(self.run))]
+        return [*map(tables, self.told), self.more(), self.study()]
+
+    def more(self) -> list[Part]:
+        """What the systems hold, and how far the bare network is: what explains a table."""
+        steady, _ = self.summaries
+        held = gauges.page(steady) if steady in self.told else []
+        network = self.run.roundtrip()
+        return [*held, *([grid.plain(roundtrip.sentence(network), "dim")] if network else [])]
+
+    @cached_property
+    def _shaped(self) -> tuple[Study, tuple[study_tables.Shaped, ...]] | None:
+        """The run's study, and its tables in the published shape."""
+        key, (steady, _) = self.run.record.study, self.summaries
+        if key not in study_keys() or steady not in self.told:
+            return None
+        study = load_study(key)
+        return study, study_tables.shaped(study, steady)
+
+    def study(self) -> list[Part]:
+        """The tables of the run's study in the published shape; empty where it has none."""
+        return study_tables.page(self._shaped[1]) if self._shaped else []
+
+    def printed(self) -> run_json.ResultJson:
+        shown = study_tables.printed(*self._shaped) if self._shaped else None
+        return run_json.printed(*self.summaries, shown, self.run.roundtrip())

@@ -1,0 +1,238 @@
+"""Gateway API's objects → what a proxy serves, whichever it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.base.errors import UsageError
+from lab.model.variants import hosts
+from lab.targets.local import objects
+from lab.targets.local.gateway_api import (
+    Backend,
+    Headers,
+    Match,
+    Redirect,
+    Rewrite,
+    Rule,
+    ValueMatch,
+    check,
+    read_gateway,
+    read_http_route,
+    served,
+)
+
+GATEWAY = """
+kind: Gateway
+metadata: {name: proxy, namespace: ingress-lab}
+spec:
+  gatewayClassName: lab
+  listeners:
+    - {name: http, port: 80, protocol: HTTP}
+    - name: https
+      port: 443
+      protocol: HTTPS
+      hostname: "*.lab.test"
+      tls: {certificateRefs: [{kind: Secret, name: certificate}]}
+"""
+ROUTE = """
+kind: HTTPRoute
+metadata: {name: bench, namespace: ingress-lab}
+spec:
+  parentRefs: [{name: proxy}]
+  hostnames: [bench.lab.test, shop.example]
+  rules:
+    - backendRefs: [{name: backend, port: 80}]
+    - matches:
+        - path: {type: Exact, value: /a}
+          method: POST
+        - path: {type: PathPrefix, value: /a}
+          headers: [{name: X-Who, value: me}, {name: X-What, type: RegularExpression, value: "a+"}]
+          queryParams: [{name: q, value: "1"}]
+        - path: {type: RegularExpression, value: "/[ab]"}
+      backendRefs: [{name: backend, port: 80, weight: 9}, {name: other, port: 8080}]
+      timeouts: {request: 1m30s, backendRequest: 10s}
+      filters:
+        - type: RequestHeaderModifier
+          requestHeaderModifier: {set: [{name: A, value: b}], add: [{name: C, value: d}], remove: [E]}
+        - type: ResponseHeaderModifier
+          responseHeaderModifier: {remove: [Server]}
+        - type: URLRewrite
+          urlRewrite: {hostname: inner, path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}
+        - type: RequestMirror
+          requestMirror: {backendRef: {name: copy, port: 80}}
+    - matches: [{path: {value: /old}}]
+      filters:
+        - type: RequestRedirect
+          requestRedirect: {scheme: https, port: 8443, statusCode: 301, path: {type: ReplaceFullPath, replaceFullPath: /new}}
+"""
+
+
+def _gateway(**change: Any) -> dict[str, Any]:
+    raw = yaml.safe_load(GATEWAY)
+    raw["spec"] |= change
+    return raw
+
+
+def _route(**change: Any) -> dict[str, Any]:
+    raw = yaml.safe_load(ROUTE)
+    raw["spec"] |= change
+    return raw
+
+
+def test_a_route_is_read_whole() -> None:
+    route = read_http_route("HTTPRoute/bench", _route())
+    assert (route.parents, route.hosts) == ((("proxy", ""),), ("bench.lab.test", "shop.example"))
+    plain, full, moved = route.rules
+    assert plain == Rule("HTTPRoute/bench: spec.rules[0]", (Match(),), (Backend("backend", 80),))
+    assert full.matches == (
+        Match("Exact", "/a", method="POST"),
+        Match(
+            headers=(ValueMatch("x-who", "me"), ValueMatch("x-what", "a+", "RegularExpression")),
+            queries=(ValueMatch("q", "1"),),
+            path="/a",
+        ),
+        Match("RegularExpression", "/[ab]"),
+    )
+    assert full.backends == (Backend("backend", 80, 9), Backend("other", 8080))
+    assert (full.request_s, full.backend_s) == (90.0, 10.0)
+    assert full.request_headers == Headers({"A": "b"}, {"C": "d"}, ("E",))
+    assert full.response_headers == Headers(remove=("Server",))
+    assert full.rewrite == Rewrite("inner", prefix="/b")
+    assert full.mirrors == (Backend("copy", 80),)
+    assert moved.redirect == Redirect(path="/new", scheme="https", port=8443, status=301)
+
+
+def test_each_port_serves_the_hosts_that_its_listener_lets_through_in_the_order_of_the_api() -> None:
+    """An exact path before a regular expression, that before prefixes, the longest prefix first."""
+    plain, encrypted = served(
+        [read_gateway("Gateway/proxy", _gateway())], [read_http_route("HTTPRoute/bench", _route())]
+    )
+    assert (plain.port, plain.secrets, list(plain.hosts)) == (80, (), ["bench.lab.test", "shop.example"])
+    assert (encrypted.port, encrypted.secrets, list(encrypted.hosts)) == (443, ("certificate",), ["bench.lab.test"])
+    paths = [(entry.match.path_kind, entry.match.path) for entry in plain.hosts["bench.lab.test"]]
+    assert paths == [
+        ("Exact", "/a"),
+        ("RegularExpression", "/[ab]"),
+        ("PathPrefix", "/old"),
+        ("PathPrefix", "/a"),
+        ("PathPrefix", "/"),
+    ]
+    assert plain.backends == [Backend("backend", 80), Backend("other", 8080), Backend("copy", 80)]
+
+
+@pytest.mark.parametrize(
+    ("hostname", "given", "found"),
+    [
+        ("", [], ["*"]),
+        ("*.lab.test", [], ["*.lab.test"]),
+        ("*.lab.test", ["a.lab.test", "lab.test", "b.example"], ["a.lab.test"]),
+        ("a.lab.test", ["*.lab.test", "b.lab.test"], ["a.lab.test"]),
+        ("a.lab.test", ["a.lab.test"], ["a.lab.test"]),
+    ],
+)
+def test_a_listeners_host_and_a_routes_meet(hostname: str, given: list[str], found: list[str]) -> None:
+    listener = {"name": "http", "port": 80, "protocol": "HTTP", "hostname": hostname}
+    gateway = read_gateway("Gateway/proxy", _gateway(listeners=[listener]))
+    (port,) = served([gateway], [read_http_route("HTTPRoute/bench", _route(hostnames=given))])
+    assert list(port.hosts) == found
+
+
+def test_a_section_names_the_listener() -> None:
+    route = read_http_route("HTTPRoute/bench", _route(parentRefs=[{"name": "proxy", "sectionName": "https"}]))
+    assert [list(port.hosts) for port in served([read_gateway("Gateway/proxy", _gateway())], [route])] == [
+        [],
+        ["bench.lab.test"],
+    ]
+
+
+def _refused(change: dict[str, Any]) -> UsageError:
+    with pytest.raises(UsageError) as error:
+        read_http_route("HTTPRoute/bench", _route(**change))
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "fault"),
+    [
+        ({"hostname": ["a"]}, "HTTPRoute/bench: spec.hostname", "does not honour this field"),
+        ({"parentRefs": []}, "HTTPRoute/bench: spec", "'parentRefs' is empty"),
+        (
+            {"parentRefs": [{"name": "proxy", "namespace": "other"}]},
+            "HTTPRoute/bench: spec.parentRefs[proxy].namespace",
+            "reads one namespace",
+        ),
+        (
+            {"rules": [{"timeouts": {"request": "ten"}}]},
+            "HTTPRoute/bench: spec.rules[0].timeouts.request",
+            "expected a duration such as 10s",
+        ),
+        (
+            {"rules": [{"matches": [{"path": {"type": "Prefix", "value": "/"}}]}]},
+            "type",
+            "expected PathPrefix or Exact or RegularExpression, got 'Prefix'",
+        ),
+        (
+            {"rules": [{"filters": [{"type": "ExtensionRef", "extensionRef": {"name": "x"}}]}]},
+            "HTTPRoute/bench: spec.rules[0].filters[ExtensionRef].type",
+            "does not honour a filter 'ExtensionRef'",
+        ),
+        (
+            {"rules": [{"backendRefs": [{"kind": "Backend", "name": "x", "port": 1}]}]},
+            "HTTPRoute/bench: spec.rules[0].backendRefs[x].kind",
+            "expected Service, got 'Backend'",
+        ),
+    ],
+)
+def test_what_is_not_read_is_refused_at_its_place(change: dict[str, Any], place: str, fault: str) -> None:
+    error = _refused(change)
+    assert error.place.endswith(place) and fault in error.fault, error
+
+
+def test_a_route_to_nobody_is_refused() -> None:
+    gateway = read_gateway("Gateway/proxy", _gateway())
+    with pytest.raises(UsageError, match="no GatewayClass is called 'lab'"):
+        check([gateway], [], [])
+    lost = read_http_route("HTTPRoute/bench", _route(parentRefs=[{"name": "porxy"}]))
+    with pytest.raises(UsageError, match="there is no Gateway 'porxy'") as error:
+        check([gateway], [lost], ["lab"])
+    assert "proxy" in error.value.remedy
+    other = read_http_route("HTTPRoute/bench", _route(parentRefs=[{"name": "proxy", "sectionName": "htp"}]))
+    with pytest.raises(UsageError, match="Gateway proxy has no listener 'htp'"):
+        check([gateway], [other], ["lab"])
+
+
+def test_what_a_proxy_cannot_be_told_is_refused_with_the_rule() -> None:
+    _, full, _ = read_http_route("HTTPRoute/bench", _route()).rules
+    with pytest.raises(UsageError, match="a mirror cannot be written for Mine here") as error:
+        full.refuse(
+            "Mine",
+            [
+                "method",
+                "headers",
+                "queries",
+                "regex",
+                "weights",
+                "request_headers",
+                "response_headers",
+                "rewrite",
+                "request_s",
+                "backend_s",
+            ],
+        )
+    assert error.value.place == "HTTPRoute/bench: spec.rules[1]"
+
+
+def test_hosts_of_a_load_are_the_routes() -> None:
+    """TLS ends in the proxy where a listener that they are attached to has TLS."""
+    assert hosts.routed([_gateway(), _route()]) == {"bench.lab.test": "edge", "shop.example": "edge"}
+    plain = _route(parentRefs=[{"name": "proxy", "sectionName": "http"}])
+    assert hosts.routed([plain, _gateway()]) == {"bench.lab.test": "none", "shop.example": "none"}
+
+
+def test_a_backend_that_is_not_there_is_refused_with_the_rest_of_the_manifests() -> None:
+    gateway_class = {"kind": "GatewayClass", "metadata": {"name": "lab"}, "spec": {"controllerName": "lab.test/one"}}
+    with pytest.raises(UsageError, match="there is no such Service"):
+        objects.read([gateway_class, _gateway(), _route()])
