@@ -72,16 +72,12 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
         for container in pod.containers:
             started = realise(_context(container, pod, objects, addresses, pinned, somaxconn=4096))
             folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in container.mounts}
-<<<<<<< HEAD
-            if started.checker and (told := checker.refusal(started.checker, started.files, folders, hosts)):
-                program = next(filter(shutil.which, reversed(started.checker)))  # which a shell may start
-                fault = f"{program} refuses this configuration: {told}"
-=======
             if started.checker and (
                 told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
             ):
-                fault = f"{Path(started.command[0]).name} refuses this configuration: {told}"
->>>>>>> main
+                known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
+                program = Path(next(known, started.command[0])).name  # which a shell may start
+                fault = f"{program} refuses this configuration: {told}"
                 raise UsageError(container.place, fault, "correct what it names")
 
 

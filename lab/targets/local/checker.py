@@ -70,15 +70,11 @@ def _refusal(
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
-<<<<<<< HEAD
                 file.write_text(text, errors="surrogateescape")
-=======
-                file.write_text(text)
         for path, _ in programs:
             _inside(path, own).parent.mkdir(exist_ok=True)
             _inside(path, own).touch()
         brought = [(program, _inside(path, own)) for path, program in programs]
->>>>>>> main
         (scratch / "hosts").write_text(hosts)
         if hosts and Path("/etc/hosts").exists():
             own["/etc/hosts"] = scratch / "hosts"

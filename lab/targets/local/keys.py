@@ -113,8 +113,7 @@ def _echoes(before: Mapping[str, str], after: Mapping[str, str], variant: str, b
     values, context = _values(after), _context(variant, 1, 100_000, beside)
     behind = bool(context.objects.role("balancer"))
     old, new = (
-        told.told(each, headers_named(each, "proxy-set-headers", context), behind)
-        for each in (_values(before), values)
+        told.told(each, headers_named(each, "proxy-set-headers", context), behind) for each in (_values(before), values)
     )
     for name in new:
         if old.get(name, "") != new[name]:
