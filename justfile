@@ -130,6 +130,13 @@ gate *ARGS:
 capacity *ARGS:
     @python -m lab capacity "$@"
 
+# After ingress-nginx: what each successor does with your settings, and the traps in between: just migrate --configmap mine.yaml [--to traefik …] --plan
+[group('decide')]
+[no-cd]
+[no-exit-message]
+migrate *ARGS:
+    @python -m lab migrate "$@"
+
 # A run for other tools: CSV, Parquet, OpenMetrics, or a sample's verbatim output: just export RUN
 [group('decide')]
 [no-cd]

@@ -60,12 +60,20 @@ def add(adder: Adder) -> None:
 
 
 def _bench(options: argparse.Namespace, talk: Console) -> int:
+    from lab.model.variants.variants import load_variant
+
     refuse_blocks_beside_resolve(options)
     for name, resumed, of_keys in (
         ("resolve", "a run that goes on has its blocks", "every key has a run of its own"),
         ("knee", "a run that goes on has its rates", "no key's sweep is placed at a knee"),
+        ("against", "a run that goes on has its arms", "every key is compared with the shipped default"),
+        (
+            "worth",
+            "a run that goes on has what is worth knowing",
+            "every key is judged by what is always worth knowing, 2 %",
+        ),
     ):
-        if getattr(options, name) and (options.resume or options.configmap):
+        if getattr(options, name) is not None and (options.resume or options.configmap):
             raise UsageError(f"--{name}", resumed if options.resume else of_keys, "leave it out")
     if options.resume and of_its_own(options) - {"configmap"}:
         fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
@@ -78,6 +86,8 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
             "no variant named",
             "`just list` shows them; try `just bench baseline`",
         )
+    if options.against is not None:
+        load_variant(options.against)  # complain before anything starts
     return inside(options, target_of(options), partial(_bench_here, options, talk))
 
 
@@ -131,7 +141,7 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
             k6_out=options.k6_out,
             resolve=options.resolve,
             knee=options.knee,
-            against=(options.against,) if options.against else (),
+            against=() if options.against is None else (options.against,),
             worth=options.worth or WORTH,
         )
         prepared, run = bench.prepare(request, target, recorded(options, "variants")), None

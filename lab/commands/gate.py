@@ -135,11 +135,14 @@ def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
 def _measured(options: argparse.Namespace, talk: Console) -> int:
     """Of a git ref and of the checkout, in pairs."""
     from lab.experiments.against_ref import commit_of
+    from lab.model.variants.variants import load_variant
 
     if not options.names:
         raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
     _bounds(options)
-    commit_of(options.against)  # complain before anything starts
+    for name in options.names:  # complain before anything starts
+        load_variant(name)
+    commit_of(options.against)
     return inside(options, options.target, partial(_measure_here, options, talk))
 
 

@@ -29,6 +29,7 @@ from lab.report.json.calibration import CalibratedJson
 from lab.report.json.capacity import CapacityJson
 from lab.report.json.comparison import ComparisonJson
 from lab.report.json.gate import GateJson
+from lab.report.json.migration import MigrationJson
 from lab.report.json.noise import AaJson
 from lab.report.json.run import ResultJson
 from lab.report.json.usage import UsagesJson
@@ -66,6 +67,7 @@ def schemas() -> dict[str, Any]:
         "capacity": DIALECT | CapacityJson.model_json_schema(),
         "aa": DIALECT | AaJson.model_json_schema(),
         "ablation": DIALECT | AblationJson.model_json_schema(),
+        "migration": DIALECT | MigrationJson.model_json_schema(),
         "used": DIALECT | UsagesJson.model_json_schema(),
         "selfbench": SelfbenchReport.model_json_schema(),
         "selfbench-neighbour": NeighbourReport.model_json_schema(),

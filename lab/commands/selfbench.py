@@ -78,6 +78,8 @@ def _selfbench(options: argparse.Namespace, talk: Console) -> int:
                 f"selfbench {options.parts[0]}", "it is measured alone", "leave the other parts' options out"
             )
         return alone[options.parts[0]](options, talk)
+    if mixed := next((part for part in options.parts if part in alone), None):
+        raise UsageError(f"selfbench {mixed}", "it is measured alone", "leave the other parts out")
     if unknown := next((part for part in options.parts if part not in PARTS), None):
         raise UsageError("selfbench", f"unknown part '{unknown}'", did_you_mean(unknown, [*PARTS, *alone]))
     if options.neighbour is not None and options.effects is not None:

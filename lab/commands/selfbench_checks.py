@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lab.base.errors import UsageError
 from lab.commands.answers import answer, print_answer
 from lab.commands.arguments import known_target
 from lab.commands.measuring import say, settle
@@ -44,6 +45,7 @@ def check_pairs(options: argparse.Namespace, talk: Console) -> int:
     from lab.stats.units import format_duration
 
     folder, variants = _into(options.into, "selfbench-pairs"), list(dict.fromkeys(options.variant or [BASELINE]))
+    _known(variants)
     target = known_target(DEFAULT_TARGET, None)
     if not options.plan:
         inside = target.enter(options.argv)
@@ -69,6 +71,7 @@ def check_quick(options: argparse.Namespace, talk: Console) -> int:
     from lab.stats.units import format_duration
 
     folder, variants = _into(options.into, "selfbench-quick"), list(dict.fromkeys(options.variant or ["keepalive"]))
+    _known(variants)
     done = quick.finished(folder)
     takes = format_duration((options.rounds * len(variants) - len(done)) * quick.TAKES_S)
     say(talk, "plan", f"{options.rounds} runs of {', '.join(variants)}, {len(done)} of them done: about {takes}")
@@ -113,7 +116,17 @@ def _answer(lines: Sequence[str]) -> None:
             out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def _known(variants: Sequence[str]) -> None:
+    """UsageError for one that there is not, before anything starts."""
+    from lab.model.variants.variants import load_variant
+
+    for name in variants:
+        load_variant(name)
+
+
 def _into(named: str | None, default: str) -> Path:
     from lab.base.files import runs_folder
 
+    if named and Path(named).exists() and not Path(named).is_dir():
+        raise UsageError("--into", f"{named} is no folder", "name one, or what does not exist yet")
     return Path(named).absolute() if named else runs_folder() / default

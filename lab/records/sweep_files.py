@@ -18,6 +18,10 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
     try:
         table = read_toml(path, place, "lab/sweeps/quick.toml")
     except FileNotFoundError:
+        if path.parent != FOLDER:
+            raise UsageError(
+                "--sweep", f"there is no file {name_or_path}", "correct the path; `just list` shows the lab's own"
+            ) from None
         remedy = did_you_mean(name_or_path, sweep_names())
         raise UsageError("--sweep", f"unknown sweep '{name_or_path}'", remedy) from None
     kinds = known(disturbances.kinds())

@@ -73,6 +73,10 @@ class System(Disturbable, Protocol):
         """Run a command inside the first container of the role's first pod (its network, mounts and /proc)."""
         ...
 
+    def ask(self, role: Role, port: int, path: str) -> str:
+        """What the role's first pod answers to a GET on its own loopback. Raises OSError."""
+        ...
+
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """What came up, for the record: per pod its role, node, images with digests, restarts; empty where no pod is."""
         ...

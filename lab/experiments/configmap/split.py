@@ -79,8 +79,8 @@ class Split:
         return [item for item in found if item.checks]
 
 
-def split(place: str, given: Given, elsewhere: bool = False) -> Split:
-    """UsageError where nothing is left to measure, with all notes. `elsewhere`: for a target on which the controller itself runs."""
+def refuse_f5(place: str, given: Given) -> None:
+    """UsageError for the map of another controller."""
     if is_f5(given.data):
         named = "; ".join(map(f5_text, given.data))
         raise UsageError(
@@ -88,6 +88,11 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
             "is the ConfigMap of F5's NGINX Ingress Controller, not of ingress-nginx",
             f"their counterparts: {named}",
         )
+
+
+def split(place: str, given: Given, elsewhere: bool = False) -> Split:
+    """UsageError where nothing is left to measure, with all notes. `elsewhere`: for a target on which the controller itself runs."""
+    refuse_f5(place, given)
     notes = list(given.notes)
     changed: dict[str, str] = {}
     beside: keys.Beside = ()

@@ -54,6 +54,8 @@ class Check(Record, coerce_numbers_to_str=True):
     ports       outgoing connections that are really made use only local ports in the range `value` (`1024 65000`)
     node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+    envoy       what lies at a path (`name`) in what Envoy's admin interface shows: after `cluster`, `listener`, `http_connection_manager`,
+                `router`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
     haproxy     a key (`name`) of HAProxy's `show info`
     haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …)
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
@@ -79,6 +81,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "ports": (set(), set()),
         "node": ({"name"}, set()),
         "rps": (set(), set()),
+        "envoy": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
         "haproxy-config": ({"name"}, {"context"}),
         "pod": ({"name"}, set()),
@@ -94,7 +97,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes", "termination", "shards", "disk",
+        "envoy", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes", "termination", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend", "balancer"] = "proxy"

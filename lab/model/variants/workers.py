@@ -6,19 +6,22 @@ how many these are. Under a CPU limit each has its own way, too:
 ingress-nginx   `worker-processes: auto` is the limit, rounded up, however many CPUs there are; without one the CPUs it may use (`automatic`)
 nginx           `worker_processes auto` is the machine's CPUs that are online, limit or not, with glibc; with musl those it may use
 HAProxy         without `nbthread` a thread for each CPU that it may use, limit or not; OKD's operator tells the router 4
+Envoy           without `--concurrency` a worker for each CPU that it may use, and no more than its quota, rounded down, but one
+Go              without `GOMAXPROCS` (Traefik) the CPUs that it may use, and no more than its quota, rounded up, but two at least
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import ceil
 from typing import Any
 
 from lab.base.quantities import quantity
 from lab.model.variants.labels import ROLE_LABEL
 
-KEY, VARIABLE = "worker-processes", "ROUTER_THREADS"
-"""Of ingress-nginx's ConfigMap, and of the environment of OKD's router."""
+KEY, VARIABLES, OPTION = "worker-processes", ("ROUTER_THREADS", "GOMAXPROCS"), "--concurrency"
+"""Of ingress-nginx's ConfigMap, of the environment of OKD's router and of programs in Go, and of Envoy's command."""
 
 GAUGE = "proxy/workers"
 """Of a sample: how many really ran, counted."""
@@ -49,7 +52,8 @@ def _told(objects: Objects) -> Iterator[str]:
         if obj.get("kind") == "ConfigMap":
             yield (obj.get("data") or {}).get(KEY, "")
         for container in _containers(obj):
-            yield from (str(item.get("value")) for item in container.get("env") or [] if item["name"] == VARIABLE)
+            yield from (str(item.get("value")) for item in container.get("env") or [] if item["name"] in VARIABLES)
+            yield from (str(value) for name, value in pairwise(container.get("args") or []) if name == OPTION)
 
 
 def _limits(objects: Objects) -> Iterator[str | None]:

@@ -37,7 +37,7 @@ from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, haproxy, nginx, workers
 
 PROBED_PAGE = "1kB.bin"
-NETWORK_TOOLS = frozenset({"ss", "sockperf"})
+NETWORK_TOOLS = frozenset({"curl", "ss", "sockperf"})
 """Programs that look at a pod's network only: where its image has none, another container of the pod can run them."""
 NOT_FOUND = 127
 SETTLED_S = 0.5
@@ -267,6 +267,13 @@ class ClusterSystem:
         if done.returncode == NOT_FOUND and argv[0] in NETWORK_TOOLS:
             return self._tools(pod).run(argv)
         return done
+
+    def ask(self, role: Role, port: int, path: str) -> str:
+        argv = ["curl", "-sf", "-m", f"{nginx.TIMEOUT_S:g}", f"http://127.0.0.1:{port}{path}"]
+        done = self.exec(role, argv)
+        if done.returncode:
+            raise OSError(f"127.0.0.1:{port}{path}: {done.stderr.strip() or f'curl ended with {done.returncode}'}")
+        return done.stdout
 
     def log_tail(self) -> str:
         logs = {

@@ -20,8 +20,12 @@ from lab.targets.local import modules
 from lab.targets.local.containers import PRIVATE
 
 TRY_S = 60.0
-_STAMP = re.compile(r"^(?:\S+ \S+ \[emerg\] \d+#\d+: |\[ALERT\] +\(\d+\) : config : (?:parsing (?=\[))?)")
-"""Before what nginx, or HAProxy, refuses a configuration for."""
+_STAMP = re.compile(
+    r"^\S+ \S+ \[emerg\] \d+#\d+: "
+    r"|^\[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
+    r"|^\[ALERT\] +\(\d+\) : config : (?:parsing (?=\[))?"
+)
+"""What nginx, Envoy and HAProxy begin with: time, process, and that it is serious."""
 _PLACE = re.compile(r" in (\S+):(\d+)$|^\[(\S+):(\d+)\] : ")
 _UID, _GID = 101, 82
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -27,7 +27,7 @@ from lab.model.variants.workers import GAUGE
 from lab.targets.common import fetching, haproxy, nginx, workers
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import Sampler, thread_ids
-from lab.targets.local import bringup, cpus, hostwide, network, pod_objects, services, shaping
+from lab.targets.local import admin, bringup, cpus, hostwide, images, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
 from lab.targets.local.kubelet import Kubelet
@@ -36,7 +36,7 @@ from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.recorder import LocalRecorder
 from lab.targets.local.routing import Routes
-from lab.targets.local.runner import CONTAINER
+from lab.targets.local.runner import CONTAINER, Runner
 
 PROBED_PAGE = "1kB.bin"
 
@@ -223,7 +223,12 @@ class LocalSystem:
             (len(thread_ids(pid)), readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip())
             for pid in self.processes("proxy")
         )
-        return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
+        found: Counter[str] = Counter()
+        for runner, image in self._telling():
+            with contextlib.suppress(OSError, ValueError):  # it has just ended, which the restarts tell
+                found.update(image.gauges(admin.asking(self.net[runner.pod.name])))
+        told = {f"proxy/{name}": float(value) for name, value in found.items()}
+        return {**self.routing.gauges(), **({GAUGE: float(count)} if count else {}), **told}
 
     def recorder(self) -> Recorder:
         control = self._control("events")
@@ -337,6 +342,9 @@ class LocalSystem:
     def _told(self) -> Mapping[str, int]:
         """`proxy/requests` as the proxies count them, and `proxy/tls_…` where a HAProxy ends TLS; empty where they do not tell."""
         found: Counter[str] = Counter()
+        for runner, image in self._telling():
+            with contextlib.suppress(OSError, ValueError):
+                found.update(image.counters(admin.asking(self.net[runner.pod.name])))
         for runner in self.kubelet.runners("proxy"):
             path = runner.process.inside(haproxy.SOCKET)
             with contextlib.suppress(OSError):  # it has no such page, or has just ended, which the restarts tell
@@ -349,11 +357,18 @@ class LocalSystem:
                     found.update(haproxy.tls(stat))
         return {f"proxy/{name}": value for name, value in found.items()}
 
+    def _telling(self) -> Iterator[tuple[Runner, images.Telling]]:
+        """The proxy's containers that tell of themselves."""
+        for runner in self.kubelet.runners("proxy"):
+            if (image := images.telling(runner.container.repository)) is not None:
+                yield runner, image
+
+    def ask(self, role: Role, port: int, path: str) -> str:
+        return admin.asking(self.net[self._running(role)[0].name])(port, path)
+
     def _status_page(self, pod: Pod) -> str:
         """Raises OSError where the pod has none."""
-        page = Endpoint(f"http://127.0.0.1:{nginx.PORT}", "localhost")
-        connection = network.connect(self.net[pod.name], fetching.place(page), nginx.TIMEOUT_S)
-        return fetching.fetch(connection, page, nginx.PATH, None, nginx.TIMEOUT_S).body.decode(errors="replace")
+        return admin.asking(self.net[pod.name])(nginx.PORT, nginx.PATH)
 
     def _way(self, objects: Objects) -> str:
         """In words, with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise than in a cluster."""

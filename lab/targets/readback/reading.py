@@ -68,6 +68,14 @@ def run(system: System, check: Check, argv: Sequence[str]) -> str:
     return done.stdout
 
 
+def asked(system: System, check: Check, port: int, path: str) -> str:
+    """What the proxy's own interface answers, on its pod's loopback."""
+    try:
+        return system.ask(check.role, port, path)
+    except OSError as error:
+        raise UnreadableError(f"port {port}: {path[:60]}: {error}") from None
+
+
 def processes(system: System, check: Check) -> list[Process]:
     """The processes of the check's role, as its own /proc shows them."""
     script = (

@@ -187,6 +187,9 @@ class FakeSystem:
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(list(argv), 1, "", "there is no container")
 
+    def ask(self, role: Role, port: int, path: str) -> str:
+        raise OSError("nothing listens")
+
     def restarts(self) -> Mapping[str, int]:
         return {"proxy": self.restarted}
 

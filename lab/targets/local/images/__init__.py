@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from lab.base.errors import NotMeasurableError, UsageError
+from lab.targets.local.admin import Ask
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod
@@ -103,6 +104,18 @@ class Image(Protocol):
     """None where it keeps the configuration of its start, its backends' addresses included."""
 
 
+class Telling(Protocol):
+    """An image whose file also has what its running proxy counts, and says of itself: names as in `proxy/NAME`. Both raise OSError, ValueError."""
+
+    def counters(self, ask: Ask) -> Mapping[str, int]:
+        """As `lab.targets.base.System.counters`."""
+        ...
+
+    def gauges(self, ask: Ask) -> Mapping[str, float]:
+        """As `lab.targets.base.System.gauges`."""
+        ...
+
+
 def write_changed(process: Process, files: Mapping[str, str]) -> bool:
     """Replace those of a container's files that have another text now, each whole. True if there were any.
 
@@ -147,6 +160,12 @@ def realise(context: Context) -> Realisation:
 def executed(context: Context) -> Realisation:
     """What an image stands for that has no file here."""
     return Realisation(command(context.container), context.container.env)
+
+
+def telling(repository: str) -> Telling | None:
+    """The file for an image whose proxy tells of itself."""
+    image = find(repository)
+    return cast("Telling", image) if hasattr(image, "counters") else None
 
 
 def find(repository: str) -> Image | None:

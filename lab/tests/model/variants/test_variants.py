@@ -175,6 +175,12 @@ def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> Non
         assert len([selector for selector in selected if selector.items() <= pod.items()]) == 1
     assert len(selected) == len(pods)
     assert all("http" in [port["name"] for port in obj["spec"]["ports"]] for obj in objects if obj["kind"] == "Service")
+    named = [
+        obj for obj in objects if obj["kind"] in ("ConfigMap", "Deployment", "Ingress", "Route", "Secret", "Service")
+    ]
+    assert [
+        obj["metadata"]["name"] for obj in named if "namespace" not in obj["metadata"]
+    ] == []  # kubectl's default is another
 
 
 @pytest.mark.slow

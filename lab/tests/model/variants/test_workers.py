@@ -47,6 +47,7 @@ def test_ingress_nginx_takes_its_quota_rounded_up_and_else_its_cpus(
         ([configmap("auto"), deployment("300m")], 1),
         ([configmap("4"), deployment("300m")], 4),
         ([deployment("300m", args=("nginx",))], None),
+        ([deployment(replicas=2, args=("-c", "/srv/envoy/envoy.json", "--concurrency", "3"))], 6),
     ],
 )
 def test_a_limit_makes_workers_of_ingress_nginx_alone(objects: list[dict[str, Any]], asked: int | None) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
-import yaml
 
 from lab.base.errors import UsageError
 from lab.model.variants import hosts
@@ -23,61 +23,17 @@ from lab.targets.local.gateway_api import (
     read_http_route,
     served,
 )
-
-GATEWAY = """
-kind: Gateway
-metadata: {name: proxy, namespace: ingress-lab}
-spec:
-  gatewayClassName: lab
-  listeners:
-    - {name: http, port: 80, protocol: HTTP}
-    - name: https
-      port: 443
-      protocol: HTTPS
-      hostname: "*.lab.test"
-      tls: {certificateRefs: [{kind: Secret, name: certificate}]}
-"""
-ROUTE = """
-kind: HTTPRoute
-metadata: {name: bench, namespace: ingress-lab}
-spec:
-  parentRefs: [{name: proxy}]
-  hostnames: [bench.lab.test, shop.example]
-  rules:
-    - backendRefs: [{name: backend, port: 80}]
-    - matches:
-        - path: {type: Exact, value: /a}
-          method: POST
-        - path: {type: PathPrefix, value: /a}
-          headers: [{name: X-Who, value: me}, {name: X-What, type: RegularExpression, value: "a+"}]
-          queryParams: [{name: q, value: "1"}]
-        - path: {type: RegularExpression, value: "/[ab]"}
-      backendRefs: [{name: backend, port: 80, weight: 9}, {name: other, port: 8080}]
-      timeouts: {request: 1m30s, backendRequest: 10s}
-      filters:
-        - type: RequestHeaderModifier
-          requestHeaderModifier: {set: [{name: A, value: b}], add: [{name: C, value: d}], remove: [E]}
-        - type: ResponseHeaderModifier
-          responseHeaderModifier: {remove: [Server]}
-        - type: URLRewrite
-          urlRewrite: {hostname: inner, path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}
-        - type: RequestMirror
-          requestMirror: {backendRef: {name: copy, port: 80}}
-    - matches: [{path: {value: /old}}]
-      filters:
-        - type: RequestRedirect
-          requestRedirect: {scheme: https, port: 8443, statusCode: 301, path: {type: ReplaceFullPath, replaceFullPath: /new}}
-"""
+from lab.tests.support.gateway import GATEWAY, ROUTE
 
 
 def _gateway(**change: Any) -> dict[str, Any]:
-    raw = yaml.safe_load(GATEWAY)
+    raw = copy.deepcopy(dict(GATEWAY))
     raw["spec"] |= change
     return raw
 
 
 def _route(**change: Any) -> dict[str, Any]:
-    raw = yaml.safe_load(ROUTE)
+    raw = copy.deepcopy(dict(ROUTE))
     raw["spec"] |= change
     return raw
 

@@ -1,0 +1,250 @@
+"""A file's keys, and the annotations of Ingresses → per successor: what stands in their place, and which traps lie in between.
+
+A trap is what would be otherwise after the move, the heaviest first. Most come from what the file does NOT say, where the
+successor's default is another one than ingress-nginx's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.analysis.migration.table import ANNOTATION, WEIGHTS, Row, Subject, Table, Weight
+from lab.analysis.migration.values import LeaveError, UntranslatableError, conversions, translated
+from lab.targets.local.configmap import KEYS, look_up
+from lab.targets.local.counterparts import hint
+from lab.targets.local.routes import PREFIX
+
+Standing = Literal["same", "set", "hand", "lost", "off"]
+"""The successor does it by itself; a setting that can be written; one that must be made by hand; there is none; it does nothing in this file."""
+
+STANDINGS: tuple[Standing, ...] = ("off", "same", "set", "hand", "lost")
+
+_NOTHING = {"", "off", "false", "none"}
+_NONE_THERE = {"", "off", "false", "none", "not sent", "all may", "refused"}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key's value in ingress-nginx: as the controller takes it. `text`: as the file has it, None where it does not."""
+
+    name: str
+    text: str | None
+    value: str
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One key, or an annotation of `ingress`, on one successor. `to`: the value there; `default`: the successor's own."""
+
+    key: str
+    text: str
+    value: str
+    standing: Standing
+    how: str
+    setting: str
+    to: str
+    default: str
+    weight: Weight
+    what: str
+    note: str
+    source: str
+    ingress: str = ""
+
+    @property
+    def is_trap(self) -> bool:
+        return self.standing in ("set", "hand", "lost") and self.weight != "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """What is otherwise. `keys`: with the same counterpart; none where ingress-nginx has no such setting. `in_file`: set there."""
+
+    weight: Weight
+    keys: tuple[str, ...]
+    in_file: bool
+    line: Line
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Of one Ingress, `namespace/name`. `name`: without the prefix."""
+
+    ingress: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """To one successor. `settings`: every key of the file in its order; `defaults`: what else would be otherwise, file or not."""
+
+    system: str
+    settings: tuple[Line, ...]
+    annotations: tuple[Line, ...]
+    defaults: tuple[Line, ...]
+    extras: tuple[Line, ...]
+
+    @property
+    def standings(self) -> dict[Standing, int]:
+        """How many of the file's own settings stand so; a key with several rows counts as its heaviest."""
+        heaviest: dict[tuple[str, str], Standing] = {}
+        for line in (*self.settings, *self.annotations):
+            name = line.ingress, line.key
+            before = heaviest.get(name, "off")
+            heaviest[name] = line.standing if STANDINGS.index(line.standing) > STANDINGS.index(before) else before
+        return dict(Counter(heaviest.values()))
+
+    @property
+    def traps(self) -> list[Trap]:
+        """The heaviest first; of the same weight what is in the file first."""
+        found: dict[tuple[bool, str, str, str, str], list[Line]] = {}
+        for line in (*self.settings, *self.annotations, *self.defaults, *self.extras):
+            if line.is_trap:
+                in_file = line not in self.defaults and line not in self.extras
+                found.setdefault((in_file, line.setting, line.default, line.note, line.ingress), []).append(line)
+        traps = [
+            Trap(
+                WEIGHTS[min(WEIGHTS.index(line.weight) for line in lines)],
+                tuple(dict.fromkeys(line.key for line in lines if line.key)),
+                in_file,
+                lines[0],
+            )
+            for (in_file, *_), lines in found.items()
+        ]
+        return sorted(traps, key=lambda trap: (WEIGHTS.index(trap.weight), not trap.in_file))
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A name in the file that is no key of ingress-nginx 1.15.1, which ignores it."""
+
+    name: str
+    text: str
+    hint: str
+
+
+def keys_of(data: Mapping[str, str]) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
+    """Every key that ingress-nginx has, with the file's value or its default; and those of the file that it has not."""
+    found: dict[str, Key] = {}
+    for name, key in KEYS.items():
+        if name not in data:
+            found[name] = Key(name, None, key.default)
+            continue
+        _, value = look_up(name, data[name])
+        found[name] = Key(name, data[name], key.default if value.kept else value.value, value.told)
+    return found, tuple(Unknown(name, text, hint(name)) for name, text in data.items() if name not in KEYS)
+
+
+def migration(
+    table: Table,
+    subjects: Mapping[str, Subject],
+    keys: Mapping[str, Key],
+    order: Sequence[str],
+    annotations: Iterable[Annotation] = (),
+) -> Migration:
+    """`order`: of the file's own keys."""
+    lines = {name: [_line(row, subjects[name], key, keys) for row in table.rows[name]] for name, key in keys.items()}
+    return Migration(
+        table.system,
+        tuple(line for name in order for line in lines[name]),
+        tuple(line for each in annotations for line in _annotated(table, subjects, each)),
+        tuple(line for name, own in lines.items() if name not in order for line in own),
+        tuple(_extra(row) for row in table.extras if not any(keys[name].text is not None for name in row.keys[1:])),
+    )
+
+
+def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
+    own = key.text is not None and key.value != KEYS[key.name].default
+    standing, to, reason = _standing(row, subject, key.value, own)
+    if subject.when and not any(_holds(name, value, keys) for name, value in subject.when):
+        needed = " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in subject.when)
+        standing, reason = "off", f"does nothing without {needed}"
+    weight = row.weight or subject.weight
+    if weight == "nothing" and own and standing != "lost":
+        weight = subject.weight
+    return Line(
+        key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
+        "; ".join(filter(None, (key.told, reason, row.note))), row.source,
+    )  # fmt: skip
+
+
+def _standing(row: Row, subject: Subject, value: str, own: bool) -> tuple[Standing, str, str]:
+    """(standing, the value there, why it has none)."""
+    if row.how == "read":
+        return "same", value, ""
+    if row.how == "none":
+        if value == row.default or (not own and (not row.weight or row.weight == "nothing")) or not value:
+            return "same", "", ""
+        return ("lost", "", "") if (row.weight or subject.weight) != "nothing" else ("same", "", "")
+    if not value or (value == "false" and not conversions(row.value)):
+        return "same", "", ""
+    try:
+        to = translated(row.value, value)
+    except LeaveError:
+        return "same", row.default, ""
+    except UntranslatableError as error:
+        return ("hand" if own else "same"), "", f"{_short(value)} {error}"
+    if to == row.default or (to in _NOTHING and row.default in _NONE_THERE):
+        return "same", to, ""
+    if not own and row.weight == "nothing":
+        return "same", to, ""
+    return ("hand" if row.how == "hand" else "set"), to, ""
+
+
+def _holds(name: str, value: str, keys: Mapping[str, Key]) -> bool:
+    return keys[name].value == value if value else bool(keys[name].value)
+
+
+def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation) -> list[Line]:
+    """Of one Ingress: the annotation's own rows, else those of the key that does the same for all."""
+    name = f"{ANNOTATION}{given.name}"
+    subject = subjects.get(name) or subjects.get(given.name)
+    rows = table.rows.get(name) or table.rows.get(given.name, ())
+    if not subject or not rows:
+        told = "the table has no row for this annotation: look it up by hand"
+        return [
+            Line(
+                f"{PREFIX}{given.name}",
+                given.text,
+                given.text,
+                "hand",
+                "hand",
+                "",
+                "",
+                "",
+                "fails",
+                "",
+                told,
+                "",
+                given.ingress,
+            )
+        ]
+    return [_annotation(row, subject, given) for row in rows]
+
+
+def _annotation(row: Row, subject: Subject, given: Annotation) -> Line:
+    own = row.keys[0].startswith(ANNOTATION)
+    standing, to, reason = _standing(row, subject, given.text, own=True)
+    if not own and standing == "set":
+        standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
+    return Line(
+        f"{PREFIX}{given.name}", given.text, given.text, standing, row.how, row.setting, to, row.default,
+        row.weight if row.weight and row.weight != "nothing" else subject.weight, subject.what,
+        "; ".join(filter(None, (reason, row.note))), row.source, given.ingress,
+    )  # fmt: skip
+
+
+def _extra(row: Row) -> Line:
+    standing: Standing = "set" if row.how in ("arg", "key", "field") else "hand" if row.how == "hand" else "lost"
+    return Line(
+        "", "", "", standing, row.how, row.setting, row.value, row.default, row.weight or "nothing", "", row.note, row.source,
+    )  # fmt: skip
+
+
+def _short(value: str) -> str:
+    line = " ".join(value.split())
+    return f"{line[:40]}…" if len(line) > 40 else line

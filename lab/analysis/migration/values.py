@@ -1,0 +1,169 @@
+"""A value of ingress-nginx's → as a successor writes it, by a template of a table's column `value`.
+
+    {seconds}s                     1h        3600s
+    {value:true=Allow false=}      true      Allow      words become words, to none: it is left as it is by itself
+    {tls_min:1.2=TLSv1_2}          TLSv1.2   TLSv1_2    what a conversion gives may be put into words, too
+    {value:0=-1 *=*}               320       320        all others stay as they are
+
+Refuses what has no translation, with the reason: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from string import Formatter
+
+_TIME = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000, "y": 31536000}
+_SIZE = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_TRUTH = {"true": True, "on": True, "false": False, "off": False}
+_VERSION = re.compile(r"TLSv1(?:\.[1-3])?")
+_CIPHER = re.compile(r"(ECDHE-(?:ECDSA|RSA))-(AES\d+-GCM-SHA\d+|CHACHA20-POLY1305)")
+
+
+class UntranslatableError(ValueError):
+    """With the reason, which follows the value."""
+
+
+class LeaveError(Exception):
+    """The successor's own default is what is meant."""
+
+
+def translated(template: str, value: str) -> str:
+    """UntranslatableError, or LeaveError where nothing is to be set. A template without braces is what is set, whatever the value."""
+    parts: list[str] = []
+    for literal, name, words, _ in Formatter().parse(template):
+        parts.append(literal)
+        if name is not None:
+            parts.append(_word(CONVERSIONS[name](value), words or ""))
+    return "".join(parts)
+
+
+def conversions(template: str) -> set[str]:
+    """The names that a template uses, as they are written."""
+    return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+
+
+def _word(text: str, words: str) -> str:
+    if not words:
+        return text
+    known = dict(pair.split("=", 1) for pair in words.split())
+    found = known.get(text, known.get("*"))
+    if found is None:
+        raise UntranslatableError(f"is none of {', '.join(known)}")
+    if not found:
+        raise LeaveError
+    return text if found == "*" else found
+
+
+def _seconds(value: str) -> str:
+    """Of nginx's times and of plain seconds; 0 is another thing everywhere (no limit, instead of none at all)."""
+    pieces = re.findall(r"(\d+)(ms|[smhdwMy]?)", value)
+    if "".join(number + unit for number, unit in pieces) != value.replace(" ", "") or not pieces:
+        raise UntranslatableError("is no time")
+    total = sum(int(number) * _TIME[unit or "s"] for number, unit in pieces)
+    if not total:
+        raise UntranslatableError("means no limit there, or its default: to be decided by hand")
+    return f"{total:g}" if total < 1e6 else str(int(total))
+
+
+def _bytes(value: str) -> str:
+    found = re.fullmatch(r"(\d+)([kmg]?)", value.lower())
+    if not found:
+        raise UntranslatableError("is no size")
+    return str(int(found[1]) * _SIZE[found[2]])
+
+
+def _limit(value: str) -> str:
+    """nginx's 0 is no limit."""
+    return "no limit" if _bytes(value) == "0" else _bytes(value)
+
+
+def _buffers(value: str) -> str:
+    """Bytes of `4 8k`, and of `8k`."""
+    number, _, size = value.rpartition(" ")
+    return str(int(number or 1) * int(_bytes(size))) if (number or "1").isdigit() else _bytes(value)
+
+
+def _idle(value: str) -> str:
+    if value == "0":
+        raise UntranslatableError("keeps no idle connections: turned off there by another setting")
+    return value
+
+
+def _count(value: str) -> str:
+    if value == "auto":
+        raise LeaveError
+    if not value.isdigit():
+        raise UntranslatableError("is no number")
+    return value
+
+
+def _truth(value: str) -> bool:
+    if value.lower() not in _TRUTH:
+        raise UntranslatableError("is neither true nor false")
+    return _TRUTH[value.lower()]
+
+
+def _versions(value: str) -> list[str]:
+    if not value.split() or not all(_VERSION.fullmatch(word) for word in value.split()):
+        raise UntranslatableError("names versions older than TLS 1.0, or none")
+    return sorted(word.removeprefix("TLSv") if "." in word else "1.0" for word in value.split())
+
+
+def _items(value: str) -> list[str]:
+    if value == "auto":
+        raise LeaveError
+    if re.search(r"[!+@]|(^|:)(HIGH|ALL|DEFAULT)", value):
+        raise UntranslatableError("is an expression of OpenSSL's, not a list of names")
+    return [word for word in re.split(r"[,:\s]+", value) if word]
+
+
+def _iana(value: str) -> str:
+    """As Go calls them, without those that it does not have."""
+    found = [match for name in _items(value) if (match := _CIPHER.fullmatch(name))]
+    if not found:
+        raise UntranslatableError("names none that it has")
+    return ",".join(f"TLS_{match[1].replace('-', '_')}_WITH_{_go_cipher(match[2])}" for match in found)
+
+
+def _go_cipher(name: str) -> str:
+    """`AES128-GCM-SHA256` → `AES_128_GCM_SHA256`."""
+    spelt = name.replace("AES", "AES_").replace("-", "_")
+    return f"{spelt}_SHA256" if spelt.endswith("POLY1305") else spelt
+
+
+def _log_buffer(value: str) -> str:
+    found = re.search(r"\bbuffer=(\S+)", value)
+    if not found:
+        raise UntranslatableError("says nothing of a buffer")
+    return str(max(int(_bytes(found[1])) // 1024, 1))
+
+
+def _retries(value: str) -> str:
+    if not value.isdigit() or value == "0":
+        raise UntranslatableError("means as often as there are backends")
+    return str(int(value) - 1)
+
+
+CONVERSIONS: dict[str, Callable[[str], str]] = {
+    "value": str,
+    "seconds": _seconds,
+    "bytes": _bytes,
+    "limit": _limit,
+    "header_bytes": _buffers,
+    "header_kb": lambda value: str(max(int(_buffers(value)) // 1024, 1)),
+    "idle": _idle,
+    "count": _count,
+    "truth": lambda value: str(_truth(value)).lower(),
+    "inverse": lambda value: str(not _truth(value)).lower(),
+    "onoff": lambda value: "on" if _truth(value) else "off",
+    "tls_min": lambda value: _versions(value)[0],
+    "tls_max": lambda value: _versions(value)[-1],
+    "list": lambda value: ",".join(_items(value)),
+    "list_yaml": lambda value: f"[{', '.join(_items(value))}]",
+    "ciphers_iana": _iana,
+    "log_buffer_kb": _log_buffer,
+    "retries": _retries,
+}
+"""Name → what it makes of a value."""

@@ -1,0 +1,110 @@
+"""What a running Envoy tells of itself by its admin interface, which listens on its pod's own loopback alone.
+
+    GET /stats?filter=…    http.ingress.downstream_rq_total: 40120
+    GET /config_dump       {"configs": [{"@type": "…ClustersConfigDump", "dynamic_active_clusters": […]}, …]}
+
+Counts of the listeners that the load comes to are under `PREFIX`; the admin interface's and the probes' own requests are not among them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+PORT = 19000
+PREFIX = "ingress"
+"""`stat_prefix` of the HTTP connection managers that clients come to."""
+COUNTS = f"/stats?filter=^http.{PREFIX}.downstream_rq_total$"
+CONCURRENCY = "/stats?filter=^server.concurrency$"
+VERSIONS = "/stats?filter=version_text$"
+DUMP = "/config_dump"
+INFO = "/server_info"
+CLUSTERS = "/clusters"
+_STAT = re.compile(r"^(\S+): (.*)$", re.MULTILINE)
+_TYPE = "@type"
+_MANAGER = "envoy.filters.network.http_connection_manager"
+_ROUTER = "envoy.filters.http.router"
+
+
+def stats(text: str) -> dict[str, str]:
+    """Name → value, as `/stats` prints them."""
+    return dict(_STAT.findall(text))
+
+
+def counted(text: str) -> Mapping[str, int]:
+    """Requests of clients, from what COUNTS answers; empty where nothing is counted."""
+    found = [int(value) for name, value in stats(text).items() if name.endswith(".downstream_rq_total")]
+    return {"requests": sum(found)} if found else {}
+
+
+def workers(text: str) -> int | None:
+    """Worker threads, from what CONCURRENCY answers."""
+    found = stats(text).get("server.concurrency", "")
+    return int(found) if found.isdigit() else None
+
+
+def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
+    """Kind of part → each of it that serves the load, from `/config_dump`: listener, http_connection_manager, router, cluster, bootstrap.
+
+    ValueError for what is no such dump.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for config in json.loads(dump)["configs"]:
+        kind = config[_TYPE].rpartition(".")[2]
+        if kind == "BootstrapConfigDump":
+            found.setdefault("bootstrap", []).append(config["bootstrap"])
+        if kind == "ClustersConfigDump":
+            found.setdefault("cluster", []).extend(item["cluster"] for item in _of(config, "clusters"))
+        if kind == "ListenersConfigDump":
+            for listener in _listeners(config):
+                for manager in _managers(listener):
+                    found.setdefault("listener", []).append(listener)
+                    found.setdefault("http_connection_manager", []).append(manager)
+                    routers = (item for item in manager.get("http_filters", []) if item["name"] == _ROUTER)
+                    found.setdefault("router", []).extend(item["typed_config"] for item in routers)
+    return found
+
+
+def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:
+    for kind in (f"static_{what}", f"dynamic_active_{what}"):
+        yield from config.get(kind, [])
+
+
+def _listeners(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from (item["listener"] for item in config.get("static_listeners", []))
+    for item in config.get("dynamic_listeners", []):
+        yield item["active_state"]["listener"]
+
+
+def _managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of the chains that the load comes to."""
+    chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
+    for item in (item for chain in chains for item in chain.get("filters", [])):
+        config = item.get("typed_config", {})
+        if config.get(_TYPE, "").endswith("HttpConnectionManager") and _loaded(config.get("stat_prefix", "")):
+            yield config
+
+
+def _loaded(prefix: str) -> bool:
+    """Envoy Gateway calls a listener's `http-10080`; its own readiness listener is under another name."""
+    return prefix == PREFIX or re.fullmatch(r"https?-\d+", prefix) is not None
+
+
+def at(tree: Any, path: str) -> Any:
+    """What lies at a path such as `circuit_breakers.thresholds.0.max_connections`; None where nothing does."""
+    for step in filter(None, path.split(".")):
+        if isinstance(tree, list):
+            tree = tree[int(step)] if step.isdigit() and int(step) < len(tree) else None
+        elif isinstance(tree, dict):
+            tree = tree.get(step)
+        else:
+            return None
+    return tree
+
+
+def version(info: str) -> str:
+    """`1.40.0`, from `/server_info`."""
+    found = re.search(r"/(\d+\.\d+\.\d+[\w.-]*)/", json.loads(info)["version"])
+    return found[1] if found else "unknown"

@@ -1,0 +1,75 @@
+"""Settings of a proxy as a ConfigMap: each key is a path in the proxy's own configuration, each value YAML.
+
+    cluster.circuit_breakers.thresholds.0.max_connections: "65536"
+
+        → {"circuit_breakers": {"thresholds": [{"max_connections": 65536}]}}, merged into every cluster that the lab writes
+
+The first word is a part that the writer makes (`cluster`), a number is a place in a list. Whether the proxy knows the path is for its own
+checker to say; refuses a part that there is not, and a path that does not fit what lies there.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from lab.base.errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`place`: of its key; `path`: in its part."""
+
+    place: str
+    path: tuple[str, ...]
+    value: Any
+
+
+Settings = Mapping[str, Sequence[Setting]]
+"""Part → what is set in it, in the ConfigMap's order."""
+
+
+def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Settings:
+    """`place`: of the ConfigMap. UsageError for a key of no part, or a value that is no YAML."""
+    found: dict[str, list[Setting]] = {part: [] for part in parts}
+    for key, text in data.items():
+        at = f"{place}: data.{key}"
+        part, *path = key.split(".")
+        if part not in found:
+            raise UsageError(at, f"there is no part {part!r}", f"{did_you_mean(part, parts)} (PART.PATH in it)")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise UsageError(at, f"not YAML: {' '.join(str(error).split())}", "a number, a text, or a block") from None
+        found[part].append(Setting(at, tuple(path), value))
+    return found
+
+
+def merged(tree: Any, settings: Sequence[Setting]) -> Any:
+    """A copy of what the writer made, with these set. UsageError for a path that does not fit."""
+    whole = copy.deepcopy(tree)
+    for setting in settings:
+        whole = _set(whole, setting.path, setting)
+    return whole
+
+
+def _set(node: Any, path: Sequence[str], setting: Setting) -> Any:
+    if not path:
+        both = isinstance(node, dict) and isinstance(setting.value, dict)
+        return {**node, **setting.value} if both else setting.value
+    step, *rest = path
+    if step.isdigit():
+        found = [] if node is None else node
+        if not isinstance(found, list) or int(step) > len(found):
+            held = f"a list of {len(found)}" if isinstance(found, list) else "no list"
+            raise UsageError(setting.place, f"{step} is a place in a list, and there is {held}", "correct the path")
+        inner = found[int(step)] if int(step) < len(found) else None
+        return [*found[: int(step)], _set(inner, rest, setting), *found[int(step) + 1 :]]
+    found = {} if node is None else node
+    if not isinstance(found, dict):
+        raise UsageError(setting.place, f"{step} is a name, and there is {found!r}", "correct the path")
+    return {**found, step: _set(found.get(step), rest, setting)}

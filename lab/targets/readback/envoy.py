@@ -1,0 +1,45 @@
+"""Check kind `envoy`: what Envoy's admin interface shows of what it runs, wherever its configuration came from.
+
+    name: cluster.circuit_breakers.thresholds.0.max_connections     /config_dump, of every cluster, listener … that serves the load
+    name: stats.server.concurrency                                  /stats
+    name: version                                                   /server_info
+
+Refuses to judge by nothing: no such part, or no such statistic, is unreadable; a path that no part has is `absent`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lab.model.variants.variants import Check
+from lab.targets.base import System
+from lab.targets.common import envoy
+from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
+
+
+def _envoy(system: System, check: Check) -> Reading:
+    part, _, path = given(check, "name").partition(".")
+    match part:
+        case "version":
+            return compared(check, envoy.version(asked(system, check, envoy.PORT, envoy.INFO)))
+        case "stats":
+            found = envoy.stats(asked(system, check, envoy.PORT, f"/stats?filter=^{path}$"))
+            if path not in found:
+                raise UnreadableError(f"/stats has no {path!r}")
+            return compared(check, found[path])
+        case _:
+            parts = envoy.parts(asked(system, check, envoy.PORT, envoy.DUMP))
+            if not parts.get(part):
+                raise UnreadableError(f"/config_dump has no {part!r} that serves the load, only {', '.join(parts)}")
+            return compared(check, joined([shown(envoy.at(tree, path)) for tree in parts[part]]))
+
+
+def shown(value: Any) -> str:
+    """As a check's value is written: a text as it is, anything else as JSON."""
+    if value is None:
+        return ABSENT
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+READERS = {"envoy": _envoy}

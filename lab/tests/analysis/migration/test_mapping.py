@@ -1,0 +1,110 @@
+"""Keys and annotations → settings and traps."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.analysis.migration.mapping import Annotation, Line, Migration, Trap, keys_of, migration
+from lab.analysis.migration.table import WEIGHTS, load, subjects, systems
+
+
+def moved(system: str, data: dict[str, str], *annotations: Annotation) -> Migration:
+    keys, _ = keys_of(data)
+    return migration(load(system), subjects(), keys, [name for name in data if name in keys], annotations)
+
+
+def line(system: str, key: str, text: str, **others: str) -> Line:
+    return next(each for each in moved(system, {key: text, **others}).settings if each.key == key)
+
+
+def trap(system: str, key: str, data: dict[str, str] | None = None) -> Trap:
+    return next(each for each in moved(system, data or {}).traps if key in each.keys)
+
+
+@pytest.mark.parametrize(
+    ("system", "key", "default"),
+    [
+        ("traefik-ingress-nginx", "upstream-keepalive-connections", "2 for every service"),
+        ("traefik", "upstream-keepalive-connections", "200"),
+        ("caddy", "upstream-keepalive-connections", "32"),
+        ("nginx-ngf", "upstream-keepalive-connections", "16"),
+        ("nginx-f5", "max-worker-connections", "1024"),
+        ("nginx-ngf", "max-worker-connections", "1024"),
+        ("nginx-f5", "proxy-buffering", "true"),
+        ("nginx-ngf", "proxy-buffering", "false"),
+        ("envoy", "proxy-read-timeout", "15s"),
+        ("envoy-gateway", "proxy-body-size", "no limit"),
+        ("haproxy", "proxy-body-size", "no limit"),
+        ("envoy-gateway", "http2-max-concurrent-streams", "100"),
+        ("traefik", "disable-access-log", "false"),
+        ("haproxy-ingress", "client-header-timeout", "5s"),
+    ],
+)
+def test_what_the_file_does_not_say_is_a_trap_where_the_defaults_differ(system: str, key: str, default: str) -> None:
+    found = trap(system, key)
+    assert (found.line.default, found.in_file) == (default, False)
+
+
+@pytest.mark.parametrize("system", ["envoy", "envoy-gateway"])
+def test_circuit_breakers_are_a_trap_without_a_key(system: str) -> None:
+    found = [each for each in moved(system, {}).traps if "ircuit" in each.line.setting]
+    assert {(each.line.default, each.line.to, each.weight) for each in found} == {("1024", "65536", "fails")}
+
+
+def test_the_heaviest_trap_is_first_and_of_one_weight_the_files_own() -> None:
+    traps = moved("traefik", {"keep-alive": "300", "proxy-read-timeout": "120"}).traps
+    assert [(WEIGHTS.index(each.weight), not each.in_file) for each in traps] == sorted(
+        (WEIGHTS.index(each.weight), not each.in_file) for each in traps
+    )
+    assert traps[0].keys == ("proxy-read-timeout",)
+
+
+def test_a_setting_is_translated_and_compared_with_the_successors_default() -> None:
+    found = line("traefik", "keep-alive", "300")
+    assert (found.standing, found.to, found.default) == ("set", "300s", "180s")
+    assert line("caddy", "keep-alive", "300").standing == "same"
+
+
+def test_a_value_without_translation_is_done_by_hand_and_says_why() -> None:
+    found = line("caddy", "upstream-keepalive-connections", "0")
+    assert found.standing == "hand"
+    assert "keeps no idle connections" in found.note
+
+
+def test_a_key_that_another_turns_off_is_no_trap() -> None:
+    assert line("traefik", "gzip-level", "9").standing == "off"
+    assert line("traefik", "gzip-level", "9", **{"use-gzip": "true"}).standing == "lost"
+
+
+def test_a_value_that_the_controller_does_not_take_counts_as_the_default_and_is_told() -> None:
+    found = line("envoy", "keep-alive", "5m")
+    assert found.value == "75"
+    assert found.note
+
+
+def test_a_snippet_is_lost_but_on_nginx() -> None:
+    assert line("envoy", "http-snippet", "more_set_headers 'a: b';").standing == "lost"
+    assert line("nginx-f5", "http-snippet", "limit_req_zone x;").standing == "set"
+
+
+def test_an_annotation_that_sets_a_key_for_one_ingress_has_that_keys_counterpart() -> None:
+    each = Annotation("web/shop", "proxy-read-timeout", "600")
+    found = moved("traefik", {}, each).annotations
+    assert [(one.ingress, one.standing, one.to) for one in found] == [("web/shop", "hand", "600s")]
+    assert "this Ingress alone" in found[0].note
+
+
+def test_traefiks_own_provider_reads_annotations_as_they_stand() -> None:
+    each = Annotation("web/shop", "rewrite-target", "/$1")
+    assert moved("traefik-ingress-nginx", {}, each).annotations[0].standing == "same"
+
+
+@pytest.mark.parametrize("system", systems())
+def test_an_annotation_that_nobody_knows_is_told_by_name(system: str) -> None:
+    found = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1"))
+    assert any("invented-yesterday" in key for each in found.traps for key in each.keys)
+
+
+def test_names_that_are_no_keys_are_told_with_what_is_meant() -> None:
+    _, unknown = keys_of({"client-max-body-size": "10m"})
+    assert "proxy-body-size" in unknown[0].hint

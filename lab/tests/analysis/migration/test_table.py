@@ -1,0 +1,89 @@
+"""The tables say something of every key, and nothing that is not known."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from lab.analysis.migration.table import WEIGHTS, load, subjects, systems
+from lab.analysis.migration.values import LeaveError, UntranslatableError, translated
+from lab.base.errors import UsageError
+from lab.model.variants.knobs import MANIFESTS
+from lab.targets.local.configmap import KEYS
+from lab.targets.local.routes import OF_ONE
+
+TSV = "migrate.tsv"
+
+
+def edited(tmp_path: Path, old: str, new: str) -> Path:
+    """The tables with one text replaced in Traefik's."""
+    for path in [*MANIFESTS.glob(f"base/*/{TSV}"), MANIFESTS / "base/ingress-nginx/leaving.tsv"]:
+        target = tmp_path / "base" / path.parent.name / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    found = tmp_path / "base" / "traefik" / TSV
+    text = found.read_text()
+    assert old in text
+    found.write_text(text.replace(old, new, 1))
+    return tmp_path
+
+
+@pytest.mark.parametrize("system", systems())
+def test_every_key_of_ingress_nginx_has_a_row_for_every_successor(system: str) -> None:
+    rows = load(system).rows
+    assert all(rows[key] for key in KEYS)
+    assert all(row.default or row.how in ("arg", "key", "field", "hand") for key in KEYS for row in rows[key])
+
+
+@pytest.mark.parametrize("system", systems())
+def test_every_row_that_is_not_for_all_names_its_source(system: str) -> None:
+    own = [row for rows in load(system).rows.values() for row in rows if row.setting or row.weight]
+    assert [row.keys for row in own if not row.source] == []
+
+
+@pytest.mark.parametrize("system", systems())
+def test_every_known_annotation_has_a_row_or_a_key_that_does_the_same(system: str) -> None:
+    rows = load(system).rows
+    named = {name for name in subjects() if name.startswith("@")} | {f"@{name}" for name in OF_ONE}
+    assert [name for name in named if name not in rows and name.removeprefix("@") not in rows] == []
+
+
+@pytest.mark.parametrize("system", systems())
+def test_the_shipped_value_of_every_key_is_translated_left_or_told(system: str) -> None:
+    for key in KEYS.values():
+        for row in load(system).rows[key.name]:
+            with suppress(LeaveError, UntranslatableError):
+                assert translated(row.value, key.default) or not key.default or row.how in ("none", "read")
+
+
+def test_every_key_has_a_weight_and_says_what_it_does() -> None:
+    assert {subject.weight for subject in subjects().values()} <= set(WEIGHTS)
+    assert [name for name, subject in subjects().items() if not subject.what] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("upstream-keepalive-time\t", "upstream-keepalive-tim\t", "'upstream-keepalive-tim' is no key"),
+        ("gzip-min-length\t", "gzip-level gzip-min-length\t", "'gzip-level' has a row already"),
+        ("keep-alive\targ ", "keep-alive\tarrg ", "'arrg' is no way of setting"),
+        ("{seconds}", "{secnds}", "there is no conversion 'secnds'"),
+        ("\tguards\t", "\tgards\t", "'gards' is none"),
+    ],
+)
+def test_a_fault_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load("traefik", edited(tmp_path, old, new))
+
+
+def test_a_key_without_a_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="says nothing of keep-alive"):
+        load("traefik", edited(tmp_path, "keep-alive\targ", "app-root\targ"))
+
+
+def test_a_system_that_there_is_not_is_told_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'traefik'"):
+        load("trafik")

@@ -1,0 +1,73 @@
+"""Values of nginx's in other proxies' words."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.analysis.migration.values import LeaveError, UntranslatableError, translated
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "there"),
+    [
+        ("{seconds}s", "60", "60s"),
+        ("{seconds}s", "240s", "240s"),
+        ("{seconds}s", "1h 30m", "5400s"),
+        ("{seconds}s", "500ms", "0.5s"),
+        ("{seconds}", "1d", "86400"),
+        ("{bytes}", "8k", "8192"),
+        ("{bytes}", "10G", "10737418240"),
+        ("{limit}", "0", "no limit"),
+        ("{header_kb}", "4 8k", "32"),
+        ("{header_bytes}", "4 8k", "32768"),
+        ("{header_kb}", "4k", "4"),
+        ("{truth}", "on", "true"),
+        ("{inverse}", "off", "true"),
+        ("{onoff}", "true", "on"),
+        ("{value:true=Allow false=DropHeader}", "false", "DropHeader"),
+        ("{value:0=-1 *=*}", "0", "-1"),
+        ("{value:0=-1 *=*}", "320", "320"),
+        ("{tls_min}", "TLSv1.3 TLSv1.2", "1.2"),
+        ("{tls_max:1.3=VersionTLS13}", "TLSv1.2 TLSv1.3", "VersionTLS13"),
+        ("{list}", "a:b,c d", "a,b,c,d"),
+        ("{list_yaml}", "X25519:P-256", "[X25519, P-256]"),
+        ("{ciphers_iana}", "ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+        ("{ciphers_iana}", "ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+        ("{log_buffer_kb}", "buffer=64k flush=5s", "64"),
+        ("{retries}", "3", "2"),
+        ("[{{a: {value}}}]", "1", "[{a: 1}]"),
+        ("ALL", "whatever", "ALL"),
+    ],
+)  # fmt: skip
+def test_a_value_is_translated(template: str, value: str, there: str) -> None:
+    assert translated(template, value) == there
+
+
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [
+        ("{seconds}", "0"),
+        ("{seconds}", "-1"),
+        ("{seconds}", "soon"),
+        ("{seconds}", ""),
+        ("{bytes}", "8q"),
+        ("{truth}", "perhaps"),
+        ("{value:true=a false=b}", "on"),
+        ("{tls_min}", "SSLv3 TLSv1.2"),
+        ("{list}", "HIGH:!aNULL"),
+        ("{ciphers_iana}", "DHE-RSA-AES128-GCM-SHA256"),
+        ("{idle}", "0"),
+        ("{count}", "many"),
+        ("{retries}", "0"),
+        ("{log_buffer_kb}", "gzip"),
+    ],
+)
+def test_what_has_no_translation_is_refused_with_the_reason(template: str, value: str) -> None:
+    with pytest.raises(UntranslatableError, match="."):
+        translated(template, value)
+
+
+@pytest.mark.parametrize(("template", "value"), [("{count}", "auto"), ("{list}", "auto"), ("{value:false=}", "false")])
+def test_what_the_successor_does_by_itself_is_left(template: str, value: str) -> None:
+    with pytest.raises(LeaveError):
+        translated(template, value)

@@ -1,0 +1,35 @@
+#!/usr/bin/env bats
+# `just migrate`: what the successors do with a user's settings.
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  mine=$BATS_TEST_TMPDIR/mine.yaml
+  printf 'kind: ConfigMap\nmetadata: {name: mine}\ndata:\n  keep-alive: "300"\n  client-max-body-size: 10m\n' >"$mine"
+}
+
+@test "a plan names every setting, what is unknown, and the traps that the file does not speak of" {
+  lab migrate --configmap "$mine" --to traefik-ingress-nginx --plan
+  assert_success
+  assert_line --partial "--entryPoints.web.transport.respondingTimeouts.idleTimeout"
+  assert_line --partial "client-max-body-size: ingress-nginx 1.15.1 has no such key"
+  assert_line --partial "2 for every service"
+}
+
+@test "the file may come by a pipe, and the plan go to a program" {
+  run bash -c "cat '$mine' | python -m lab migrate --configmap - --plan --json | jq -r '.systems[].system'"
+  assert_success
+  assert_line "envoy"
+  assert_line "nginx-f5"
+}
+
+@test "a successor that there is not is refused with the nearest" {
+  refused "there is no successor 'caddi'" migrate --configmap "$mine" --to caddi --plan
+}
+
+@test "no file is refused, and two files from one standard input" {
+  refused "give it: --configmap FILE" migrate --plan
+  refused "two files are the standard input" migrate --configmap - --ingress - --plan
+}

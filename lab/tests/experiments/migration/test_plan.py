@@ -1,0 +1,127 @@
+"""Every file gives a plan, or is refused as bench refuses it; nothing in it is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lab.analysis.migration.table import systems
+from lab.base.errors import UsageError
+from lab.experiments.configmap import reading
+from lab.experiments.configmap.split import refuse_f5
+from lab.experiments.migration.plan import Plan, plan
+from lab.report.json.migration import printed
+from lab.report.markdown import markdown
+from lab.report.tables.migration import page
+from lab.report.terminal import terminal
+from lab.targets.local.configmap import KEYS
+
+FIELD = sorted((Path(__file__).parent / "testdata").iterdir())
+INGRESS = """
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: shop
+  namespace: web
+  annotations:
+    nginx.ingress.kubernetes.io/rewrite-target: /$1
+    nginx.ingress.kubernetes.io/proxy-body-size: 8m
+    nginx.ingress.kubernetes.io/invented: "1"
+    cert-manager.io/cluster-issuer: letsencrypt
+    kubectl.kubernetes.io/last-applied-configuration: "{}"
+spec: {}
+---
+kind: Service
+metadata: {name: shop}
+"""
+
+
+def told(found: Plan) -> str:
+    """As people and programs get it: neither may fail."""
+    said = found.place, found.given, found.unknown, found.notes, found.migrations
+    assert terminal(page(*said), 80)
+    return "\n".join([markdown(page(*said)), printed(*said).dumps()])
+
+
+def complete(found: Plan, names: Sequence[str]) -> None:
+    """Each of these is a key that every successor has a line for, or is told as unknown."""
+    for each in found.migrations:
+        assert {line.key for line in each.settings} | {one.name for one in found.unknown} == set(names)
+        assert {line.key for line in (*each.settings, *each.defaults)} == set(KEYS)
+    text = told(found)
+    assert [name for name in names if name not in text] == []
+
+
+def refusal(content: bytes) -> str:
+    """Why bench takes this for no ConfigMap of ingress-nginx's; empty = it does."""
+    try:
+        refuse_f5("mine", reading.read("mine", content))
+    except UsageError as refused:
+        return str(refused)
+    return ""
+
+
+@pytest.mark.parametrize("path", FIELD, ids=lambda path: path.name)
+def test_files_from_the_field_give_a_plan_or_benchs_own_refusal(path: Path) -> None:
+    content = path.read_bytes()
+    if told := refusal(content):
+        with pytest.raises(UsageError) as raised:
+            plan("mine", content, to=["traefik"])
+        assert str(raised.value) == told
+    else:
+        complete(plan("mine", content, to=["traefik", "nginx-f5"]), list(reading.read("mine", content).data))
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(KEYS)) | st.from_regex(r"[a-z][a-z-]{0,20}", fullmatch=True),
+        st.sampled_from(["0", "1", "-1", "", "on", "off", "true", "false", "auto", "8k", "4 8k", "60s", "1h", "TLSv1.3", "[]", "é"])
+        | st.text(max_size=12),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from(systems()),
+)  # fmt: skip
+def test_drawn_files_give_a_plan_that_holds_all_of_them(data: dict[str, str], system: str) -> None:
+    text = yaml.safe_dump({"kind": "ConfigMap", "data": data}, allow_unicode=False)
+    assume(not refusal(text.encode()))
+    complete(plan("drawn", text.encode(), to=[system]), list(reading.read("drawn", text.encode()).data))
+
+
+@pytest.mark.parametrize("system", systems())
+def test_every_key_at_once_has_a_line(system: str) -> None:
+    text = yaml.safe_dump({"kind": "ConfigMap", "data": {key.name: key.default or "1" for key in KEYS.values()}})
+    complete(plan("all", text.encode(), to=[system]), list(KEYS))
+
+
+def test_annotations_are_settings_and_what_is_passed_over_is_told() -> None:
+    found = plan("mine", b"keep-alive: 75\n", [("ingress.yaml", INGRESS.encode())], ["caddy"])
+    keys = [line.key.rpartition("/")[2] for line in found.migrations[0].annotations]
+    assert keys == ["rewrite-target", "proxy-body-size", "invented"]
+    notes = "\n".join(found.notes)
+    assert "Service shop is no Ingress" in notes
+    assert "cert-manager.io/cluster-issuer" in notes
+    assert "last-applied" not in notes
+
+
+def test_lists_of_ingresses_are_looked_through() -> None:
+    listed = yaml.safe_dump({"kind": "List", "items": list(yaml.safe_load_all(INGRESS))})
+    found = plan("mine", b"keep-alive: 75\n", [("list.yaml", listed.encode())], ["caddy"])
+    assert len(found.migrations[0].annotations) == 3
+
+
+def test_a_file_without_an_ingress_is_refused() -> None:
+    with pytest.raises(UsageError, match="holds no Ingress"):
+        plan("mine", b"keep-alive: 75\n", [("service.yaml", b"kind: Service\n")], ["caddy"])
+
+
+def test_the_successors_named_are_those_in_the_plan_each_once() -> None:
+    found = plan("mine", b"keep-alive: 75\n", to=["caddy", "envoy", "caddy"])
+    assert [each.system for each in found.migrations] == ["caddy", "envoy"]
+    assert [each.system for each in plan("mine", b"keep-alive: 75\n").migrations] == systems()

@@ -1,0 +1,58 @@
+"""A Gateway with and without TLS, and a route with all that the API has and is read here: what every proxy's writer is tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from lab.targets.common import certificates
+
+_GATEWAY = """
+kind: Gateway
+metadata: {name: proxy, namespace: ingress-lab}
+spec:
+  gatewayClassName: lab
+  listeners:
+    - {name: http, port: 80, protocol: HTTP}
+    - name: https
+      port: 443
+      protocol: HTTPS
+      hostname: "*.lab.test"
+      tls: {certificateRefs: [{kind: Secret, name: certificate}]}
+"""
+_ROUTE = """
+kind: HTTPRoute
+metadata: {name: bench, namespace: ingress-lab}
+spec:
+  parentRefs: [{name: proxy}]
+  hostnames: [bench.lab.test, shop.example]
+  rules:
+    - backendRefs: [{name: backend, port: 80}]
+    - matches:
+        - path: {type: Exact, value: /a}
+          method: POST
+        - path: {type: PathPrefix, value: /a}
+          headers: [{name: X-Who, value: me}, {name: X-What, type: RegularExpression, value: "a+"}]
+          queryParams: [{name: q, value: "1"}]
+        - path: {type: RegularExpression, value: "/[ab]"}
+      backendRefs: [{name: backend, port: 80, weight: 9}, {name: other, port: 8080}]
+      timeouts: {request: 1m30s, backendRequest: 10s}
+      filters:
+        - type: RequestHeaderModifier
+          requestHeaderModifier: {set: [{name: A, value: b}], add: [{name: C, value: d}], remove: [E]}
+        - type: ResponseHeaderModifier
+          responseHeaderModifier: {remove: [Server]}
+        - type: URLRewrite
+          urlRewrite: {hostname: inner, path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}
+        - type: RequestMirror
+          requestMirror: {backendRef: {name: copy, port: 80}}
+    - matches: [{path: {value: /old}}]
+      filters:
+        - type: RequestRedirect
+          requestRedirect: {scheme: https, port: 8443, statusCode: 301, path: {type: ReplaceFullPath, replaceFullPath: /new}}
+"""
+GATEWAY: Mapping[str, Any] = yaml.safe_load(_GATEWAY)
+ROUTE: Mapping[str, Any] = yaml.safe_load(_ROUTE)
+CERTIFICATE = certificates.issue(certificates.Request(("*.lab.test",), "ecdsa-256"))

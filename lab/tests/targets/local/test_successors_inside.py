@@ -1,0 +1,137 @@
+"""The successors that tell of themselves, for real: what changes while they are up, and how they end; inside the local target's namespaces."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.model.pages import PAGES
+from lab.model.variants.variants import load_overlay, load_variant, variant_names
+from lab.targets.local import LocalSystem, LocalTarget, images, objects
+from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target, until
+
+__all__ = ["target"]  # a fixture
+
+
+def telling() -> list[str]:
+    """Variants without a baseline whose proxy tells of itself and takes changes while it runs."""
+    roots = [name for name in variant_names() if load_overlay(name).baseline is None]
+    return [name for name in roots if _takes(name)]
+
+
+def _takes(name: str) -> bool:
+    pods = objects.read(load_variant(name).manifests).role("proxy")
+    found = [images.find(item.repository) for pod in pods for item in pod.containers]
+    return any(hasattr(image, "counters") and image is not None and image.control is not None for image in found)
+
+
+@pytest.mark.inside
+@pytest.mark.skipif(INSIDE, reason="this is inside")
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_inside(identity: str) -> None:
+    """All tests below, in the namespaces that `enter` would make."""
+    run_inside(__file__, identity)
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Every test leaves nothing: no process, no namespace, no folder."""
+    yield
+    if INSIDE:
+        assert [process.name() for process in psutil.process_iter() if process.pid != os.getpid()] == []
+        assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
+
+
+class Asking(threading.Thread):
+    """One request after the other, each on a connection of its own, until it is told to end."""
+
+    def __init__(self, system: LocalSystem) -> None:
+        super().__init__(daemon=True)
+        self._system, self._entry, self._over = system, system.entry(), threading.Event()
+        self.answers: list[str] = []
+
+    def run(self) -> None:
+        while not self._over.wait(0.01):
+            try:
+                answer = self._system.fetch(self._entry, "/1kB.bin", 5.0)
+                named = answer.headers.get("x-lab-backend", "") if answer.status == 200 else str(answer.status)
+            except OSError as error:
+                named = str(error)
+            self.answers.append(named)
+
+    def end(self) -> list[str]:
+        self._over.set()
+        self.join()
+        return self.answers
+
+
+def _two_backends(name: str) -> Any:
+    variant = load_variant(name)
+    manifests = copy.deepcopy(variant.manifests)
+    for item in manifests:
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == "backend":
+            item["spec"]["replicas"] = 2
+    return variant.model_copy(update={"manifests": manifests})
+
+
+@inside
+@pytest.mark.parametrize("name", telling())
+def test_it_takes_endpoints_and_routes_without_losing_a_request(target: LocalTarget, name: str) -> None:
+    variant = _two_backends(name)
+    with target.up(variant, changing=True) as system:
+        client = Asking(system)
+        client.start()
+        until(lambda: {"backend-0", "backend-1"} <= set(client.answers))
+        before = system.restarts()
+        with system.recorder():
+            system.scale("backend", 1)
+            until(lambda: set(client.answers[-20:]) == {"backend-0"}, 15.0)
+            route = next(copy.deepcopy(item) for item in variant.manifests if item["kind"] == "HTTPRoute")
+            route["metadata"]["name"], route["spec"]["hostnames"] = "changing", ["changing.lab.test"]
+            entry = system.entry().at("changing.lab.test")
+            assert system.fetch(entry, "/1kB.bin", 5.0).status == 404
+            system.apply([route])
+            until(lambda: system.fetch(entry, "/1kB.bin", 5.0).status == 200, 15.0)
+        assert set(client.end()) == {"backend-0", "backend-1"}
+        after = system.restarts()
+        assert after == {name: before[name] for name in after}
+
+
+@inside
+@pytest.mark.parametrize("name", telling())
+def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> None:
+    with target.up(load_variant(name)) as system:
+        before = system.counters()["proxy/requests"]
+        for _ in range(5):
+            assert system.fetch(system.entry(), "/1kB.bin", 5.0).status == 200
+        assert system.counters()["proxy/requests"] - before == 5
+        assert system.gauges()["proxy/workers"] >= 1
+
+
+@inside
+@pytest.mark.parametrize("name", telling())
+def test_told_to_end_it_answers_what_it_has(target: LocalTarget, name: str) -> None:
+    """A response that has begun is sent to its end, and the proxy ends by itself well before it would be killed."""
+    with target.up(load_variant(name), changing=True) as system:
+        sizes: list[int] = []
+
+        def download() -> None:
+            sizes.append(len(system.fetch(system.entry(), "/100MB.bin", 20.0).body))
+
+        system.shape(400.0)
+        client = threading.Thread(target=download)
+        client.start()
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert system.end_pod("proxy", "delete")
+        assert time.monotonic() - began < 20.0
+        client.join()
+        assert sizes == [PAGES["100MB.bin"]]
