@@ -171,11 +171,11 @@ def _bearing(values: Mapping[str, str], root: str) -> str:
 
 
 def _taken(changed: Mapping[str, str], variant: str, beside: keys.Beside) -> dict[str, str]:
-    """As many of them as nginx takes together, in their order."""
+    """As many of them as nginx takes together, in their order; of two of which one turns the other on, the other is to blame."""
     if not keys.refusal(changed, variant, beside):
         return dict(changed)
     kept: dict[str, str] = {}
-    left = list(changed)
+    left = sorted(changed, key=lambda key: KEYS[key].kind != "bool")
     while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant, beside)]:
         for key in fitting:
             if not keys.refusal({**kept, key: changed[key]}, variant, beside):

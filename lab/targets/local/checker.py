@@ -22,7 +22,7 @@ from lab.targets.local.containers import PRIVATE
 TRY_S = 60.0
 _STAMP = re.compile(
     r"^\S+ \S+ \[emerg\] \d+#\d+: "
-    r"|^\[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
+    r"|^\[[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
     r"|^\[ALERT\] +\(\d+\) : config : (?:parsing (?=\[))?"
 )
 """What nginx, Envoy and HAProxy begin with: time, process, and that it is serious."""

@@ -15,7 +15,9 @@ from lab.targets.base import System
 from lab.targets.readback import read_back
 
 
-def read(body: str, value: str, status: int = 200, balancer: str | None = None, **more: str) -> tuple[bool, str]:
+def read(
+    body: str, value: str, status: int = 200, balancer: str | None = None, more: str | None = None
+) -> tuple[bool, str]:
     asked: list[Any] = []
 
     def fetch(_entry: object, path: str, _timeout: float, headers: Mapping[str, str]) -> Response:
@@ -30,7 +32,9 @@ def read(body: str, value: str, status: int = 200, balancer: str | None = None, 
     system = SimpleNamespace(
         fetch=fetch, entry=lambda: None, pods=lambda _role: [{}] if balancer else [], pod_address=address
     )
-    (reading,) = read_back(cast("System", system), [Check(kind="echo", name="X-Forwarded-For", value=value, **more)])
+    (reading,) = read_back(
+        cast("System", system), [Check(kind="echo", name="X-Forwarded-For", value=value, context=more)]
+    )
     assert asked[0][0] == "/echo/x-forwarded-for"
     assert asked[0][1]["X-Forwarded-For"] == "203.0.113.7, 198.51.100.4"
     if more:
@@ -57,5 +61,5 @@ def test_the_load_balancers_is_told_apart_from_a_clients() -> None:
 
 
 def test_further_headers_go_with_the_request_and_an_error_is_no_answer() -> None:
-    assert read("192.0.2.9", "192.0.2.9", context="X-Client: 192.0.2.9") == (True, "192.0.2.9")
+    assert read("192.0.2.9", "192.0.2.9", more="X-Client: 192.0.2.9") == (True, "192.0.2.9")
     assert read("", "absent", status=503) == (False, "unreadable")
