@@ -174,8 +174,17 @@ def _taken(changed: Mapping[str, str], variant: str, beside: keys.Beside) -> dic
     """As many of them as nginx takes together, in their order; of two of which one turns the other on, the other is to blame."""
     if not keys.refusal(changed, variant, beside):
         return dict(changed)
+
+    def without(key: str) -> dict[str, str]:
+        return {other: value for other, value in changed.items() if other != key}
+
+    def switch(key: str) -> bool:
+        return KEYS[key].kind == "bool"
+
+    if alone := [key for key in changed if not keys.refusal(without(key), variant, beside)]:
+        return without(min(alone, key=switch))
     kept: dict[str, str] = {}
-    left = sorted(changed, key=lambda key: KEYS[key].kind != "bool")
+    left = sorted(changed, key=lambda key: not switch(key))
     while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant, beside)]:
         for key in fitting:
             if not keys.refusal({**kept, key: changed[key]}, variant, beside):
