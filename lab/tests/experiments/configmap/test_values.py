@@ -70,7 +70,7 @@ LINES = {
 }
 """Keys that are text or a list for the controller, in http unless they begin with MAIN; LIST: a line for each of its items."""
 BESIDE = {
-    "gzip-types": "use-gzip", "gzip-disable": "use-gzip", "brotli-types": "enable-brotli",
+    "gzip-types": "use-gzip", "gzip-disable": "use-gzip", "brotli-level": "enable-brotli", "brotli-types": "enable-brotli",
     "forwarded-for-header": "enable-real-ip", "proxy-real-ip-cidr": "enable-real-ip",
 }  # fmt: skip
 """A key without which the line is not written."""
