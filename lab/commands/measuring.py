@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
     from lab.model.run import NotMeasured
     from lab.records.store import RunStore
+    from lab.report.grid import Part
     from lab.report.result import Result
     from lab.targets.base import Target
 
@@ -187,15 +188,24 @@ def _roles(facts: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(roles)} on CPU {cpus}" for cpus, roles in found.items())
 
 
-def finish(options: argparse.Namespace, run: RunStore) -> int:
-    """A run that has just been measured: its page is written beside it, its result is printed; the exit status."""
+def finish(
+    options: argparse.Namespace, run: RunStore, below: Sequence[Part] = (), more: Sequence[Sequence[Part]] = ()
+) -> int:
+    """A run that has just been measured: its page is written beside it, with `more` on it; its result is printed, for people with `below`.
+
+    The exit status.
+    """
     from lab.report.html.run import write
     from lab.report.result import Result
+    from lab.report.terminal import show
 
     result = Result(run)
     status = print_result(options, run, result)
+    if below and not options.json:
+        with answer() as out:
+            show(out, below)
     try:
-        page = str(write(result, run.folder))
+        page = str(write(result, run.folder, more))
     except UsageError as error:  # a full disk must not make a measured run fail
         page = f"no page: {error.fault}; {error.remedy}"
     Console(stderr=True).print(f"[dim]{escape(page)}[/]", highlight=False, soft_wrap=True)

@@ -1,15 +1,30 @@
-"""`migrate`: what the successors of ingress-nginx do with your settings, and which traps lie in between."""
+"""`migrate`: what the successors of ingress-nginx do with your settings, what they cost, and which traps lie in between."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.handing import STDIN, read_once
+from lab.base.files import runs_folder
+from lab.base.handing import STDIN, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.answers import print_answer
+from lab.commands.arguments import add_measuring, inside, recorded
+from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle
+
+if TYPE_CHECKING:
+    from lab.experiments.migration.plan import Plan
+    from lab.targets.base import Target
+
+SWEEP = "migrate"
 
 
 def add(adder: Adder) -> None:
@@ -35,16 +50,17 @@ def add(adder: Adder) -> None:
         default=[],
         help="the successors (default: all that have a table)",
     )
-    verb.add_argument("--plan", action="store_true", help="print the mapping and the traps, and measure nothing")
-    verb.add_argument("--json", action="store_true", help="print it as JSON")
+    verb.add_argument(
+        "--out", metavar="FOLDER", help="write manifests there, of each as shipped and with your settings, to take away"
+    )
+    verb.add_argument("--sweep", default=SWEEP, help=f"the loads (default: {SWEEP})")
+    add_measuring(verb)
     verb.add_argument("--markdown", action="store_true")
 
 
 def _migrate(options: argparse.Namespace, talk: Console) -> int:
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
-    if not options.plan:
-        raise UsageError("migrate", "measures nothing yet", "ask for the mapping and the traps: --plan")
     files = [options.configmap, *options.ingress]
     if files.count(STDIN) > 1:
         raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
@@ -52,11 +68,65 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.json.migration import printed
     from lab.report.tables.migration import page
 
-    first, *others = ((_place(name), read_once(name)) for name in files)
+    first, *others = [(_place(name), read_once(name)) for name in files]
     found = plan(*first, others, options.to)
-    said = found.place, found.given, found.unknown, found.notes, found.migrations
-    print_answer(options, lambda: page(*said), lambda: printed(*said).dumps())
-    return 0
+    if options.plan:
+        _write(options, talk, found)
+        said = found.place, found.given, found.unknown, found.notes, found.migrations
+        print_answer(options, lambda: page(*said), lambda: printed(*said).dumps())
+        return 0
+    command = recorded(options)
+    with handing_on(first[1]):
+        return inside(options, options.target, partial(_measured, options, talk, found, command))
+
+
+def _measured(options: argparse.Namespace, talk: Console, found: Plan, command: Sequence[str], target: Target) -> int:
+    """ingress-nginx with the file against each, as shipped and with its settings, in one run."""
+    from lab.experiments import bench
+    from lab.experiments.ablation.folder import copy_manifests
+    from lab.experiments.migration.measuring import variants
+    from lab.records.store import new_id
+    from lab.report.result import Result
+    from lab.report.tables.migration import costs, page, walked
+
+    settle()
+    _write(options, talk, found)
+    folder = runs_folder() / new_id("migrate")
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        copy_manifests(folder / "manifests")
+        target.check()
+        ours, names, notes = variants(found, folder / "manifests", target)
+        for note in notes:
+            say(talk, "note", note)
+        request = bench.Request(
+            tuple(names),
+            options.sweep,
+            options.blocks,
+            options.seed,
+            label=SWEEP,
+            manifests=folder / "manifests",
+            against=(ours,),
+        )
+        prepared = bench.prepare(request, target, command)
+        print_plan(talk, prepared, 0)
+        undo.pop_all()
+    store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
+    if store is None:
+        return 1
+    cost = costs(Result(store).told)
+    whole = page(found.place, found.given, found.unknown, found.notes, found.migrations)
+    return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
+
+
+def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:
+    """The manifests, where `--out` asks for them."""
+    from lab.experiments.migration.folder import take_away
+
+    if options.out:
+        for note in take_away(Path(options.out), found.migrations):
+            say(talk, "note", note)
+        say(talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours")
 
 
 def _place(name: str) -> str:

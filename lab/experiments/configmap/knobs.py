@@ -44,6 +44,12 @@ def written(found: Split, manifests: Path, unmeasurable: Unmeasurable) -> tuple[
     return [*together, *singles], [*found.notes, *notes]
 
 
+def whole(found: Split, manifests: Path) -> str:
+    """The variant that holds the whole file, or the one key that it is; on plain HTTP."""
+    item = next((each for each in found.together() if each.whole and each.root == BASELINE), found.singles[0])
+    return _alone(_written(item, manifests))
+
+
 def _alone(owned: Owned) -> str:
     return owned.owners[0].name if owned.owners else f"{owned.root}+{owned.knob.name}"
 

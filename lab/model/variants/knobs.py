@@ -56,6 +56,9 @@ class Check(Record, coerce_numbers_to_str=True):
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
     envoy       what lies at a path (`name`) in what Envoy's admin interface shows: after `cluster`, `listener`, `http_connection_manager`,
                 `router`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
+    traefik     what lies at a path (`name`) in what Traefik's API shows: after `service`, `router`, `entrypoint` in those that serve the load,
+                after `overview` in its overview; after `metrics` a metric, `version` alone its release
+    argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
     haproxy     a key (`name`) of HAProxy's `show info`
     haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …)
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
@@ -82,6 +85,8 @@ class Check(Record, coerce_numbers_to_str=True):
         "node": ({"name"}, set()),
         "rps": (set(), set()),
         "envoy": ({"name"}, set()),
+        "traefik": ({"name"}, set()),
+        "argument": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
         "haproxy-config": ({"name"}, {"context"}),
         "pod": ({"name"}, set()),
@@ -97,7 +102,8 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "envoy", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes", "termination", "shards", "disk",
+        "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
+        "termination", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
     role: Literal["proxy", "backend", "balancer"] = "proxy"

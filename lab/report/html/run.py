@@ -21,6 +21,7 @@ from lab.base.errors import UsageError
 from lab.base.files import replace
 from lab.model.metrics import about
 from lab.model.run import RunRecord
+from lab.report.grid import Part
 from lab.report.html import markdown
 from lab.report.html.rendering import rendered
 from lab.report.loads import point_text
@@ -59,8 +60,8 @@ class Figure:
     ticks: tuple[tuple[float, str], ...]
 
 
-def write(result: Result, folder: Path) -> Path:
-    """UsageError where it cannot be written; an older one is replaced, whole or not at all."""
+def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> Path:
+    """`more`: further tables. UsageError where it cannot be written; an older one is replaced, whole or not at all."""
     path, record = folder / FILE, result.run.record
     text = rendered(
         "run.html",
@@ -68,7 +69,7 @@ def write(result: Result, folder: Path) -> Path:
         title=_title(record),
         verdicts=list(_verdicts(result.told)),
         figure=figure_of(result.told),
-        tables=[markdown.html(as_markdown(page), below=2) for page in result.tables() if page],
+        tables=[markdown.html(as_markdown(page), below=2) for page in (*result.tables(), *more) if page],
         loads=[(point.name, point_text(point)) for point in record.points],
         again=rerun.measure(record, " ".join(arm.name for arm in record.arms if arm.role == "variant") or "baseline"),
         folder=result.run.folder,

@@ -18,14 +18,18 @@ from lab.model.plan import Arm
 from lab.report.grid import Grid, Part, columns, row
 from lab.stats.units import format_bytes, format_seconds
 
-MEMORY = "memory"
+MEMORY, OPENED = "memory", "opened_per_request"
+OFTEN = 0.01
+"""Upstream connections opened per good answer: below, the proxy keeps those that it has, and there is nothing to tell."""
 COLUMNS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "proxy/config_bytes": ("configuration", format_bytes),
     "proxy/load_s": ("loaded in", format_seconds),
     "proxy/workers": ("workers", lambda count: "–" if count is None else f"{count:g}"),
+    OPENED: ("opened per answer", lambda share: "–" if share is None else f"{share:.2f}"),
     MEMORY: (MEMORY, format_bytes),
 }
-"""Gauge → its heading and how it is written; `memory` is what the processes held at most while they were loaded."""
+"""Gauge → its heading and how it is written; `memory` is what the processes held at most while they were loaded, `opened per answer` the
+upstream connections at the point with the most."""
 
 TITLE = "what it holds"
 
@@ -33,7 +37,8 @@ TITLE = "what it holds"
 def page(summary: Summary) -> list[Part]:
     """One line per arm that has gauges, whatever the width; nothing where no arm has any."""
     held = {arm: _held([row for row in summary.rows if row.arm == arm]) for arm in (row.arm for row in summary.rows)}
-    names = [name for name in COLUMNS if any(name in values for values in held.values())]
+    often = any(values.get(OPENED, 0.0) >= OFTEN for values in held.values())
+    names = [name for name in COLUMNS if any(name in values for values in held.values()) and (name != OPENED or often)]
     by_name = {arm.name: values for arm, values in held.items()}
     heads = columns([TITLE, *(COLUMNS[name][0] for name in names)], left=[0], style="bold cyan")
     rows = [row(arm.name, *(_cell(name, arm, by_name) for name in names)) for arm, values in held.items() if values]
@@ -44,8 +49,12 @@ def _held(rows: Sequence[Row]) -> dict[str, float]:
     """Of one arm, over its points: its gauges' medians by name, and the most memory; empty without gauges."""
     names = dict.fromkeys(name for row in rows for name in row.cell.gauges)
     values = {name: median(row.cell.gauges[name] for row in rows if name in row.cell.gauges) for name in names}
-    memory = [value for row in rows if (value := row.cell.shown("memory_bytes")) is not None]
-    return values | {MEMORY: max(memory)} if values and memory else values
+    most = {
+        name: max(known)
+        for name, metric in ((MEMORY, "memory_bytes"), (OPENED, OPENED))
+        if (known := [value for row in rows if (value := row.cell.shown(metric)) is not None])
+    }
+    return values | most if values else values
 
 
 def _cell(name: str, arm: Arm, held: Mapping[str, Mapping[str, float]]) -> str:

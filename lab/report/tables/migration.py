@@ -8,7 +8,12 @@ from rich.text import Text
 
 from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
 from lab.analysis.migration.table import WEIGHTS, Weight
-from lab.report.grid import Cell, Fold, Grid, Notes, Part, Row, Words, columns, plain, row, title
+from lab.analysis.rows import Row as ResultRow
+from lab.analysis.summary import Summary
+from lab.analysis.verdicts import effect_text
+from lab.model.metrics import about
+from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, columns, plain, row, title
+from lab.report.loads import load_text
 
 SAID: dict[Standing, str] = {
     "same": "by itself",
@@ -31,6 +36,15 @@ OVERVIEW = columns(
 )
 SETTINGS = columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
 TRAPS = columns(("trap", "of", "ingress-nginx", "there by itself", "to do"), left=range(5))
+COSTS: Mapping[str, str] = {
+    "cpu_per_request": "CPU/request",
+    "rate": "rate",
+    "p99": "p99",
+    "memory_bytes": "memory",
+    "opened_per_request": "upstream conns. per 1000",
+}
+"""Metric → its heading."""
+UNITS = ("", *(about(name).unit for name in COSTS), "", "")
 SHOWN = 44
 EMPTY = "–"
 NO_KEY = "(no key of ingress-nginx's)"
@@ -51,6 +65,46 @@ def page(
     return [*head, Grid(OVERVIEW, tuple(map(_overview, found)), blank=True), *parts]
 
 
+def walked(found: Sequence[Migration]) -> list[Part]:
+    """Which traps the file walks into, and what to set: what stands below a measurement."""
+    return [part for each in found for part in _traps(each)]
+
+
+def costs(summaries: Sequence[Summary]) -> list[Part]:
+    """What the move costs, load by load: beside each number how many times ingress-nginx's it is; CPU per request with its interval."""
+    rows = [
+        _cost(one)
+        for summary in summaries
+        for point in summary.points
+        for one in summary.at(point)
+        if one.arm.role != "reference"
+    ]
+    heads = columns(
+        ("what it costs", *(about(name).short for name in COSTS), "failed", "CPU per request"),
+        {0, len(COSTS) + 2},
+        UNITS,
+    )
+    return [Grid(heads, tuple(rows), blank=True), Notes()] if rows else []
+
+
+def _cost(own: ResultRow) -> Row:
+    effect = next((each for each in own.effects if each.metric == "cpu_per_request"), None)
+    return row(
+        own.arm.name,
+        *(_value(name, own) for name in COSTS),
+        f"{sum(own.cell.errors.values()) + sum(own.cell.errors_invalid.values()):,}",
+        effect_text(effect) if effect and own.arm.role == "variant" else "",
+        under=[Heading(own.point.name, load_text(own.point))],
+    )
+
+
+def _value(name: str, own: ResultRow) -> str:
+    value = own.cell.shown(name)
+    base = own.base.shown(name) if own.base else None
+    times = f" ×{value / base:.2f}" if value is not None and base and own.arm.role == "variant" else ""
+    return f"{about(name).text(value)}{times}"
+
+
 def _overview(found: Migration) -> Row:
     """How the file's own settings stand, and how many traps there are of each weight."""
     stand = [str(found.standings.get(each, 0)) for each in ("same", "set", "hand", "lost")]
@@ -63,10 +117,15 @@ def _system(found: Migration) -> Iterator[Part]:
     given = [*found.settings, *found.annotations]
     if given:
         yield Grid(SETTINGS, tuple(map(_setting, given)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
-    traps = found.traps
-    if traps:
-        rows = tuple(map(_trap, traps))
-        yield Grid(TRAPS, rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=True)
+    yield from _traps(found, named=False)
+
+
+def _traps(found: Migration, named: bool = True) -> Iterator[Part]:
+    if named:
+        yield title(found.system, "traps, and what to set", blank=True)
+    rows = tuple(map(_trap, found.traps))
+    if rows:
+        yield Grid(TRAPS, rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
     else:
         yield plain("  no trap")
     yield Notes()

@@ -92,18 +92,6 @@ def _loaded(prefix: str) -> bool:
     return prefix == PREFIX or re.fullmatch(r"https?-\d+", prefix) is not None
 
 
-def at(tree: Any, path: str) -> Any:
-    """What lies at a path such as `circuit_breakers.thresholds.0.max_connections`; None where nothing does."""
-    for step in filter(None, path.split(".")):
-        if isinstance(tree, list):
-            tree = tree[int(step)] if step.isdigit() and int(step) < len(tree) else None
-        elif isinstance(tree, dict):
-            tree = tree.get(step)
-        else:
-            return None
-    return tree
-
-
 def version(info: str) -> str:
     """`1.40.0`, from `/server_info`."""
     found = re.search(r"/(\d+\.\d+\.\d+[\w.-]*)/", json.loads(info)["version"])

@@ -109,6 +109,7 @@ def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tup
     ordered = sorted(own.items(), key=lambda item: scratch.is_relative_to(item[0]))
     binds = [*programs, *((source, target) for target, source in ordered)]
     script = [f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}" for source, target in binds]
+    script.append("ip link set lo up")
     script.append("echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start")
     user = ["unshare", "--user", f"--map-user={_UID}", f"--map-group={_GID}", "--"]
     script.append(f"cd / && exec {shlex.join([*user, *command])}")

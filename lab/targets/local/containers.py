@@ -33,7 +33,7 @@ from lab.targets.local.network import Place
 from lab.targets.local.pods import Container
 from lab.targets.local.rendering import rendered
 
-PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/run")
+PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/dev/shm", "/run")
 """Folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
 
 ONLINE = "/sys/devices/system/cpu/online"

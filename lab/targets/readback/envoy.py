@@ -9,13 +9,11 @@ Refuses to judge by nothing: no such part, or no such statistic, is unreadable; 
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from lab.model.variants.variants import Check
 from lab.targets.base import System
 from lab.targets.common import envoy
-from lab.targets.readback.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined
+from lab.targets.common.paths import at
+from lab.targets.readback.reading import Reading, UnreadableError, asked, compared, given, joined, shown
 
 
 def _envoy(system: System, check: Check) -> Reading:
@@ -32,14 +30,7 @@ def _envoy(system: System, check: Check) -> Reading:
             parts = envoy.parts(asked(system, check, envoy.PORT, envoy.DUMP))
             if not parts.get(part):
                 raise UnreadableError(f"/config_dump has no {part!r} that serves the load, only {', '.join(parts)}")
-            return compared(check, joined([shown(envoy.at(tree, path)) for tree in parts[part]]))
-
-
-def shown(value: Any) -> str:
-    """As a check's value is written: a text as it is, anything else as JSON."""
-    if value is None:
-        return ABSENT
-    return value if isinstance(value, str) else json.dumps(value)
+            return compared(check, joined([shown(at(tree, path)) for tree in parts[part]]))
 
 
 READERS = {"envoy": _envoy}

@@ -1,10 +1,12 @@
-"""Check kinds about a container's processes: `limit`, `processes`, `affinity`, `environment`, `quota`.
+"""Check kinds about a container's processes: `limit`, `processes`, `affinity`, `environment`, `argument`, `quota`.
 
 The container's main process is the first of its process namespace, here as on a cluster; `quota` is read from the cgroup
 that this process is really in, wherever that is mounted, never from what was asked for.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
@@ -71,6 +73,15 @@ def _environment(system: System, check: Check) -> Reading:
     )
 
 
+def _argument(system: System, check: Check) -> Reading:
+    """`--name=value`, or `--name value`; the last one where there are several."""
+    name = given(check, "name")
+    words = [word for word in run(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if word]
+    found = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    found += [after for word, after in pairwise(words) if word == name]
+    return compared(check, found[-1] if found else ABSENT)
+
+
 def _quota(system: System, check: Check) -> Reading:
     name = given(check, "name")
     if name not in cgroup.CONTROLLERS:
@@ -95,5 +106,6 @@ READERS = {
     "processes": _count,
     "affinity": _affinity,
     "environment": _environment,
+    "argument": _argument,
     "quota": _quota,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +110,13 @@ def given(check: Check, key: str) -> str:
     if value is None:
         raise UnreadableError(f"a check of kind {check.kind} needs '{key}'")
     return str(value)
+
+
+def shown(value: Any) -> str:
+    """What a program tells as JSON, as a check's value is written: a text as it is, anything else as JSON."""
+    if value is None:
+        return ABSENT
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def joined(values: Sequence[str]) -> str:

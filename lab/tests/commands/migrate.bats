@@ -29,6 +29,29 @@ setup() {
   refused "there is no successor 'caddi'" migrate --configmap "$mine" --to caddi --plan
 }
 
+@test "manifests are written to take away, and build by themselves" {
+  out=$BATS_TEST_TMPDIR/out
+  lab migrate --configmap "$mine" --to envoy --plan --out "$out"
+  assert_success
+  run bash -c "cp -r '$out' '$BATS_TEST_TMPDIR/moved' && kubectl kustomize '$BATS_TEST_TMPDIR/moved/overlays/envoy-yours'"
+  assert_success
+  assert_line --partial "cluster.circuit_breakers.thresholds.0.max_connections"
+  refused "is there already, and not empty" migrate --configmap "$mine" --to envoy --plan --out "$out"
+}
+
+# bats test_tags=slow
+@test "ingress-nginx with the file is measured against a successor in one run, which ends in its traps" {
+  tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
+  limit_s=300
+  lab migrate --configmap "$mine" --to envoy --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
+  assert_regex "$status" '^[01]$' # a busy machine spoils samples
+  assert_regex "$output" 'baseline\+keep-alive-300'
+  assert_regex "$output" 'envoy-yours'
+  assert_regex "$output" 'traps, and what to set'
+  run bash -c "grep -l 'circuit_breakers' '$LAB_RUNS'/*/report.html"
+  assert_success
+}
+
 @test "no file is refused, and two files from one standard input" {
   refused "give it: --configmap FILE" migrate --plan
   refused "two files are the standard input" migrate --configmap - --ingress - --plan

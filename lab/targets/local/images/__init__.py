@@ -9,14 +9,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.targets.local.admin import Ask
 from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.objects import Objects
+from lab.targets.local.gateway_api import Backend, Served
+from lab.targets.local.objects import Member, Objects
 from lab.targets.local.pods import Container, Pod
 
 
@@ -102,6 +103,34 @@ class Image(Protocol):
 
     control: Callable[[Process], Control] | None
     """None where it keeps the configuration of its start, its backends' addresses included."""
+
+
+Members = Mapping[Backend, Sequence[Member]]
+"""Each Service's port that is led to → its ready endpoints."""
+Certificates = Mapping[str, Mapping[str, str]]
+"""Secret → its files."""
+
+
+def led_to(
+    context: Context, controller: str, proxy: str, can: Collection[str]
+) -> tuple[Sequence[Served], Members, Certificates]:
+    """What the Gateways of a controller's classes serve, and what that takes. UsageError for a Secret that is not there, and for a rule
+    that `proxy` (its name) cannot be told: `can`, see `Rule.refuse`.
+    """
+    objects = context.objects
+    ports = objects.served(controller)
+    for rule in {
+        id(entry.rule): entry.rule for port in ports for found in port.hosts.values() for entry in found
+    }.values():
+        rule.refuse(proxy, can)
+    backends = dict.fromkeys(backend for port in ports for backend in port.backends)
+    members = {item: objects.members(item.service, item.port, context.addresses) for item in backends}
+    names = dict.fromkeys(name for port in ports for name in port.secrets)
+    for name in names:
+        if name not in objects.secrets:
+            remedy = did_you_mean(name, objects.secrets)
+            raise UsageError("Gateway: spec.listeners", f"there is no Secret {name!r}", remedy)
+    return ports, members, {name: objects.secrets[name].files() for name in names}
 
 
 class Telling(Protocol):

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError
 from lab.targets.common import envoy
 from lab.targets.local import admin, proxies, settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.envoy_conf import BOOTSTRAP, CAN, CHECKED, PARTS, render, version
-from lab.targets.local.images import Context, Control, refuse_workers
+from lab.targets.local.images import Context, Control, led_to, refuse_workers
 from lab.targets.local.watched_files import WatchedFiles
 
 IMAGE = "envoyproxy/envoy"
@@ -48,19 +48,8 @@ def realise(context: Context) -> Realisation:
 
 
 def _files(context: Context) -> Mapping[str, str]:
-    objects = context.objects
-    ports = objects.served(CONTROLLER)
-    for entry in (entry for port in ports for entries in port.hosts.values() for entry in entries):
-        entry.rule.refuse("Envoy", CAN)
-    backends = dict.fromkeys(backend for port in ports for backend in port.backends)
-    members = {item: objects.members(item.service, item.port, context.addresses) for item in backends}
-    names = dict.fromkeys(name for port in ports for name in port.secrets)
-    for name in names:
-        if name not in objects.secrets:
-            remedy = did_you_mean(name, objects.secrets)
-            raise UsageError("Gateway: spec.listeners", f"there is no Secret {name!r}", remedy)
-    certificates = {name: objects.secrets[name].files() for name in names}
-    data = objects.configmaps.get(SETTINGS, {})
+    ports, members, certificates = led_to(context, CONTROLLER, "Envoy", CAN)
+    data = context.objects.configmaps.get(SETTINGS, {})
     return render(ports, members, certificates, settings.read(f"ConfigMap/{SETTINGS}", data, PARTS))
 
 

@@ -23,16 +23,25 @@ from lab.tests.support.factories import make_plan, make_run
 MANY, FEW = ("okd-routes-1000", "okd")
 
 
-def summary_of(gauges: Mapping[str, Mapping[str, float]]) -> Summary:
-    """Block 1 of the many routes takes longer than the others do; the memory differs by the point."""
+def summary_of(gauges: Mapping[str, Mapping[str, float]], opened: Mapping[str, float] | None = None) -> Summary:
+    """Block 1 of the many routes takes longer than the others do; the memory differs by the point.
+
+    `opened`: variant → upstream connections per good answer.
+    """
 
     def change(slot: Slot, sample: Sample) -> Sample:
         told = dict(gauges.get(slot.arm.variant, {}))
         if slot.block == 1 and slot.arm.variant == MANY and "proxy/load_s" in told:
             told["proxy/load_s"] = 9.0
         rss = 40_000_000 if slot.point.rate_rps is None else 30_000_000
+        share = (opened or {}).get(slot.arm.variant, 0.0)
+        counters = {"proxy/ActiveOpens": round((sample.requests or 0) * share)} if opened else {}
         return sample.model_copy(
-            update={"gauges": told, "usage": {"proxy": Usage(cpu_s=1.0, rss_bytes=rss, processes=2)}}
+            update={
+                "counters": sample.counters | counters,
+                "gauges": told,
+                "usage": {"proxy": Usage(cpu_s=1.0, rss_bytes=rss, processes=2)},
+            }
         )
 
     samples, histograms = make_run(make_plan(((MANY, FEW),), blocks=7), change=change)
@@ -62,6 +71,15 @@ def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
     assert [line.split()[0] for line in lines[2:]] == [FEW, f"{FEW}-again", MANY]  # the direct reference has no gauges
     assert lines[2].split()[1:] == ["61.2", "kB", "42.0", "ms", "40.0", "MB"]
     assert lines[4].split()[1:] == ["612", "kB", "×10.00", "303", "ms", "×7.21", "40.0", "MB", "×1.00"]
+
+
+def test_upstream_connections_stand_there_once_some_arm_opens_many() -> None:
+    """One for more than every hundredth answer."""
+    few = printed(summary_of(BOTH, {FEW: 0.001, MANY: 0.002})).splitlines()
+    assert "opened" not in few[1]
+    many = printed(summary_of(BOTH, {FEW: 0.01, MANY: 0.95})).splitlines()
+    assert many[1].split()[-4:] == ["opened", "per", "answer", "memory"]
+    assert many[4].split()[-5:-3] == ["0.95", "×95.00"]
 
 
 def test_what_is_not_known_is_left_out() -> None:

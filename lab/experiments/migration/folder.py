@@ -1,0 +1,197 @@
+"""A plan → manifests: each successor as it is shipped, and with what ingress-nginx did by your file and by itself.
+
+    base/SYSTEM            as shipped; what it needs lies beside it
+    base/SYSTEM-yours      the same, with every setting of the plan that can be written
+    overlays/SYSTEM, overlays/SYSTEM-yours    each with the lab's backend, to be measured, and for kubectl apply -k
+
+A setting lies in an argument of the container, in the system's ConfigMap, or in a field of an object: one that its base has, else one
+that `migrate/KIND.yaml` beside the table begins. What is to be done by hand is in no manifest: the plan names it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.analysis.migration.mapping import Line, Migration
+from lab.base.errors import UsageError
+from lab.base.files import writing
+from lab.model.variants import kustomize
+from lab.model.variants.knobs import MANIFESTS
+
+YOURS = "yours"
+_KIND, _FILE = "Kustomization", "kustomization.yaml"
+_PROXY = "proxy"
+
+
+def written(found: Migration) -> list[Line]:
+    """The settings that manifests hold, the file's own last, so that they win."""
+    lines = [*found.extras, *found.defaults, *found.settings]
+    return [line for line in lines if line.standing == "set" and (line.weight != "nothing" or line in found.settings)]
+
+
+def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
+    return (manifests / "overlays" / system / _FILE).exists()
+
+
+def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
+    """An overlay of the system with these settings into a folder of manifests that has the system; its name."""
+    system = found.system
+    base, name = manifests / "base" / system, f"{system}-{YOURS}"
+    content = kustomize.read_yaml(base / _FILE, str(base))
+    rendered = kustomize.objects(kustomize.render([base]))
+    own: dict[str, Any] = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": _KIND,
+        "namespace": content.get("namespace"),
+        "resources": [f"../{system}"],
+    }
+    folder = manifests / "base" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    with writing(folder):
+        folder.mkdir(parents=True)
+        own |= _configmap(folder, content, [line for line in lines if line.how == "key"])
+        patches = [*_arguments(rendered, [line for line in lines if line.how == "arg"])]
+        for kind, of_kind in _by_kind(line for line in lines if line.how == "field").items():
+            patch, made = _object(folder, base, kind, of_kind, rendered)
+            patches += patch
+            own["resources"] += made
+        (folder / _FILE).write_text(_dumped(own | ({"patches": patches} if patches else {})))
+    title = f"{system} with your settings"
+    overlay = kustomize.read_yaml(manifests / "overlays" / system / _FILE, system)
+    overlay["metadata"]["annotations"]["lab/title"] = title
+    overlay["resources"] = [
+        f"../../base/{name}" if Path(each).name == system else each for each in overlay["resources"]
+    ]
+    (manifests / "overlays" / name).mkdir(exist_ok=True)
+    (manifests / "overlays" / name / _FILE).write_text(_dumped(overlay))
+    return name
+
+
+def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
+    """Both forms of each into a new or empty folder, with all that they need; what could not be written. UsageError for a folder that is not empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(str(folder), "is there already, and not empty", "name another by --out")
+    notes: list[str] = []
+    for found in migrations:
+        if not has_manifests(found.system, manifests):
+            notes.append(f"{found.system}: the lab has no manifests of it yet: its mapping only")
+            continue
+        _copy(manifests / "overlays" / found.system, manifests, folder)
+        name = add(folder, found, written(found))
+        kustomize.render([folder / "overlays" / name])
+    return notes
+
+
+def _copy(start: Path, manifests: Path, folder: Path) -> None:
+    """A kustomization and every folder that it lists, and those list, without the tables."""
+    left, seen = [start.resolve()], set[Path]()
+    while left:
+        source = left.pop()
+        if source in seen:
+            continue
+        seen.add(source)
+        target = folder / source.relative_to(manifests.resolve())
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tsv"))
+        content = kustomize.read_yaml(source / _FILE, str(source))
+        listed = [each for value in content.values() if isinstance(value, list) for each in value]
+        left += [path for each in listed if isinstance(each, str) and (path := (source / each).resolve()).is_dir()]
+
+
+def _configmap(folder: Path, content: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
+    if not lines:
+        return {}
+    generators = content.get("configMapGenerator") or [{}]
+    texts = {line.setting: line.to for line in lines}
+    for key, text in texts.items():
+        (folder / f"{key}.txt").write_text(text, newline="")
+    files = [f"{key}={key}.txt" for key in texts]
+    options = {"disableNameSuffixHash": True}
+    return {
+        "configMapGenerator": [
+            {"name": generators[0].get("name"), "behavior": "merge", "files": files, "options": options}
+        ]
+    }
+
+
+def _arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
+    """The container's arguments with these: `--name=` in one, `--name` in two."""
+    if not lines:
+        return
+    deployment = next(each for each in rendered if each["kind"] == "Deployment" and each["metadata"]["name"] == _PROXY)
+    arguments = list(deployment["spec"]["template"]["spec"]["containers"][0].get("args", []))
+    for line in lines:
+        name = line.setting
+        same = next((n for n, each in enumerate(arguments) if each.lower().startswith(name.lower())), None)
+        wanted = [f"{name}{line.to}"] if name.endswith("=") else [name, line.to]
+        at = len(arguments) if same is None else same
+        arguments[at : at + len(wanted)] = wanted
+    operation = {"op": "add", "path": "/spec/template/spec/containers/0/args", "value": arguments}
+    yield {"target": {"kind": "Deployment", "name": _PROXY}, "patch": _dumped([operation])}
+
+
+def _by_kind(lines: Iterable[Line]) -> dict[str, list[tuple[str, Any]]]:
+    """Kind → (path, value) of its fields."""
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for line in lines:
+        kind, _, path = line.setting.partition(" ")
+        found.setdefault(kind, []).append((path, yaml.safe_load(line.to)))
+    return found
+
+
+def _object(
+    folder: Path, base: Path, kind: str, fields: Sequence[tuple[str, Any]], rendered: kustomize.Objects
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """(patches of an object that the base has, the file of one that it has not)."""
+    there = next((each for each in rendered if each["kind"] == kind), None)
+    if there is None:
+        begun = kustomize.read_yaml(base / "migrate" / f"{kind}.yaml", f"{base.name}: {kind}")
+        for path, value in fields:
+            _set(begun, path.split("."), value)
+        (folder / f"{kind}.yaml").write_text(_dumped(begun))
+        return [], [f"{kind}.yaml"]
+    name = there["metadata"]["name"]
+    for path, value in fields:
+        _set(there, path.split("."), value)
+    operation = {"op": "add", "path": "/spec", "value": there["spec"]}
+    return [{"target": {"kind": kind, "name": name}, "patch": _dumped([operation])}], []
+
+
+def _set(node: Any, path: Sequence[str], value: Any) -> None:
+    """At this path, a number of which is a place in a list that is there."""
+    first, *rest = path
+    step = int(first) if first.isdigit() else first
+    if not rest:
+        node[step] = value
+        return
+    if isinstance(node, dict) and not isinstance(node.get(step), (dict, list)):
+        node[step] = {}
+    _set(node[step], rest, value)
+
+
+def _dumped(content: Any) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+Refusal = Callable[[str], "str | None"]
+"""An overlay's name → why it cannot be measured, in the words of who refuses it; None if it can."""
+
+
+def as_far_as_taken(manifests: Path, found: Migration, refusal: Refusal) -> tuple[str | None, list[str]]:
+    """(the overlay with every setting that is taken, notes): what is refused is left out, one after the other. None: it is refused whatever is left out."""
+    lines, notes = written(found), list[str]()
+    while True:
+        name = add(manifests, found, lines)
+        told = refusal(name)
+        if told is None:
+            return name, notes
+        named = [line for line in lines if line.setting.rstrip("=") in told or line.setting.rpartition(".")[2] in told]
+        if not named:
+            return None, [*notes, f"{name}: {told}"]
+        refused = max(named, key=lambda line: len(line.setting))
+        notes.append(f"{found.system}: without {refused.setting}, which cannot be measured here: {told}")
+        lines = [line for line in lines if line.setting != refused.setting]

@@ -1,0 +1,47 @@
+"""A plan → the variants of one run: ingress-nginx with the file, and each successor as shipped and with its settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from lab.base.errors import UsageError
+from lab.experiments.ablation.folder import refusal_in
+from lab.experiments.configmap import knobs
+from lab.experiments.configmap.reading import Given
+from lab.experiments.configmap.split import BASELINE, split
+from lab.experiments.migration.folder import as_far_as_taken, has_manifests
+from lab.experiments.migration.plan import Plan
+from lab.targets.base import Target
+
+
+def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
+    """(ingress-nginx with the file, the successors, notes), in a copy of the manifests, to which their overlays are added.
+
+    UsageError when none of the successors can be measured.
+    """
+    ours, notes = _ours(found, manifests)
+    refusal = partial(refusal_in, manifests, target)
+    names: list[str] = []
+    for each in found.migrations:
+        if not has_manifests(each.system, manifests):
+            notes.append(f"{each.system}: the lab has no manifests of it yet: not measured")
+            continue
+        if told := refusal(each.system):
+            notes.append(f"{each.system}: not measured here: {told}")
+            continue
+        yours, told = as_far_as_taken(manifests, each, refusal)
+        names += [each.system, *([yours] if yours else [])]
+        notes += told
+    if not names:
+        raise UsageError("migrate", "no successor can be measured here", "\n  ".join(notes))
+    return ours, names, notes
+
+
+def _ours(found: Plan, manifests: Path) -> tuple[str, list[str]]:
+    """The baseline itself where the file changes nothing that can be measured."""
+    try:
+        parts = split(found.place, Given(found.given, found.notes))
+    except UsageError as error:
+        return BASELINE, [f"{found.place}: {error.fault}: ingress-nginx is measured as it is shipped"]
+    return knobs.whole(parts, manifests), list(parts.notes)

@@ -1,0 +1,60 @@
+"""What a running Traefik tells of itself by its API and its metrics, which listen on its pod's own loopback alone.
+
+    GET /api/rawdata    {"services": {"backend-8080@file": {"loadBalancer": {…}}}, "middlewares": {"lab-3f17295a633b@file": …}, …}
+    GET /metrics        go_sched_gomaxprocs_threads 1
+
+What the command line says it tells nobody: that is read off its process. It counts requests only where metrics have labels, which cost.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+PORT = 8080
+RAW, ENTRY_POINTS, OVERVIEW, VERSION, METRICS = (
+    "/api/rawdata", "/api/entrypoints", "/api/overview", "/api/version", "/metrics",
+)  # fmt: skip
+MARK = "lab-"
+"""Begins the name of a middleware that nobody uses, whose rest is the version of the file that it lies in."""
+_PROVIDER = "@file"
+_OWN = ("traefik", "ping")
+"""Entry points that the load does not come to."""
+
+
+def version(text: str) -> str:
+    """`3.7.15`."""
+    return json.loads(text)["Version"]
+
+
+def taken(raw: str) -> set[str]:
+    """Versions of the files that it serves, from RAW."""
+    names = json.loads(raw).get("middlewares", {})
+    return {name.removeprefix(MARK).removesuffix(_PROVIDER) for name in names if name.startswith(MARK)}
+
+
+def parts(raw: str) -> dict[str, list[dict[str, Any]]]:
+    """`router` and `service` → each of the file's, from RAW."""
+    found = json.loads(raw)
+    return {
+        part: [item for name, item in found.get(f"{part}s", {}).items() if name.endswith(_PROVIDER)]
+        for part in ("router", "service")
+    }
+
+
+def entry_points(text: str) -> list[dict[str, Any]]:
+    """Those that the load comes to."""
+    return [item for item in json.loads(text) if item["name"] not in _OWN]
+
+
+def metrics(text: str) -> dict[str, str]:
+    """Name → value of those without labels, integers without a point."""
+    found = re.findall(r"^([a-z_]+) (\S+)$", text, re.MULTILINE)
+    return {name: f"{float(value):g}" for name, value in found}
+
+
+def workers(text: str) -> int | None:
+    """How many threads run Go code at once, from METRICS."""
+    found = metrics(text).get("go_sched_gomaxprocs_threads")
+    return None if found is None else int(float(found))

@@ -1,0 +1,131 @@
+"""What is written to take away: both forms of a system, buildable from that folder alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.analysis.migration.table import systems
+from lab.base.errors import UsageError
+from lab.experiments.migration.folder import add, as_far_as_taken, has_manifests, take_away, written
+from lab.experiments.migration.plan import plan
+from lab.model.variants import kustomize
+
+HERE = [system for system in systems() if has_manifests(system)]
+MINE = b"keep-alive: 300\nproxy-read-timeout: 120\nproxy-body-size: 8m\nupstream-keepalive-connections: 1000\nhttp-snippet: |\n  # 'quotes' \"too\"\n"
+BASE = {
+    "namespace": "ingress-lab",
+    "resources": ["deployment.yaml", "route.yaml"],
+    "configMapGenerator": [{"name": "settings", "options": {"disableNameSuffixHash": True}}],
+}
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "proxy"},
+    "spec": {"template": {"spec": {"containers": [{"name": "proxy", "args": ["-c", "x", "--two", "1", "--one=1"]}]}}},
+}
+ROUTE = {"apiVersion": "x/v1", "kind": "HTTPRoute", "metadata": {"name": "bench"}, "spec": {"rules": [{"matches": []}]}}
+BEGUN = {
+    "apiVersion": "x/v1",
+    "kind": "Policy",
+    "metadata": {"name": "proxy"},
+    "spec": {"targetRef": {"name": "proxy"}},
+}
+OVERLAY = {"metadata": {"annotations": {"lab/title": "made"}}, "resources": ["../../base/made"]}
+TABLE = [
+    ("keep-alive", "arg --one=", "{value}", "1"),
+    ("keep-alive-requests", "arg --two", "{value}", "1"),
+    ("proxy-read-timeout", "HTTPRoute spec.rules.0.timeouts.request", "{seconds}s", "15s"),
+    ("proxy-connect-timeout", "Policy spec.timeout.connect", "{seconds}s", "1s"),
+    ("proxy-body-size", "key most.bytes", "{bytes}", "0"),
+]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Manifests with one system, whose every way of setting is used."""
+    base, overlay = tmp_path / "base" / "made", tmp_path / "overlays" / "made"
+    for folder in (base / "migrate", overlay, tmp_path / "base" / "ingress-nginx"):
+        folder.mkdir(parents=True)
+    for path, content in [
+        (base / "kustomization.yaml", BASE),
+        (base / "deployment.yaml", DEPLOYMENT),
+        (base / "route.yaml", ROUTE),
+        (base / "migrate" / "Policy.yaml", BEGUN),
+        (overlay / "kustomization.yaml", OVERLAY),
+    ]:
+        path.write_text(yaml.safe_dump(content))
+    return tmp_path
+
+
+def lines() -> Any:
+    from dataclasses import replace
+
+    found = plan("mine", MINE, to=["traefik"]).migrations[0]
+    model = next(line for line in found.settings if line.standing == "set")
+    values = {
+        "keep-alive": "300",
+        "keep-alive-requests": "9",
+        "proxy-read-timeout": "120s",
+        "proxy-connect-timeout": "5s",
+    }
+    made = [
+        replace(model, key=key, how=setting.split()[0] if setting[0].islower() else "field",
+                setting=setting.split(" ", 1)[1] if setting[0].islower() else setting, to=values.get(key, "8388608"))
+        for key, setting, *_ in TABLE
+    ]  # fmt: skip
+    return replace(found, system="made", settings=tuple(made), defaults=(), extras=()), made
+
+
+def rendered(folder: Path) -> dict[str, Any]:
+    return {each["kind"]: each for each in kustomize.objects(kustomize.render([folder]))}
+
+
+def test_every_way_of_setting_is_written_where_it_belongs(made: Path) -> None:
+    found, settings = lines()
+    name = add(made, found, settings)
+    objects = rendered(made / "overlays" / name)
+    container = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"] == ["-c", "x", "--two", "9", "--one=300"]
+    assert objects["HTTPRoute"]["spec"]["rules"] == [{"matches": [], "timeouts": {"request": "120s"}}]
+    assert objects["Policy"]["spec"] == {"targetRef": {"name": "proxy"}, "timeout": {"connect": "5s"}}
+    assert objects["ConfigMap"]["data"] == {"most.bytes": "8388608"}
+
+
+def test_what_is_refused_is_left_out_and_told(made: Path) -> None:
+    found, _ = lines()
+
+    def refusal(name: str) -> str | None:
+        data = rendered(made / "overlays" / name).get("ConfigMap", {}).get("data") or {}
+        return "most.bytes: is no key here" if "most.bytes" in data else None
+
+    name, notes = as_far_as_taken(made, found, refusal)
+    assert name == "made-yours"
+    assert ["most.bytes" in note for note in notes] == [True]
+    assert as_far_as_taken(made, found, lambda _: "no")[0] is None
+
+
+@pytest.mark.parametrize("system", HERE)
+def test_a_successor_is_written_as_shipped_and_with_settings_and_builds_from_that_folder_alone(
+    system: str, tmp_path: Path
+) -> None:
+    found = plan("mine", MINE, to=[system]).migrations
+    assert take_away(tmp_path / "out", found) == []
+    moved = tmp_path / "elsewhere"
+    shutil.move(tmp_path / "out", moved)
+    shipped, yours = (kustomize.render([moved / "overlays" / name]).decode() for name in (system, f"{system}-yours"))
+    assert shipped != yours
+    assert not list(moved.rglob("*.tsv"))
+    assert [
+        line.to for line in written(found[0]) if line.how == "key" and line.to not in yours and "\n" not in line.to
+    ] == []
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(UsageError, match="not empty"):
+        take_away(tmp_path, plan("mine", MINE, to=["envoy"]).migrations)
