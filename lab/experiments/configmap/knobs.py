@@ -45,8 +45,9 @@ def written(found: Split, manifests: Path, unmeasurable: Unmeasurable) -> tuple[
 
 
 def whole(found: Split, manifests: Path) -> str:
-    """The variant that holds the whole file, or the one key that it is; on plain HTTP."""
-    item = next((each for each in found.together() if each.whole and each.root == BASELINE), found.singles[0])
+    """The variant that holds the whole file, or the one key that it is; on plain HTTP, where the file can be had on that."""
+    wholes = [each for each in found.together() if each.whole]
+    item = min(wholes, key=lambda each: each.root in TLS, default=found.singles[0])
     return _alone(_written(item, manifests))
 
 
