@@ -182,7 +182,7 @@ def _spoken(check: Check) -> str:
         "routes": "routes that answer",
         "termination": "where TLS ends",
         "disk": f"how {check.name} is written",
-    }[check.kind]
+    }.get(check.kind, f"{check.kind}: {check.name}")
     return f"{check.role}: {what} = {check.value}"
 
 
