@@ -16,12 +16,13 @@ from rich.table import Table
 from lab.analysis.claims import studies
 from lab.model import sweeps
 from lab.model.variants import knobs, openshift, variants
-from lab.model.variants.knobs import Check, Knob
+from lab.model.variants.knobs import Knob
 from lab.model.variants.variants import Overlay
 from lab.records.sweep_files import load_sweep
 from lab.report.grid import texts
 from lab.report.markdown import markdown
 from lab.stats.units import format_duration
+from lab.targets.readback import spoken
 
 ARMS = 3
 """A variant, its baseline, and that again."""
@@ -100,7 +101,7 @@ def print_show(console: Console, name: str) -> None:
     if variant.readback:
         lines += [
             "\nread back before every sample counts",
-            *(f"  {escape(_spoken(each))}" for each in variant.readback),
+            *(f"  {escape(spoken(each))}" for each in variant.readback),
         ]
     if patches := variants.openshift_patches(variant):
         lines += ["", *map(escape, openshift.snippet(patches).splitlines())]
@@ -156,34 +157,6 @@ def readme_disturbances() -> str:
             lasts = f"{sweep.blocks} blocks, {format_duration(lasts_s)}"
             rows.append((f"`{name}`", sweep.title, sweep.question, lasts))
     return markdown([texts(("sweep", "what is done", "question", "one variant"), rows)])
-
-
-def _spoken(check: Check) -> str:
-    """One check as a sentence's worth of words."""
-    what = {
-        "nginx": f"nginx -T: {check.name}" + (f" in {check.context}" if check.context else ""),
-        "sysctl": f"sysctl {check.name} in the pod",
-        "backlog": f"accept queue of the socket on port {check.port}",
-        "limit": f"{check.name} of every process '{check.process}'",
-        "processes": f"number of processes '{check.process}'",
-        "affinity": f"CPUs of every process '{check.process}'",
-        "environment": f"{check.name} in the container's environment",
-        "quota": f"{check.name} limit of the container's cgroup",
-        "ports": "local ports of outgoing connections",
-        "node": f"the node's {check.name}",
-        "rps": "CPUs that receive packet steering spreads to",
-        "haproxy": f"show info: {check.name}",
-        "haproxy-config": f"{check.name} in its running configuration",
-        "pod": f"the running pod's {check.name}",
-        "pods": "ready pods",
-        "echo": f"{check.name} as it reaches the backend",
-        "budget": f"{check.name} of the PodDisruptionBudget",
-        "shards": "proxies that share the routes",
-        "routes": "routes that answer",
-        "termination": "where TLS ends",
-        "disk": f"how {check.name} is written",
-    }.get(check.kind, f"{check.kind}: {check.name}")
-    return f"{check.role}: {what} = {check.value}"
 
 
 def _overlays() -> list[Overlay]:

@@ -54,13 +54,16 @@ class Check(Record, coerce_numbers_to_str=True):
     ports       outgoing connections that are really made use only local ports in the range `value` (`1024 65000`)
     node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+    caddy       what lies at a path (`name`) in what Caddy's admin interface shows: after `config`, `http`, `server`, `reverse_proxy`, `transport`
+                in those of them that serve the load; after `metrics` a metric
     envoy       what lies at a path (`name`) in what Envoy's admin interface shows: after `cluster`, `listener`, `http_connection_manager`,
                 `router`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
     traefik     what lies at a path (`name`) in what Traefik's API shows: after `service`, `router`, `entrypoint` in those that serve the load,
                 after `overview` in its overview; after `metrics` a metric, `version` alone its release
     argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
     haproxy     a key (`name`) of HAProxy's `show info`
-    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …)
+    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …); one
+                without arguments is `set`
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
     pods        how many pods of the role run and are ready
     budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
@@ -84,6 +87,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "ports": (set(), set()),
         "node": ({"name"}, set()),
         "rps": (set(), set()),
+        "caddy": ({"name"}, set()),
         "envoy": ({"name"}, set()),
         "traefik": ({"name"}, set()),
         "argument": ({"name"}, set()),
@@ -102,7 +106,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
+        "caddy", "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
         "termination", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)

@@ -1,7 +1,7 @@
 """How many workers or threads a proxy really runs, from its processes' titles and threads: what it was asked for is another thing.
 
     3 nginx: worker process        →  a worker; the master, a cache's manager and workers that shut down are none
-    2 haproxy -f /…                →  as many workers as threads
+    2 haproxy -f /…                →  as many workers as threads; of two with `-W` one is the master, a thread that serves nobody
 
 Each system has its own way to a number where none is asked for (`lab.model.variants.workers`). None for a system that is not known here.
 """
@@ -30,5 +30,8 @@ def started(processes: Iterable[tuple[int, str]]) -> int | None:
     """Of one container or of several, from (threads, command line) of every process in them."""
     found = list(processes)
     workers = sum(title == "nginx: worker process" for _, title in found)
-    threads = sum(count for count, title in found if title.split(" ", 1)[0].rpartition("/")[2] == "haproxy")
-    return workers + threads or None
+    proxies = [
+        (count, title.split()) for count, title in found if title.split(" ", 1)[0].rpartition("/")[2] == "haproxy"
+    ]
+    masters = sum("-W" in words for _, words in proxies) // 2
+    return workers + sum(count for count, _ in proxies) - masters or None

@@ -45,6 +45,9 @@ def links(objects: Objects) -> list[tuple[str, str]]:
 def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = images.realise) -> None:
     """Everything about the containers that can be told without starting one. UsageError for the first fault."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
+    for raw in images.unknown(objects):
+        fault = f"the local target does not know objects of kind {raw.get('kind')}"
+        raise UsageError(f"{raw.get('kind')}/{raw['metadata']['name']}", fault, "remove it, or use --target kind")
     services.vet(objects)
     for service in objects.services.values():
         if service.selector:

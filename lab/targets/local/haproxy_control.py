@@ -1,4 +1,4 @@
-"""Tells a running router of new routes, and knows when its HAProxy has them: files, a FIFO, the statistics socket.
+"""Tells a running router, or a HAProxy with a master, of new routes, and knows when its HAProxy has them: files, a FIFO, the statistics socket.
 
     started 12 at 1764021001.123456, 1 before it       what haproxy_router.bash prints of each HAProxy that it starts
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.base.files import readable
@@ -96,3 +98,56 @@ class RouterControl:
             return os.write(writer, b"reload\n") > 0
         finally:
             os.close(writer)
+
+
+class MasterControl:
+    """A HAProxy with a master (`-W`): a new configuration is tried, written, and the master told (SIGUSR2); its new worker answers on the socket.
+
+    See `lab.targets.local.images.Control`.
+    """
+
+    looks_once_more = False
+
+    def __init__(self, process: Process, config: str, interval_s: float) -> None:
+        self._process, self._config, self.interval_s = process, config, interval_s
+        self._before = ""
+
+    def started(self) -> Loading | None:
+        """It is a HAProxy at once: when it began is not seen."""
+        self._before = ""
+        return Loading(None, 1) if self._process.pid is not None else None
+
+    def serving(self, loading: Loading) -> bool:
+        if self._process.pid is None:
+            raise MeasuringError(self._place, "ended before it served", self._process.tail(5) or "it printed nothing")
+        worker = self._worker()
+        return bool(worker) and worker != self._before
+
+    def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
+        main, folder = self._process.pid, str(Path(self._config).parent)
+        if main is None:
+            raise MeasuringError(self._place, "ended before it took a reload", self._process.tail(5))
+        self._before = self._worker()
+        if not write_changed(self._process, {path: text for path, text in files.items() if path.startswith(folder)}):
+            return None
+        began_s = time.time()
+        os.kill(main, signal.SIGUSR2)
+        return Loading(began_s, 1)
+
+    def config_bytes(self) -> int:
+        file = self._process.inside(self._config)
+        return file.stat().st_size if file is not None and file.exists() else 0
+
+    @property
+    def _place(self) -> str:
+        return self._process.container.place
+
+    def _worker(self) -> str:
+        """Its process id in the container, as the one that serves tells it; empty where none answers."""
+        socket = self._process.inside(haproxy.SOCKET)
+        try:
+            said = haproxy.ask(socket, "show info") if socket is not None else ""
+        except OSError:
+            return ""
+        found = re.search(r"^Pid: (\d+)$", said, re.MULTILINE)
+        return found[1] if found else ""

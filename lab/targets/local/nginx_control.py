@@ -33,8 +33,8 @@ class NginxControl:
 
     looks_once_more = True
 
-    def __init__(self, process: Process, config: str, syncs_per_s: float) -> None:
-        self._process, self._config, self.interval_s = process, config, 1 / syncs_per_s
+    def __init__(self, process: Process, config: str, syncs_per_s: float, program: str = "nginx") -> None:
+        self._process, self._config, self.interval_s, self._program = process, config, 1 / syncs_per_s, program
         self._main: int | None = None
         self._before: frozenset[int] = frozenset()
         self._workers = 1
@@ -91,7 +91,7 @@ class NginxControl:
         tried = file.with_name("tried.conf")
         tried.write_text(text)
         tried.chmod(0o644)
-        command = ["nginx", "-t", "-q", "-c", str(Path(self._config).with_name(tried.name))]
+        command = [self._program, "-t", "-q", "-c", str(Path(self._config).with_name(tried.name))]
         pinned = ["taskset", "-c", cpus.as_list(self._process.setting.cpus), *command]
         with tempfile.TemporaryFile() as output:
             try:

@@ -90,6 +90,8 @@ class Objects:
     """GatewayClass → controller."""
     gateways: tuple[Gateway, ...] = ()
     http_routes: tuple[HttpRoute, ...] = ()
+    others: tuple[Mapping[str, Any], ...] = ()
+    """Of kinds that nothing here knows: a proxy's image reads its own (`images.Image.KINDS`), any other is refused (`bringup.vet`)."""
 
     def served(self, controller: str) -> list[Served]:
         """What the Gateways of a controller's classes serve, a port each. UsageError where there is none, or two that cannot go together."""
@@ -232,8 +234,7 @@ def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
         case _ if kind in _CLUSTER_ONLY or (kind == "DaemonSet" and _of_node(raw)):
             return objects
         case _:
-            fault = f"the local target does not know objects of kind {kind}"
-            raise UsageError(place, fault, "remove it, or use --target kind")
+            return replace(objects, others=(*objects.others, raw))
 
 
 def _label(raw: Mapping[str, Any]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import ModuleType
 
 from lab.base.files import own_faults
 from lab.model.variants.variants import Check
@@ -23,8 +24,21 @@ from lab.targets.readback.reading import Reader, Reading, UnreadableError
 @cache
 def readers() -> Mapping[str, Reader]:
     """Check kind → its reader, from every file in this folder."""
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    return {kind: reader for module in modules for kind, reader in getattr(module, "READERS", {}).items()}
+    return {kind: reader for module in _modules() for kind, reader in getattr(module, "READERS", {}).items()}
+
+
+def spoken(check: Check) -> str:
+    """One check as a sentence's worth of words: by its file's `SPOKEN`, where its kind has a form there."""
+    forms = {kind: form for module in _modules() for kind, form in getattr(module, "SPOKEN", {}).items()}
+    context = f" in {check.context}" if check.context else ""
+    form = forms.get(check.kind, "{kind}: {name}{context}")
+    what = form.format(kind=check.kind, name=check.name, context=context, port=check.port, process=check.process)
+    return f"{check.role}: {what} = {check.value}"
+
+
+@cache
+def _modules() -> Sequence[ModuleType]:
+    return [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
 
 
 def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:

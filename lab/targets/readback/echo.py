@@ -43,3 +43,4 @@ def _balancer(system: System) -> str | None:
 
 
 READERS = {"echo": _echo}
+SPOKEN = {"echo": "{name} as it reaches the backend"}

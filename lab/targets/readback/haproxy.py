@@ -6,7 +6,7 @@
 `socat` asks, which the router's image has and scripts/shell brings.
 
 `haproxy-config` is a directive (`timeout client`, `balance`) of the sections of a kind (`context`: defaults, backend, …) of the
-file that the running HAProxy was started with; an older process than that file runs another, which is not ok. What HAProxy says of
+file that the running HAProxy was started with, `set` where it has no arguments; an older process than that file runs another, which is not ok. What HAProxy says of
 itself is asked of it: the balance algorithm, timeouts and sizes it tells nobody.
 """
 
@@ -50,14 +50,18 @@ def _config(system: System, check: Check) -> Reading:
 
 
 def _values(text: str, words: Sequence[str], context: str | None) -> Iterator[str]:
-    """The rest of every line that begins with these words, in sections of that kind."""
+    """The rest of every line that begins with these words, or `set` where there is none, in sections of that kind."""
     section = ""
     for line in text.splitlines():
         parts = line.split()
         if parts and not line[0].isspace() and not line.startswith("#"):
             section = parts[0]
         elif parts[: len(words)] == list(words) and context in (None, section):
-            yield " ".join(parts[len(words) :])
+            yield " ".join(parts[len(words) :]) or "set"
 
 
 READERS = {"haproxy": _info, "haproxy-config": _config}
+SPOKEN = {
+    "haproxy": "show info: {name}",
+    "haproxy-config": "{name} in its running configuration",
+}

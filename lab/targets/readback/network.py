@@ -117,3 +117,9 @@ def outgoing(text: str) -> set[int]:
 
 
 READERS = {"sysctl": _sysctl, "backlog": _backlog, "rps": _rps, "ports": _ports}
+SPOKEN = {
+    "sysctl": "sysctl {name} in the pod",
+    "backlog": "accept queue of the socket on port {port}",
+    "ports": "local ports of outgoing connections",
+    "rps": "CPUs that receive packet steering spreads to",
+}

@@ -47,9 +47,18 @@ def _nginx(system: System, check: Check) -> Reading:
         raise UnreadableError(
             f"expected one nginx master with workers, found {len(masters)} and {len(workers)} workers"
         )
+    program = re.match(r"nginx: master process (\S*nginx)(?= |$)", masters[0].title)
     options = re.findall(r"(?:^| )-([cp]) (\S+)", masters[0].title)
     files = dump(
-        run(system, check, ["nginx", *(word for option, value in options for word in (f"-{option}", value)), "-T"])
+        run(
+            system,
+            check,
+            [
+                program[1] if program else "nginx",
+                *(word for option, value in options for word in (f"-{option}", value)),
+                "-T",
+            ],
+        )
     )
     main = next(iter(files))
     stated = [
@@ -167,3 +176,6 @@ def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
 
 
 READERS = {"nginx": _nginx}
+SPOKEN = {
+    "nginx": "nginx -T: {name}{context}",
+}

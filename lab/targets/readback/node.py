@@ -45,3 +45,6 @@ def _node(system: System, check: Check) -> Reading:
 
 
 READERS = {"node": _node}
+SPOKEN = {
+    "node": "the node's {name}",
+}

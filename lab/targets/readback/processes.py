@@ -109,3 +109,10 @@ READERS = {
     "argument": _argument,
     "quota": _quota,
 }
+SPOKEN = {
+    "limit": "{name} of every process '{process}'",
+    "processes": "number of processes '{process}'",
+    "affinity": "CPUs of every process '{process}'",
+    "environment": "{name} in the container's environment",
+    "quota": "{name} limit of the container's cgroup",
+}

@@ -98,3 +98,7 @@ def _ask(system: System, entry: Endpoint, host: str) -> Response:
 
 
 READERS = {"routes": _routes, "termination": _termination, "shards": _shards}
+SPOKEN = {
+    "routes": "routes that answer",
+    "termination": "where TLS ends",
+}

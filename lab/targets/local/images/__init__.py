@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.targets.local.admin import Ask
@@ -101,6 +101,8 @@ class Image(Protocol):
         """UsageError for anything asked of the image that cannot be honoured here."""
         ...
 
+    KINDS: frozenset[str]
+    """Kinds of its controller's own that it reads from `Objects.others`; left out where there are none."""
     control: Callable[[Process], Control] | None
     """None where it keeps the configuration of its start, its backends' addresses included."""
 
@@ -198,9 +200,14 @@ def telling(repository: str) -> Telling | None:
 
 
 def find(repository: str) -> Image | None:
-    """The file for an image, whatever registry it comes from; None if it needs nothing special."""
-    for module in pkgutil.iter_modules(__path__):
-        image = cast("Image", importlib.import_module(f"{__name__}.{module.name}"))
-        if f"/{repository}".endswith(f"/{image.IMAGE}"):
-            return image
-    return None
+    """The file for an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
+    modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
+    fitting = [image for image in cast("Iterator[Image]", modules) if f"/{repository}".endswith(f"/{image.IMAGE}")]
+    return max(fitting, key=lambda image: len(image.IMAGE), default=None)
+
+
+def unknown(objects: Objects) -> Iterator[Mapping[str, Any]]:
+    """Objects of kinds that none of its proxies' images reads."""
+    found = [find(container.repository) for pod in objects.pods for container in pod.containers]
+    kinds = frozenset[str]().union(*(getattr(image, "KINDS", frozenset[str]()) for image in found))
+    return (raw for raw in objects.others if raw.get("kind") not in kinds)

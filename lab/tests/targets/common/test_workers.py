@@ -16,6 +16,7 @@ def test_nginx_workers_are_counted_and_nothing_else_of_it() -> None:
 def test_haproxy_works_in_threads() -> None:
     assert started([(1, "bash /var/lib/haproxy/router.bash"), (4, "haproxy -f /var/lib/haproxy/conf")]) == 4
     assert started([(2, "/usr/sbin/haproxy -f haproxy.config"), (2, "haproxy -f haproxy.config")]) == 4, "of two pods"
+    assert started([(1, "haproxy -W -db -f h.cfg"), (2, "haproxy -W -db -f h.cfg")]) == 2, "a master serves nobody"
 
 
 def test_of_what_is_not_known_here_nothing_is_told() -> None:

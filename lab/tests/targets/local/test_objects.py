@@ -132,7 +132,7 @@ def test_a_deployment_that_cannot_be_honoured_is_refused_with_its_place(
         ("Service", "backend", lambda item: item["spec"].update(clusterIP="None"), "spec.clusterIP: the local target does not honour"),
         ("ConfigMap", "ingress-nginx-controller", lambda item: item.update(data={"use-gzip": True}), 'expected a string, got True\n  write it in quotes: "true"'),
         ("ConfigMap", "ingress-nginx-controller", lambda item: item.update(data={"use-gzp": "true"}), "did you mean 'use-gzip'?"),
-        ("Ingress", "bench", lambda item: item.update(kind="Gateway"), "does not know objects of kind Gateway"),
+        ("Ingress", "bench", lambda item: item.update(kind="TCPRoute"), "does not know objects of kind TCPRoute"),
     ],
 )  # fmt: skip
 def test_other_objects_that_cannot_be_honoured_are_refused(

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.model.endpoint import Endpoint
 from lab.model.pages import PAGES
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.targets.local import LocalSystem, LocalTarget, images, objects
@@ -21,16 +22,26 @@ from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, tar
 __all__ = ["target"]  # a fixture
 
 
-def telling() -> list[str]:
-    """Variants without a baseline whose proxy tells of itself and takes changes while it runs."""
+def changing() -> list[str]:
+    """Variants without a baseline that Gateway API describes and whose proxy takes changes while it runs."""
     roots = [name for name in variant_names() if load_overlay(name).baseline is None]
     return [name for name in roots if _takes(name)]
 
 
 def _takes(name: str) -> bool:
+    found = objects.read(load_variant(name).manifests)
+    controls = [image.control for image in _images(name) if image is not None]
+    return bool(found.http_routes) and any(control is not None for control in controls)
+
+
+def telling() -> list[str]:
+    """Those whose proxy tells of itself."""
+    return [name for name in changing() if any(hasattr(image, "counters") for image in _images(name))]
+
+
+def _images(name: str) -> list[images.Image | None]:
     pods = objects.read(load_variant(name).manifests).role("proxy")
-    found = [images.find(item.repository) for pod in pods for item in pod.containers]
-    return any(hasattr(image, "counters") and image is not None and image.control is not None for image in found)
+    return [images.find(item.repository) for pod in pods for item in pod.containers]
 
 
 @pytest.mark.inside
@@ -73,6 +84,18 @@ class Asking(threading.Thread):
         return self.answers
 
 
+LOSES = {"haproxy": 2, "caddy": 2} | dict.fromkeys(("traefik", "traefik-ingress-nginx"), 400)
+"""Requests, at two changes: HAProxy asks a server that is gone until it is reloaded, and no other by itself; what waits in the queue of a
+listener that Caddy replaces is reset; Traefik hears of a change 2 s later, and half of what it is asked meanwhile goes to who is gone."""
+
+
+def _status(system: LocalSystem, entry: Endpoint) -> int:
+    try:
+        return system.fetch(entry, "/1kB.bin", 5.0).status
+    except OSError:
+        return 0
+
+
 def _two_backends(name: str) -> Any:
     variant = load_variant(name)
     manifests = copy.deepcopy(variant.manifests)
@@ -83,9 +106,8 @@ def _two_backends(name: str) -> Any:
 
 
 @inside
-@pytest.mark.parametrize("name", telling())
-def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: str) -> None:
-    """Until it has heard of them (Traefik takes 2 s) it may ask a backend that is no more; nothing else fails."""
+@pytest.mark.parametrize("name", changing())
+def test_it_takes_endpoints_and_routes_without_losing_a_request(target: LocalTarget, name: str) -> None:
     variant = _two_backends(name)
     with target.up(variant, changing=True) as system:
         client = Asking(system)
@@ -98,17 +120,19 @@ def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: 
             route = next(copy.deepcopy(item) for item in variant.manifests if item["kind"] == "HTTPRoute")
             route["metadata"]["name"], route["spec"]["hostnames"] = "changing", ["changing.lab.test"]
             entry = system.entry().at("changing.lab.test")
-            assert system.fetch(entry, "/1kB.bin", 5.0).status == 404
+            assert system.fetch(entry, "/1kB.bin", 5.0).status in (404, 503)
             system.apply([route])
-            until(lambda: system.fetch(entry, "/1kB.bin", 5.0).status == 200, 15.0)
-        assert set(client.end()) - {"502", "503"} == {"backend-0", "backend-1"}
+            until(lambda: _status(system, entry) == 200, 15.0)
+        lost = [answer for answer in client.end() if answer not in ("backend-0", "backend-1")]
+        assert len(lost) <= LOSES.get(name, 0), lost
         after = system.restarts()
         assert after == {name: before[name] for name in after}
 
 
 @inside
-@pytest.mark.parametrize("name", telling())
+@pytest.mark.parametrize("name", [*filter(lambda name: name != "caddy", telling()), "caddy-metrics"])
 def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> None:
+    """Caddy counts none unless its metrics are on."""
     with target.up(load_variant(name)) as system:
         before = system.counters()
         for _ in range(5):
@@ -120,7 +144,7 @@ def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> N
 
 
 @inside
-@pytest.mark.parametrize("name", telling())
+@pytest.mark.parametrize("name", changing())
 def test_told_to_end_it_answers_what_it_has(target: LocalTarget, name: str) -> None:
     """A response that has begun is sent to its end, and the proxy ends by itself well before it would be killed."""
     with target.up(load_variant(name), changing=True) as system:

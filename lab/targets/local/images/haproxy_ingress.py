@@ -1,0 +1,151 @@
+"""haproxytech's Kubernetes Ingress Controller 3.2 as a HAProxy with its defaults: *directive-equivalent, not the controller*.
+
+What is missing: the controller process, its maps of hosts and paths (conditions stand here instead), its changes by the runtime API (a reload
+does it here), and the HAProxy of its image (3.2; the one on PATH runs). Facts: its haproxy.cfg and pkg/haproxy/env/defaults.go, pkg/annotations.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.base.errors import UsageError, did_you_mean
+from lab.targets.local import haproxy_served, ingress_served
+from lab.targets.local.containers import Process, Realisation, find_program
+from lab.targets.local.haproxy_control import MasterControl
+from lab.targets.local.haproxy_served import CHECKER, COMMAND, CONFIG, Sections
+from lab.targets.local.images import Context, Control, refuse_workers
+from lab.targets.local.images.haproxy import bounded
+
+IMAGE = "haproxytech/kubernetes-ingress"
+NOTE = "directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)"
+CONTROLLER = "haproxy.org/ingress-controller"
+HTTP, HTTPS, HEALTH = 8080, 8443, (1042, "/healthz")
+SYNC_S = 5.0
+"""Its --sync-period, unless told otherwise."""
+
+Where = Literal["globals", "defaults", "backend", "server", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`kind`: `value` is written behind the directive, `flag` has it there or not, `switch` makes it `no …` where it is false."""
+
+    where: Where
+    directive: str
+    default: str = ""
+    kind: Literal["value", "flag", "switch"] = "value"
+
+
+KEYS: Mapping[str, Key] = {
+    "nbthread": Key("globals", "nbthread"),
+    "maxconn": Key("globals", "maxconn"),
+    "hard-stop-after": Key("globals", "hard-stop-after", "30m"),
+    "timeout-http-request": Key("defaults", "timeout http-request", "5s"),
+    "timeout-connect": Key("defaults", "timeout connect", "5s"),
+    "timeout-client": Key("defaults", "timeout client", "50s"),
+    "timeout-client-fin": Key("defaults", "timeout client-fin"),
+    "timeout-queue": Key("defaults", "timeout queue", "5s"),
+    "timeout-server": Key("defaults", "timeout server", "50s"),
+    "timeout-server-fin": Key("defaults", "timeout server-fin"),
+    "timeout-tunnel": Key("defaults", "timeout tunnel", "1h"),
+    "timeout-http-keep-alive": Key("defaults", "timeout http-keep-alive", "1m"),
+    "timeout-check": Key("defaults", "timeout check"),
+    "dontlognull": Key("defaults", "option dontlognull", "true", "switch"),
+    "logasap": Key("defaults", "option logasap", "", "flag"),
+    "http-keep-alive": Key("defaults", "option http-keep-alive", "true", "flag"),
+    "http-server-close": Key("defaults", "option http-server-close", "", "flag"),
+    "forwarded-for": Key("backend", "option forwardfor", "true", "flag"),
+    "load-balance": Key("backend", "balance", "roundrobin"),
+    "abortonclose": Key("backend", "option abortonclose", "", "flag"),
+    "check": Key("server", "check", "true", "flag"),
+    "check-interval": Key("server", "inter"),
+    "pod-maxconn": Key("server", "maxconn"),
+    "scale-server-slots": Key("text", "", "42"),
+    "global-config-snippet": Key("text", ""),
+    "backend-config-snippet": Key("text", ""),
+}
+"""Keys of its ConfigMap, with its own defaults."""
+
+_ARGUMENT = re.compile(r"--(configmap|ingress\.class|sync-period|disable-ipv6|http-bind-port|https-bind-port)(=.*)?")
+
+
+def realise(context: Context) -> Realisation:
+    container = context.container
+    place, data = _configmap(context)
+    for name in data:
+        if name not in KEYS:
+            fault = "is no key that the local target knows of this controller"
+            raise UsageError(f"{place}: {name}", fault, did_you_mean(name, KEYS))
+    values = {name: key.default for name, key in KEYS.items()} | dict(data)
+    if values["nbthread"].isdecimal():
+        refuse_workers(f"{place}: nbthread", int(values["nbthread"]), context, "threads")
+    find_program(container.place, "haproxy")
+    ports = ingress_served.served(context.objects, HTTP, HTTPS)
+    return Realisation(
+        command=COMMAND,
+        env=container.env,
+        files=haproxy_served.files(
+            "haproxytech's controller", ports, bounded(sections(place, values), context), context
+        ),
+        checker=CHECKER,
+        stop_signal=signal.SIGUSR1,  # soft-stop, the image's own
+    )
+
+
+def sections(place: str, values: Mapping[str, str]) -> Sections:
+    """Of all keys with their values, empty = left out. UsageError for what is neither true nor false, or no number."""
+    found: dict[str, dict[str, str]] = {"globals": {}, "defaults": {}, "backend": {}, "server": {}}
+    for name, key in KEYS.items():
+        text = values[name].strip()
+        if key.where == "text" or not text:
+            continue
+        if key.kind == "value":
+            found[key.where][key.directive] = text
+        elif text in ("true", "false"):
+            if text == "true" or key.kind == "switch":
+                found[key.where][key.directive if text == "true" else f"no {key.directive}"] = ""
+        else:
+            raise UsageError(f"{place}: {name}", f"expected true or false, got {text!r}", "correct it")
+    for name, section in (("global-config-snippet", "globals"), ("backend-config-snippet", "backend")):
+        found[section] |= {line.strip(): "" for line in values[name].splitlines() if line.strip()}
+    slots = values["scale-server-slots"]
+    if not slots.isdecimal():
+        raise UsageError(f"{place}: scale-server-slots", f"expected a number, got {slots!r}", "42 is its default")
+    return Sections(
+        found["globals"] | {"ssl-default-bind-options": "no-sslv3 no-tls-tickets no-tlsv10", "stats timeout": "36s"},
+        found["defaults"],
+        {"http-request set-var(txn.base)": "base", "http-request set-header X-Forwarded-Proto": "https if { ssl_fc }"},
+        found["backend"],
+        found["server"],
+        slots=int(slots),
+        health=HEALTH,
+    )
+
+
+def control(process: Process) -> Control:
+    return MasterControl(process, CONFIG, SYNC_S)
+
+
+def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
+    """UsageError for arguments that are not honoured, and for a ConfigMap or class that is not there."""
+    container = context.container
+    at = f"{container.place}.args"
+    if container.command:
+        raise UsageError(container.place, "expected no command", "as in manifests/base/haproxy-ingress")
+    for item in container.args:
+        if not _ARGUMENT.fullmatch(item):
+            remedy = did_you_mean(item, ["--configmap", "--ingress.class", "--sync-period"])
+            raise UsageError(at, f"the local target does not honour {item}", remedy)
+    arguments = {name: value for name, _, value in (item.partition("=") for item in container.args)}
+    if CONTROLLER not in (known := context.objects.classes.values()):
+        fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
+        raise UsageError(at, fault, did_you_mean(CONTROLLER, known))
+    namespace, _, name = arguments.get("--configmap", "").partition("/")
+    if namespace != context.pod.namespace or name not in context.objects.configmaps:
+        maps = [f"{context.pod.namespace}/{item}" for item in context.objects.configmaps]
+        raise UsageError(at, f"there is no ConfigMap {namespace}/{name}", did_you_mean(f"{namespace}/{name}", maps))
+    return f"ConfigMap/{name}", context.objects.configmaps[name]
