@@ -94,7 +94,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
 def _configmap(options: argparse.Namespace, talk: Console) -> int:
     """An ablation whose knobs are the keys of a file."""
     from lab.experiments.configmap import reading
-    from lab.targets.local import modules
+    from lab.targets.local import keys, modules
 
     if options.k6_out:
         raise UsageError(
@@ -105,7 +105,7 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
     place = options.configmap if options.configmap != STDIN else "standard input"
     given = reading.read(place, content := read_once(options.configmap))  # complain before anything starts
-    if told := modules.bring(modules.needed("\n".join(given.data.values()))):
+    if told := modules.bring(modules.needed(keys.nginx_conf(given.data))):
         say(talk, "modules", told)
     build, command = partial(_knobs_of, place, given), recorded(options, "variants")
     with handing_on(content):
@@ -116,7 +116,8 @@ def _knobs_of(place: str, given: Given, manifests: Path, target: Target) -> tupl
     from lab.experiments.ablation.prepared import unmeasurable
     from lab.experiments.configmap import knobs, split
 
-    found, notes = knobs.written(split.split(place, given), manifests, partial(unmeasurable, target, manifests))
+    asked = split.split(place, given, elsewhere=target.name != DEFAULT_TARGET)
+    found, notes = knobs.written(asked, manifests, partial(unmeasurable, target, manifests))
     if target.name != DEFAULT_TARGET:
         notes.append(
             "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"

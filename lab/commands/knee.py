@@ -17,6 +17,7 @@ from lab.commands.answers import print_answer
 from lab.commands.arguments import add_target, inside, of_its_own, recorded, target_of
 from lab.commands.measuring import go_on, resume_command, say, settle
 from lab.model.endpoint import Tls
+from lab.model.load import Encoding
 from lab.model.pages import PAGES
 from lab.stats.units import format_duration
 
@@ -100,7 +101,7 @@ def _check(options: argparse.Namespace) -> None:
     for option, asked, what, known in (
         ("--page", options.page, "page", list(PAGES)),
         ("--tls", options.tls, "mode", get_args(Tls)),
-        ("--accept-encoding", options.accept_encoding, "encoding", ("identity", "gzip")),
+        ("--accept-encoding", options.accept_encoding, "encoding", get_args(Encoding)),
     ):
         if asked is not None and asked not in known:
             raise UsageError(option, f"unknown {what} '{asked}'", did_you_mean(asked, known))

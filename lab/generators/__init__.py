@@ -192,6 +192,8 @@ def common_refusal(load: Load) -> str | None:
         return f"needs at least one connection and one thread, got {load.connections} and {load.threads}"
     if load.generators != 1:
         return f"only k6 is run as several generators at once, got {load.generators}"
+    if load.answers:
+        return "only k6 and wrk are told which answers are expected"
     if load.logged:
         return "only k6 tells of every request, which a disturbance needs"
     if not (math.isfinite(load.duration_s) and load.duration_s > 0):

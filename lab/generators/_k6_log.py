@@ -9,7 +9,7 @@ any line allows (`now` is cut off, never rounded up), the schedule's is the cut 
 late as the promptest request allows. So all times are right relative to one another, and to the clock within 1 ms.
 
 When it all began no line tells by itself: only when all are read is that known, and a row's time with it. Each piece of a log
-goes through polars' streaming engine. Refuses a log with a gap: a request that is missing might be the one that failed.
+goes through polars' streaming engine. Refuses a log with a gap: a request that is missing might be the one that failed. And a line whose numbers contradict one another.
 """
 
 from __future__ import annotations
@@ -43,6 +43,17 @@ _LINE = (
     r"^request [0-9]{1,18} [0-9]+ [0-9]+ [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]+\.[0-9]{3} [0-9]{1,3} (?:-|[a-z]+) "
 )
 BEGINNING = ("number", "start_ms", "wall_ms", "sent_ms")
+CLOCKS_MS = 1000.0
+"""By so much a line's two clocks may disagree, each read after the other."""
+SERVICE_MS = 1.0
+"""So much longer than from sent to done an answer's own time may be: the two are taken by different clocks."""
+_SOUND = (
+    (pl.col("done_ms") >= pl.col("sent_ms"))
+    & (pl.col("service_ms") <= pl.col("done_ms") - pl.col("sent_ms") + SERVICE_MS)
+    & pl.when(pl.col("kind") == "-").then(pl.col("status").is_between(200, 599)).otherwise(pl.col("status") == 0)
+    & ((pl.col("wall_ms") - pl.col("start_ms") - pl.col("sent_ms")).abs() <= CLOCKS_MS)
+)
+"""What a line's numbers say of one another when they are k6's."""
 _NO_SEPARATOR = "\x01"
 """Of a line read whole: what follows one is left out, and no request has one before its answer."""
 
@@ -73,7 +84,7 @@ def requests_of(log: Pieces, made: int | None, rate_rps: float, dropped: bool = 
 def rows_of(log: Iterable[bytes], *fields: str) -> Iterator[pl.DataFrame]:
     """These of FIELDS (no answer: it has spaces) of the log's requests, piece by piece; k6's other lines are left out.
 
-    OutputError for a line that is cut.
+    OutputError for a line that is cut, or whose numbers contradict one another.
     """
     return ahead(partial(_rows_in, fields=fields), whole_lines(log))
 
@@ -88,10 +99,15 @@ def _rows_in(piece: bytes, fields: Sequence[str]) -> pl.DataFrame:
         if wrong.len():
             raise OutputError(f"expected a line of the log of requests, got {wrong[0][:120]!r}")
         words = words.filter(pl.col("request") == "request", pl.col("number").is_not_null())
-    rows = words.select(fields).collect(engine="streaming")
-    if rows.height != fitting or any(column.null_count() for column in rows):
+    told = words.select("number", *({*fields} - {"number"}), sound=_SOUND).collect(engine="streaming")
+    if told.height != fitting or any(column.null_count() for column in told):
         raise OutputError(f"expected lines of the log of requests whose numbers fit, in {piece[:120]!r} …")
-    return rows
+    if not told["sound"].all():
+        number = told.filter(~pl.col("sound"))["number"][0]
+        raise OutputError(
+            f"expected times and a status that fit one another in the log of requests: those of {number} do not"
+        )
+    return told.select(fields)
 
 
 def _scan(text: bytes, separator: str, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:

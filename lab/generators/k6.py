@@ -92,7 +92,9 @@ function count(response, kind) {
   if (kind) return failed[kind].add(1);
   const t = response.timings;
   latency.add(load.keepalive ? t.duration : t.duration + t.connecting + t.tls_handshaking);
-  if (response.status < 200 || response.status > 299) failed.status.add(1);
+  const status = response.status;
+  const right = load.answers.length ? load.answers.includes(status) : status >= 200 && status <= 299;
+  if (!right) failed.status.add(1);
 }
 
 function unlogged() {
@@ -219,7 +221,7 @@ class K6(Generator):
         return f"{found[1]}, {COLLECTOR}=off" if found else None
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(replace(load, generators=1, logged=False))) is not None:
+        if (common := common_refusal(replace(load, generators=1, logged=False, answers=()))) is not None:
             return common
         if load.requests is not None:
             return "k6 is run for a time here, not for a number of requests"
@@ -252,6 +254,7 @@ class K6(Generator):
             ],
             "timeout_ms": load.timeout_s * 1000,
             "keepalive": load.keepalive,
+            "answers": load.answers,
             "kinds": KINDS,
             "stats": STATS,
             "scenario": scenario,

@@ -24,6 +24,8 @@ def load_of(point: Point, endpoint: Endpoint) -> Load:
         sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
         shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
         gzip=point.accept_encoding == "gzip",
+        brotli=point.accept_encoding == "br",
+        answers=point.answers,
         forwarded=point.forwarded,
         resumption=point.resumption,
         generators=point.generators,

@@ -74,6 +74,8 @@ function done(summary, latency, requests)
   io.write("LAB end\\n")
 end
 """
+ERROR = 400
+"""From this status on it counts an answer as an error, whatever was expected; which one came, the lab's canary tells."""
 BLOCK = re.compile(
     rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\nLAB errors ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT})\n"
     rf"LAB (latency|steps) ({COUNT})\n((?:{COUNT} {COUNT}\n)*)LAB end$",
@@ -96,7 +98,7 @@ class Wrk(Generator):
         return found[1] if found and "--rate" not in output else None  # wrk2 calls itself wrk, too
 
     def refusal(self, load: Load) -> str | None:
-        if (common := common_refusal(load)) is not None:
+        if (common := common_refusal(replace(load, answers=()))) is not None:
             return common
         if load.rate_rps is not None:
             return "wrk has no rate: it is closed loop"
@@ -135,6 +137,8 @@ class Wrk(Generator):
         answered = sum(block.answered for block in blocks)
         if answered <= 0:
             raise OutputError(f"no request was answered within {load.timeout_s:g} s: {dict(errors)}")
+        if load.answers and max(load.answers) >= ERROR:
+            errors["status"] = 0 if min(load.answers) < ERROR else answered - errors["status"]
         durations_us = [block.duration_us for block in blocks]
         if min(durations_us) < SPREAD * max(durations_us):
             spread = f"{min(durations_us) * UNIT_S:.1f} to {max(durations_us) * UNIT_S:.1f} s"

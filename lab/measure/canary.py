@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lab.measure import brotli
 from lab.measure.validity import Fault
 from lab.model.endpoint import Endpoint, Response
 from lab.model.samples import Reason
@@ -49,22 +50,29 @@ def canary(system: System, endpoint: Endpoint, point: Point) -> Canary:
     """Ask once, on a connection of its own."""
     path = f"/{point.page}"
     place = f"canary {endpoint.base_url}{path}"
-    headers = {"Accept-Encoding": "gzip"} if point.accept_encoding == "gzip" else None
+    coding = point.accept_encoding
+    headers = {"Accept-Encoding": coding} if coding != "identity" else None
     try:
         wanted = system.fetch(system.backend_endpoint(), path, FETCH_TIMEOUT_S)
         got = _through(system, endpoint, path, headers, wanted.headers.get(POD))
     except OSError as error:
         return Canary(refusal=f"{place}: {error}")
-    if wanted.status != 200 or not wanted.body:
+    if not point.answers and (wanted.status != 200 or not wanted.body):
         return Canary(refusal=f"the backend itself answers {wanted.status} to {path}")
-    if got.status != 200:
+    if got.status != 200 and got.status in point.answers:
+        return _found(got)
+    if got.status not in (point.answers or (200,)):
         return Canary(refusal=f"{place}: status {got.status}, {len(got.body)} bytes that are not the backend's")
     try:
-        same = _decoded(got) == wanted.body
+        same = _decoded(got, coding, len(wanted.body)) == wanted.body
     except (zlib.error, ValueError) as error:
         return Canary(fault=f"{place}: {error}")
     if not same:
         return Canary(fault=f"{place}: status 200, {len(got.body)} bytes that are not the backend's")
+    return _found(got)
+
+
+def _found(got: Response) -> Canary:
     return Canary(
         body_bytes=len(got.body),
         head_bytes=_head_bytes(got.headers),
@@ -90,13 +98,15 @@ def _head_bytes(headers: Mapping[str, str]) -> int:
     return 19 + sum(len(name) + len(value) + 4 for name, value in headers.items())
 
 
-def _decoded(response: Response) -> bytes:
-    """The body as it was before compression. ValueError for an encoding that was not asked for, zlib.error for a broken one."""
+def _decoded(response: Response, asked: str, size: int) -> bytes:
+    """The body as it was before compression, of so many bytes. ValueError for an encoding that was not asked for, zlib.error for a broken one."""
     encoding = response.headers.get("content-encoding", "identity")
     if encoding == "identity":
         return response.body
-    if encoding != "gzip":
+    if encoding not in ("gzip", asked):
         raise ValueError(f"content-encoding {encoding!r} was not asked for")
+    if encoding == "br":
+        return brotli.decoded(response.body, size)
     reader = zlib.decompressobj(GZIP)
     body = reader.decompress(response.body)
     if not reader.eof:

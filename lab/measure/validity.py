@@ -42,6 +42,8 @@ NOT_RESUMED = 0.01
 MAX_CLOCK_ERROR_S = 0.02
 """Of the difference between the generator's clock and the lab's, and how far two measurements of it may lie apart."""
 LATE_S = 0.05
+OVERTIME_S = 0.5
+"""No request is told later than this after its timeout by a generator that had the CPU it needs."""
 LATE_SHARE = 0.01
 """A generator that sends more of its requests later than this after they were due has not made the load that was asked for."""
 COUNTED_ROWS = 0.01
@@ -107,7 +109,7 @@ def _reported(point: Point, result: Result, calibration_s: float) -> Iterator[Fa
 
 def size_slack(point: Point, body_bytes: int) -> float:
     """Bytes by which two bodies of one page may differ: none, unless they are compressed on their way."""
-    return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding == "gzip" else 0.0
+    return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding != "identity" else 0.0
 
 
 def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool, head_bytes: int | None) -> Iterator[Fault]:
@@ -202,6 +204,9 @@ def _logged(point: Point, result: Result, requests: pl.DataFrame) -> Iterator[Fa
     numbers = requests["number"].sort()
     if numbers.to_list() != list(range(requests.height)):
         yield Reason.REQUEST_LOG, f"{requests.height} rows, numbered from {numbers[0]} to {numbers[-1]}"
+    longest_s = float((requests["done_s"] - requests["sent_s"]).to_numpy().max())
+    if longest_s > point.timeout_s + OVERTIME_S:
+        yield Reason.REQUEST_LOG, f"a request took {longest_s:.1f} s, and none may take more than {point.timeout_s:g} s"
     answered = requests.filter(pl.col("error") == "")
     pairs = {
         "answered": (answered.height, result.requests),

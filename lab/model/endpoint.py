@@ -8,8 +8,8 @@ from typing import Literal
 
 from lab.model.load import Shard
 
-Role = Literal["proxy", "backend", "generator", "lab", "node"]
-"""`node`: no pod and no process of ours; the machine under the proxy's pod, where `System.exec` can look at it."""
+Role = Literal["proxy", "backend", "balancer", "generator", "lab", "node"]
+"""`balancer`: a load balancer in front of the proxy. `node`: no pod and no process of ours; the machine under the proxy's pod, where `System.exec` can look at it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from lab.stats.histogram import Histogram
 
+Encoding = Literal["identity", "gzip", "br"]
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
 
 
@@ -16,8 +17,9 @@ FORWARDED: Mapping[str, str] = {
     "X-Forwarded-Host": "shop.example.test",
     "X-Forwarded-Port": "443",
     "X-Forwarded-Proto": "https",
+    **dict.fromkeys(("CF-Connecting-IP", "Fastly-Client-IP", "True-Client-IP", "X-Real-IP"), "203.0.113.7"),
 }
-"""What a request has on it that came by two proxies, the first of which ended TLS."""
+"""What a request has on it that came by two proxies, the first of which ended TLS, and told the client by whichever header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Load:
     `shards`: the ways in where the hosts have several, each with its own; `url` is the first one's then.
     `generators`: how many processes make it together, each its part of the connections and the rate.
     `logged`: every request is told, for `Generator.requests`; those with `logs_requests` alone can.
-    `gzip`: accept a compressed response. `forwarded`: come as from a proxy in front, by the headers that it would add. `resumption`: new TLS connections must (not) resume a session; None = either.
+    `gzip`, `brotli`: accept a response that is compressed so. `answers`: the statuses that are right; empty: 2xx. `forwarded`: come as from a proxy in front, by the headers that it would add. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
 
     url: str
@@ -57,7 +59,9 @@ class Load:
     sni_per_host: bool = False
     shards: tuple[Shard, ...] = ()
     gzip: bool = False
+    brotli: bool = False
     forwarded: bool = False
+    answers: tuple[int, ...] = ()
     resumption: bool | None = None
     generators: int = 1
     logged: bool = False
@@ -65,7 +69,8 @@ class Load:
     @property
     def headers(self) -> Mapping[str, str]:
         """Of every request, beside its host."""
-        return {**({"Accept-Encoding": "gzip"} if self.gzip else {}), **(FORWARDED if self.forwarded else {})}
+        coding = "gzip" if self.gzip else "br" if self.brotli else ""
+        return {**({"Accept-Encoding": coding} if coding else {}), **(FORWARDED if self.forwarded else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Result:
 
     `requests` were answered (with whatever status) in `duration_s`, the waiting for the last answers included;
     `scheduled_s` is how long requests fell due where that is the tool's measure of a rate (see `scheduled_s`
-    below), None otherwise. `errors` counts what was not right by kind (`status` = answered but not 2xx, part of `requests`; the others are not); `dropped` are
+    below), None otherwise. `errors` counts what was not right by kind (`status` = answered, but not as expected, part of `requests`; the others are not); `dropped` are
     requests that were due and never sent. `latency` covers `recorded_s` of the run, counted from when
     the request was due or sent, as the generator's `latency_from` says. `service` is the time since
     sending where the generator gives both; `uncalibrated` says that it holds a start-up which it was to leave

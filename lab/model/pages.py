@@ -9,3 +9,6 @@ PAGES = {
     for suffix in (".bin", ".txt")
 }
 """Page → size in bytes. `.bin` does not compress, `.txt` does. The backend base serves exactly these."""
+
+OTHERS = ("", "status/404", "status/503")
+"""What it serves that is no page: its root, and answers with these statuses."""

@@ -20,7 +20,8 @@ from lab.base.errors import did_you_mean
 from lab.base.validation import Record
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
-from lab.model.pages import PAGES
+from lab.model.load import Encoding
+from lab.model.pages import OTHERS, PAGES
 from lab.model.pairs import Scheme
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
@@ -49,7 +50,8 @@ KEEPALIVE = "false = a new connection for every request"
 TLS = "the routes the load goes to, by where TLS ends; `routed` = whatever the variant's routes say"
 ROUTES = "how many routes (hosts) the load is spread over; `all` = as many as the variant has"
 RESUMPTION = "whether new TLS connections must resume a session (true), must not (false); null = recorded only"
-ENCODING = "what the client accepts: `gzip` lets the proxy compress"
+ENCODING = "what the client accepts: `gzip` or `br` lets the proxy compress"
+ANSWERS = "the statuses that may be the answer (k6, wrk); any other is an error, and a page is whole where it is 200; empty = 200 alone"
 FORWARDED = "requests come as from a proxy in front: with X-Forwarded-For of two hops, -Host, -Port and -Proto"
 LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
 GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster with k6-operator"
@@ -78,8 +80,9 @@ class Point(Record, strict=True):
     tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
     routes: int | Literal["all"] = Field(default=1, description=ROUTES)
     resumption: bool | None = Field(default=None, description=RESUMPTION)
-    accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    accept_encoding: Encoding = Field(default="identity", description=ENCODING)
     forwarded: bool = Field(default=False, description=FORWARDED)
+    answers: tuple[int, ...] = Field(default=(), description=ANSWERS)
     link_mbit: float | None = Field(default=None, description=LINK)
     generators: int = Field(default=1, description=GENERATORS)
     subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
@@ -166,8 +169,9 @@ class PointSpec(Record, strict=True):
     tls: Tls | Literal["routed"] = Field(default="routed", description=TLS)
     routes: Annotated[int, Field(ge=1, le=10_000)] | Literal["all"] = Field(default=1, description=ROUTES)
     resumption: bool | None = Field(default=None, description=RESUMPTION)
-    accept_encoding: Literal["identity", "gzip"] = Field(default="identity", description=ENCODING)
+    accept_encoding: Encoding = Field(default="identity", description=ENCODING)
     forwarded: bool = Field(default=False, description=FORWARDED)
+    answers: list[Annotated[int, Field(ge=200, le=599)]] = Field(default_factory=list[int], description=ANSWERS)
     link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description=LINK)
     generators: int = Field(default=1, ge=1, le=100, description=GENERATORS)
     subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
@@ -182,8 +186,9 @@ class PointSpec(Record, strict=True):
     @property
     def fault(self) -> str | None:
         """What is wrong with these keys together: `key: fault`. What a generator cannot do, it says itself."""
-        if unknown := next((page for page in self.pages if page not in PAGES), None):
-            return f"page: unknown page {unknown!r}: {did_you_mean(unknown, PAGES)}"
+        known = [*PAGES, *(OTHERS if self.answers else ())]
+        if (unknown := next((page for page in self.pages if page not in known), None)) is not None:
+            return f"page: unknown page {unknown!r}: {did_you_mean(unknown, known)}"
         if self.of_knee is not None and self.rate_rps is not None:
             return "of_knee: so is rate_rps given: keep one"
         if self.threads_at_most is not None and "threads" in self.model_fields_set:
@@ -222,7 +227,8 @@ class PointSpec(Record, strict=True):
         shares = self.of_knee if isinstance(self.of_knee, list) else [self.of_knee]
         same = PointSpec.model_fields.keys() & Point.model_fields.keys()
         fixed = self.model_dump(
-            include=same - {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "disturbance"}
+            include=same
+            - {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "answers", "disturbance"}
         )
         points: list[Point] = []
         for clients, rate, share, page in product(connections, rates, shares, self.pages):
@@ -242,6 +248,7 @@ class PointSpec(Record, strict=True):
                     page=page,
                     requests=self.requests if each is None else each * clients,
                     subject=tuple(self.subject),
+                    answers=tuple(self.answers),
                 )
             )
         return points

@@ -12,10 +12,11 @@ def load_text(point: Point) -> str:
     extra += [f"TLS {point.tls}"] if point.tls not in ("none", "routed") else []
     extra += [f"client link {point.link_mbit:g} Mbit/s"] if point.link_mbit is not None else []
     extra += [f"accepts {point.accept_encoding}"] if point.accept_encoding != "identity" else []
+    extra += [f"answered {' or '.join(map(str, point.answers))}"] if point.answers else []
     extra += [f"{point.routes} routes"] if point.routes != 1 else []
     extra += [f"TLS sessions {'' if point.resumption else 'not '}resumed"] if point.resumption is not None else []
     amount = f"{point.requests:,} requests" if point.requests is not None else f"{point.duration_s:g} s"
-    return ", ".join([f"{point.connections:,} connections", load, amount, point.page, *extra])
+    return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *extra])
 
 
 def disturbance_text(point: Point) -> str:

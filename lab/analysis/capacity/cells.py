@@ -106,7 +106,11 @@ def kind_of(run: RunStore, variant: str, point: Point) -> Kind | None:
 
 def has_price(point: Point) -> bool:
     """Whether nothing but good, uncompressed answers is what a load is about."""
-    return point.disturbance is None and not (point.control or point.subject) and point.accept_encoding == "identity"
+    return (
+        point.disturbance is None
+        and not (point.control or point.subject or point.answers)
+        and point.accept_encoding == "identity"
+    )
 
 
 def proxy_cpus(run: RunStore) -> frozenset[int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -11,15 +12,19 @@ import yaml
 from lab.base.files import writing
 from lab.experiments.ablation.folder import write_overlay
 from lab.experiments.ablation.plan import Owned
-from lab.experiments.configmap.split import BASELINE, OVER_TLS, WHOLE, Setting, Split
+from lab.experiments.configmap.split import TLS, WHOLE, Setting, Split
 from lab.model.metrics import about
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import Cost, knob_names, load_knob
 from lab.model.variants.variants import load_overlay
+from lab.targets.local import keys
 from lab.targets.local.configmap import KEYS
 
 CONFIGMAP = "ingress-nginx-controller"
-SWEEPS = {BASELINE: "quick", OVER_TLS: "tls"}
+PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
+"""A key, and what a load balancer has to be told with it: its ConfigMap, and the files that the component of that name has."""
+ECHO = "your.echo.conf"
+_ECHOED = re.compile(r"/echo/(\S+) \$")
 
 Unmeasurable = Callable[[str, str], "str | None"]
 """(variant, sweep) → why it cannot be measured here, None if it can."""
@@ -40,8 +45,9 @@ def written(found: Split, manifests: Path, unmeasurable: Unmeasurable) -> tuple[
 
 
 def whole(found: Split, manifests: Path) -> str:
-    """The variant that holds the whole file, or the one key that it is; on plain HTTP."""
-    item = next((each for each in found.together() if each.whole and each.root == BASELINE), found.singles[0])
+    """The variant that holds the whole file, or the one key that it is; on plain HTTP, where the file can be had on that."""
+    wholes = [each for each in found.together() if each.whole]
+    item = min(wholes, key=lambda each: each.root in TLS, default=found.singles[0])
     return _alone(_written(item, manifests))
 
 
@@ -63,9 +69,7 @@ def _written(item: Setting, manifests: Path) -> Owned:
 
 
 def _needed(item: Setting) -> Setting:
-    from lab.targets.local import keys
-
-    return Setting(item.needs, keys.checks({}, item.needs, item.root), {}, item.root)
+    return Setting(item.needs, keys.checks({}, item.needs, item.root, item.beside), {}, item.root)
 
 
 def _component(item: Setting, manifests: Path) -> str:
@@ -91,10 +95,14 @@ def _expected(item: Setting, shipped: Mapping[str, dict[str, str] | None], manif
     """(hypothesis, sweep, metric): sweep and metric as a shipped component has them that sets the first key."""
     key, value = next(iter(item.values.items()))
     found = {name: literals[key] for name, literals in shipped.items() if literals and key in literals}
-    stated = "" if item.whole else KEYS[key].sweep or (SWEEPS[OVER_TLS] if KEYS[key].tls else "")
+    stated = "" if item.whole else KEYS[key].sweep or ("tls" if KEYS[key].tls else "")
     name = None if item.whole or stated else min(found, key=lambda name: found[name] != value, default=None)
     like = load_knob(name, manifests) if name else None
-    sweep, metric = (like.sweep, like.primary_metric) if like else (stated or SWEEPS[item.root], "cpu_per_request")
+    sweep, metric = (
+        (like.sweep, like.primary_metric)
+        if like
+        else (stated or ("tls" if item.root in TLS else "quick"), "cpu_per_request")
+    )
     what = "defaults" if len(item.values) > 1 else key
     return f"In sweep {sweep}, {about(metric).title} changes against the shipped {what}.", sweep, metric
 
@@ -124,21 +132,42 @@ def _write_component(item: Setting, name: str, expected: tuple[str, str, str], c
             [check.model_dump(exclude_none=True) for check in item.checks], sort_keys=False, allow_unicode=True
         ),
     }
+    named = {f"named-{number}.yaml": text for number, text in enumerate(item.beside)}
+    texts = {**named, **{f"{key}.txt": value for key, value in item.values.items()}}
     # From files, so that no quote and no line of a snippet is lost.
     files = [f"{key}={key}.txt" for key in item.values]
+    generators = [_merging(CONFIGMAP, files)]
+    if PROXY_PROTOCOL in item.values and keys.look(PROXY_PROTOCOL, item.values[PROXY_PROTOCOL]).value == "true":
+        generators.append(_merging(*BALANCER))
+        texts[BALANCER[1][0]] = (manifests / "components" / PROXY_PROTOCOL / BALANCER[1][0]).read_text()
+    if asked := _asked_for(item, manifests):
+        generators.append(_merging("backend", [ECHO]))
+        texts[ECHO] = asked
     content = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
         "metadata": {"annotations": annotations},
-        "configMapGenerator": [{"name": CONFIGMAP, "behavior": "merge", "files": files}],
+        "configMapGenerator": generators,
+        "resources": list(named),
     }
     folder = manifests / "components" / name
     with writing(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        for key, value in item.values.items():
-            (folder / f"{key}.txt").write_text(value, newline="")
+        for file, text in texts.items():
+            (folder / file).write_text(text, newline="")
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def _merging(name: str, files: Sequence[str]) -> Mapping[str, object]:
+    return {"name": name, "behavior": "merge", "files": list(files)}
+
+
+def _asked_for(item: Setting, manifests: Path) -> str:
+    """The map's lines by which the backend tells of headers that it does not tell of by itself."""
+    known = _ECHOED.findall((manifests / "base" / "backend" / "nginx.conf").read_text())
+    names = dict.fromkeys(str(check.name).lower() for check in item.checks if check.kind == "echo")
+    return "".join(f"/echo/{name} $http_{name.replace('-', '_')};\n" for name in names if name not in known)
 
 
 def _title(item: Setting) -> str:

@@ -13,9 +13,11 @@ looked through for it. Refuses a file that holds none, or several, with the comm
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_of
@@ -34,6 +36,10 @@ class Given:
 
     data: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    beside: Mapping[tuple[str, str], Mapping[str, str]] = field(
+        default_factory=dict[tuple[str, str], Mapping[str, str]]
+    )
+    """Of the file's other ConfigMaps and Secrets, which its keys may name: (kind, name) → what is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,8 @@ def read(place: str, content: bytes) -> Given:
         commands = "\n  ".join(each.command for each in likely)
         fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
         raise UsageError(place, fault, f"give one of them:\n  {commands}")
-    return _given(likely[0])
+    beside = {named: data for doc in docs for named, data in _named(doc)}
+    return replace(_given(likely[0]), beside=beside)
 
 
 def _given(found: _Map) -> Given:
@@ -110,7 +117,8 @@ def _maps(value: Value, path: str) -> Iterator[_Map]:
             return
         case Mapping():
             kind = _text(value, "kind")
-            if kind == "ConfigMap":
+            bare = not path and not kind and isinstance(value.get("data"), Mapping)  # its first lines left out
+            if kind == "ConfigMap" or bare:
                 yield from _configmap(value)
                 return
             yield from _literals(value) if kind == "Kustomization" else ()
@@ -124,6 +132,36 @@ def _maps(value: Value, path: str) -> Iterator[_Map]:
         case _:
             for number, item in enumerate(value):
                 yield from _maps(item, f"{path}[{number}]")
+
+
+def _named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
+    """Every ConfigMap and Secret below, as texts."""
+    if isinstance(value, Mapping):
+        kind = _text(value, "kind")
+        items = value.get("items")
+        if kind not in ("ConfigMap", "Secret"):
+            for item in items if isinstance(items, list) else []:
+                yield from _named(item)
+            return
+        plain, coded = (_texts(value.get(name)) for name in ("stringData", "data"))
+        yield (
+            (kind, _text(value.get("metadata"), "name")),
+            {**(_decoded(coded) if kind == "Secret" else coded), **plain},
+        )
+
+
+def _texts(value: Value | None) -> dict[str, str]:
+    pairs = value.items() if isinstance(value, Mapping) else ()
+    return {key: item.text for key, item in pairs if isinstance(item, Scalar)}
+
+
+def _decoded(coded: Mapping[str, str]) -> dict[str, str]:
+    """Of a Secret's base64; what is none is left out, as the API server refuses it."""
+    found: dict[str, str] = {}
+    for key, text in coded.items():
+        with suppress(ValueError):
+            found[key] = base64.b64decode("".join(text.split()), validate=True).decode()
+    return found
 
 
 def _configmap(obj: Mapping[str, Value]) -> Iterator[_Map]:

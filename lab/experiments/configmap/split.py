@@ -10,18 +10,23 @@ what would be left once that is corrected, and a note says so.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.model.variants.knobs import Check
 from lab.targets.local import keys, modules
-from lab.targets.local.configmap import KEYS
+from lab.targets.local.configmap import FOREIGN, KEYS
 from lab.targets.local.counterparts import f5_text, hint, is_f5
 
-BASELINE, OVER_TLS = "baseline", "tls"
+BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "baseline", "tls", "balancer", "balancer-tls"
+TLS = (OVER_TLS, OVER_TLS_BEHIND)
+_ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHIND, (True, True): OVER_TLS_BEHIND}
+"""(over TLS, behind a load balancer) → the variant that keys are set on."""
+NAMESPACE = "ingress-lab"
 WHOLE = "your-configuration"
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
 
@@ -35,11 +40,13 @@ class Setting:
     needs: Mapping[str, str]
     root: str
     whole: bool = False
+    beside: keys.Beside = ()
+    """Objects that its values name."""
 
     @property
     def name(self) -> str:
         """`keep-alive-300` where the value is a word; `gzip-level-and-2-more`; `your-configuration`."""
-        over = "-over-tls" if self.root == OVER_TLS else ""
+        over = "-over-tls" if self.root in TLS else ""
         if self.whole:
             return f"{WHOLE}{over}"
         key, *others = self.values
@@ -57,15 +64,18 @@ class Split:
     kept: Mapping[str, str]
     """The whole file: every key that changes something and that nginx takes beside the others."""
     notes: tuple[str, ...]
+    beside: keys.Beside = ()
 
     def together(self, without: Sequence[str] = ()) -> list[Setting]:
         """The whole file, over TLS too where a key wants that, and smaller groups of keys that belong together."""
         kept = {key: value for key, value in self.kept.items() if key not in without}
-        found = [_whole(kept, root) for root in dict.fromkeys(item.root for item in self.singles) if len(kept) > 1]
+        roots = dict.fromkeys(_bearing(kept, item.root) for item in self.singles if len(kept) > 1)
+        found = [_setting(kept, {}, root, self.beside, whole=True) for root in roots]
         for group, root in _groups(self.singles):
             values = {key: value for key, value in kept.items() if key in group}
-            if 1 < len(values) < len(kept):
-                found.append(_setting(values, {}, root))
+            alone = any(item.values == values and not item.needs for item in self.singles)
+            if 1 < len(values) < len(kept) and not alone:
+                found.append(_setting(values, {}, _bearing(values, root), self.beside))
         return [item for item in found if item.checks]
 
 
@@ -80,70 +90,117 @@ def refuse_f5(place: str, given: Given) -> None:
         )
 
 
-def split(place: str, given: Given) -> Split:
-    """UsageError where nothing is left to measure, with all notes."""
+def split(place: str, given: Given, elsewhere: bool = False) -> Split:
+    """UsageError where nothing is left to measure, with all notes. `elsewhere`: for a target on which the controller itself runs."""
     refuse_f5(place, given)
     notes = list(given.notes)
     changed: dict[str, str] = {}
+    beside: keys.Beside = ()
     for key, value in given.data.items():
         if key not in KEYS:
             notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key)}")
             continue
-        found = keys.look(key, value)
+        found = keys.look(key, value, elsewhere)
+        kind = "" if found.idle else KEYS[key].names
+        content = given.beside.get((kind, value.rpartition("/")[2]))
+        if kind and content is None:
+            found = replace(
+                found, idle=f"names a {kind} that the file does not hold: give both, with a line `---` in between"
+            )
         if found.idle or found.told:
             notes.append(f"{key}: {found.idle or found.told}")
         if not found.idle:
             changed[key] = value
+        if not found.idle and content is not None:
+            changed[key], text = _object(kind, value, content)
+            beside = tuple(dict.fromkeys([*beside, text]))
     tried = OVER_TLS if any(KEYS[key].tls for key in changed) else BASELINE
-    kept = _taken(changed, tried)
+    kept = _taken(changed, tried, beside)
     refused = [key for key in changed if key not in kept]
     for key in refused:
-        if lacking := modules.advice(changed[key]):
+        whole = {**kept, key: changed[key]}
+        if lacking := modules.advice(keys.nginx_conf(whole, tried, beside)):
             notes.append(f"{key}: not measurable here: {lacking}")
             continue
-        told = keys.refusal({**kept, key: changed[key]}, tried)
+        told = keys.refusal(whole, tried, beside)
         notes.append(f"{key}: nginx refuses it, and so the controller the whole file: {told}")
     if refused and kept:
         notes.append(f"{WHOLE}: the whole file without {', '.join(refused)}")
     singles: list[Setting] = []
     for key in kept:
-        root = OVER_TLS if KEYS[key].tls else BASELINE
-        needs = _needs(key, kept, root)
-        single = _setting({key: kept[key]}, needs, root) if needs is not None else None
-        if single is None:
+        if key in FOREIGN:
+            continue
+        root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
+        needs = _needs(key, kept, root, beside)
+        own = {key: kept[key]}
+        if needs and not keys.differs({}, needs, root, beside):  # nothing to be compared with: both at once
+            own, needs = {**own, **needs}, {}
+        single = _setting(own, needs, _bearing({**needs, **own}, root), beside) if needs is not None else None
+        if single is None and not any(key in item.values for item in singles):
             notes.append(f"{key}: nothing to measure: by itself it changes no directive")
-        elif not single.checks:
+        elif single and not single.checks:
             notes.append(f"{key}: not measurable: what it sets depends on the machine")
-        else:
+        elif single:
             singles.append(single)
     if not singles:
         raise UsageError(place, "nothing to measure", "\n  ".join(notes) or "it holds no settings")
     if len(kept) == 1:
         notes.append(f"{WHOLE}: the whole file is {singles[0].name}")
-    return Split(tuple(singles), kept, tuple(notes))
+    return Split(tuple(singles), kept, tuple(notes), beside)
 
 
-def _taken(changed: Mapping[str, str], variant: str) -> dict[str, str]:
-    """As many of them as nginx takes together, in their order."""
-    if not keys.refusal(changed, variant):
+def _object(kind: str, value: str, content: Mapping[str, str]) -> tuple[str, str]:
+    """An object of the file as the lab has it, beside its own: (what names it, itself)."""
+    name = f"your-{value.rpartition('/')[2]}"
+    metadata = {"name": name, "namespace": NAMESPACE}
+    data = {"stringData" if kind == "Secret" else "data": dict(content)}
+    return f"{NAMESPACE}/{name}", json.dumps({"apiVersion": "v1", "kind": kind, "metadata": metadata, **data})
+
+
+def _bearing(values: Mapping[str, str], root: str) -> str:
+    """The root on which they can be set: who expects PROXY protocol gets it, and who redirects everybody to TLS is asked over it.
+
+    But for a load of redirects.
+    """
+
+    def on(key: str) -> bool:
+        return key in values and keys.look(key, values[key]).value == "true"
+
+    redirects = on("force-ssl-redirect") and any(KEYS[key].sweep != "redirects" for key in values)
+    return _ROOTS[root in TLS or redirects, root in (BEHIND, OVER_TLS_BEHIND) or on("use-proxy-protocol")]
+
+
+def _taken(changed: Mapping[str, str], variant: str, beside: keys.Beside) -> dict[str, str]:
+    """As many of them as nginx takes together, in their order; of two of which one turns the other on, the other is to blame."""
+    if not keys.refusal(changed, variant, beside):
         return dict(changed)
+
+    def without(key: str) -> dict[str, str]:
+        return {other: value for other, value in changed.items() if other != key}
+
+    def switch(key: str) -> bool:
+        return KEYS[key].kind == "bool"
+
+    if alone := [key for key in changed if not keys.refusal(without(key), variant, beside)]:
+        return without(min(alone, key=switch))
     kept: dict[str, str] = {}
-    left = list(changed)
-    while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant)]:
+    left = sorted(changed, key=lambda key: not switch(key))
+    while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant, beside)]:
         for key in fitting:
-            if not keys.refusal({**kept, key: changed[key]}, variant):
+            if not keys.refusal({**kept, key: changed[key]}, variant, beside):
                 kept[key] = changed[key]
                 left.remove(key)
     return {key: value for key, value in changed.items() if key in kept}
 
 
-def _needs(key: str, kept: Mapping[str, str], root: str) -> dict[str, str] | None:
+def _needs(key: str, kept: Mapping[str, str], root: str, beside: keys.Beside) -> dict[str, str] | None:
     """The others without which nginx refuses the key or nothing changes; None where nothing changes with all of them."""
     others = {other: value for other, value in kept.items() if other != key}
 
-    def fits(beside: Mapping[str, str]) -> bool:
-        whole = {**beside, key: kept[key]}
-        return keys.differs(beside, whole, root) and not keys.refusal(whole, root) and not keys.refusal(beside, root)
+    def fits(without: Mapping[str, str]) -> bool:
+        whole = {**without, key: kept[key]}
+        taken = not any(keys.refusal(each, root, beside) for each in (whole, without))
+        return taken and keys.differs(without, whole, root, beside)
 
     if fits({}):
         return {}
@@ -157,12 +214,13 @@ def _needs(key: str, kept: Mapping[str, str], root: str) -> dict[str, str] | Non
     return others
 
 
-def _setting(values: Mapping[str, str], needs: Mapping[str, str], root: str) -> Setting:
-    return Setting(values, keys.checks(needs, {**needs, **values}, root), needs, root)
-
-
-def _whole(kept: Mapping[str, str], root: str) -> Setting:
-    return Setting(kept, keys.checks({}, kept, root), {}, root, whole=True)
+def _setting(
+    values: Mapping[str, str], needs: Mapping[str, str], root: str, beside: keys.Beside, whole: bool = False
+) -> Setting:
+    named = tuple(
+        text for text in beside if any(json.loads(text)["metadata"]["name"] in value for value in values.values())
+    )
+    return Setting(values, keys.checks(needs, {**needs, **values}, root, beside), needs, root, whole, named)
 
 
 def _groups(singles: Sequence[Setting]) -> Iterator[tuple[set[str], str]]:

@@ -26,6 +26,7 @@ from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
 from lab.model.endpoint import Tls
 from lab.model.facts import lasting
+from lab.model.load import Encoding
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.run import KneeSearch
 from lab.model.sweeps import Point
@@ -62,7 +63,7 @@ class Request:
     precision: float = 0.05
     page: str = "1kB.bin"
     tls: Tls | Literal["routed"] = "routed"
-    accept_encoding: Literal["identity", "gzip"] = "identity"
+    accept_encoding: Encoding = "identity"
     keepalive: bool = True
 
 

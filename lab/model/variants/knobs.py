@@ -67,6 +67,8 @@ class Check(Record, coerce_numbers_to_str=True):
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
     pods        how many pods of the role run and are ready
     budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
+    echo        a header (`name`) as it reaches the backend, of a request that came as from two proxies (`context`: further headers
+                of it); `client` is the address of whoever opened the connection, `balancer` the load balancer's
     routes      how many routes answer, each under its own host, and no more
     shards      how many proxies share the routes: each answers for its own hosts and for no others
     tls         what a client's handshake comes to (`name`: version or cipher, as OpenSSL calls them) on every host
@@ -95,6 +97,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "pod": ({"name"}, set()),
         "pods": (set(), set()),
         "budget": ({"name"}, set()),
+        "echo": ({"name"}, {"context"}),
         "routes": (set(), set()),
         "termination": (set(), set()),
         "tls": ({"name"}, set()),
@@ -105,11 +108,11 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "caddy", "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "routes", "termination", "tls", "shards",
-        "disk",
+        "caddy", "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
+        "termination", "tls", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)
-    role: Literal["proxy", "backend"] = "proxy"
+    role: Literal["proxy", "backend", "balancer"] = "proxy"
     name: str | None = None
     context: str | None = None
     port: int | None = Field(default=None, ge=1, le=65535)

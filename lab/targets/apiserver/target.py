@@ -68,8 +68,8 @@ class ApiserverTarget(LocalTarget):
         return images.realise(context)
 
     def order(self, wanted: Objects) -> Sequence[Sequence[Pod]]:
-        """No controller's first look is at less than what it is to serve."""
-        return [wanted.role("backend"), wanted.role("proxy")]
+        """No controller's first look is at less than what it is to serve; a load balancer resolves the proxy when it starts."""
+        return [wanted.role("backend"), wanted.role("proxy"), wanted.role("balancer")]
 
     def fixed(self, container: Container) -> bool:
         return images.find(container.repository) is None

@@ -140,6 +140,11 @@ class ClusterTarget:
             if point.link_mbit is not None:
                 fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
+        if any(objects.role(obj) == "balancer" for obj in variant.manifests):
+            fault = "its load balancer is a process of the lab's, which is no way into a cluster here"
+            raise NotMeasurableError(
+                "load balancer", variant.name, fault, "measure it with --target local or apiserver"
+            )
         requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         objects.vet(taken.api, variant.manifests)
         routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)

@@ -28,11 +28,14 @@ PODS = STATE / "pods"
 def links(objects: Objects) -> list[tuple[str, str]]:
     """Who talks to whom: the client to every proxy and (direct runs and canaries) backend, every proxy to every backend.
 
-    Between client and proxies there is a node where their Service has one.
+    Between client and proxies there is a load balancer where there is one, or a node where their Service has one.
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]
-    if not services.balancers(objects):
+    if in_front := objects.role("balancer"):
+        client += [(network.CLIENT, pod.name) for pod in in_front]
+        client += [(pod.name, proxy.name) for pod in in_front for proxy in proxies]
+    elif not services.balancers(objects):
         client += [(network.CLIENT, pod.name) for pod in proxies]
     else:
         client += [(network.CLIENT, services.NODE), *((services.NODE, pod.name) for pod in proxies)]
@@ -75,7 +78,9 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
             if started.checker and (
                 told := checker.refusal(started.checker, started.files, folders, hosts, started.programs)
             ):
-                fault = f"{Path(started.command[0]).name} refuses this configuration: {told}"
+                known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
+                program = Path(next(known, started.command[0])).name  # which a shell may start
+                fault = f"{program} refuses this configuration: {told}"
                 raise UsageError(container.place, fault, "correct what it names")
 
 

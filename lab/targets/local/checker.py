@@ -1,4 +1,4 @@
-"""A proxy's own checker (`nginx -t`) on a configuration that runs nowhere yet, in folders, network and user ids of its own.
+"""A proxy's own checker (`nginx -t`, `haproxy -c`) on a configuration that runs nowhere yet, in folders, network and user ids of its own.
 
 What it refuses, the proxy would refuse when it starts, and its controller when it reloads: it is told in the proxy's words,
 before anything is measured. Needs no more than the right to make namespaces.
@@ -23,9 +23,10 @@ TRY_S = 60.0
 _STAMP = re.compile(
     r"^\S+ \S+ \[emerg\] \d+#\d+: "
     r"|^\[[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
+    r"|^\[ALERT\] +\(\d+\) : config : (?:parsing (?=\[))?"
 )
-"""What nginx and Envoy begin with: time, process, and that it is serious."""
-_PLACE = re.compile(r" in (\S+):(\d+)$")
+"""What nginx, Envoy and HAProxy begin with: time, process, and that it is serious."""
+_PLACE = re.compile(r" in (\S+):(\d+)$|^\[(\S+):(\d+)\] : ")
 _UID, _GID = 101, 82
 
 
@@ -73,7 +74,7 @@ def _refusal(
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
-                file.write_text(text)
+                file.write_text(text, errors="surrogateescape")
         for path, _ in programs:
             _inside(path, own).parent.mkdir(exist_ok=True)
             _inside(path, own).touch()
@@ -93,12 +94,14 @@ def _inside(path: str, own: Mapping[str, Path]) -> Path:
 
 def _told(said: str, files: Mapping[str, str]) -> str:
     """Without time and process, and with the line that is meant instead of its number."""
+    said = _STAMP.sub("", said)
     place = _PLACE.search(said)
-    if place and place[1] in files:
-        lines = [*files[place[1]].split("\n"), ""]
-        line = lines[min(int(place[2]), len(lines)) - 1].strip()
-        said = said[: place.start()] + (f" in `{line[:80]}`" if line.strip("}") else "")
-    return _STAMP.sub("", said)
+    file, number = (place[1] or place[3], place[2] or place[4]) if place else ("", "")
+    if place and file in files:
+        lines = [*files[file].split("\n"), ""]
+        line = lines[min(int(number), len(lines)) - 1].strip()
+        said = said[: place.start()] + said[place.end() :] + (f" in `{line[:80]}`" if line.strip("}") else "")
+    return said
 
 
 def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tuple[Path, Path]], scratch: Path) -> str:

@@ -38,6 +38,10 @@ class Key:
     """What is otherwise here than in a cluster, told when it is set."""
     sweep: str = ""
     """In which the key could show something; empty: as a shipped component of it says, else quick (over TLS: tls)."""
+    behind: bool = False
+    """Only behind a load balancer can it show anything."""
+    names: str = ""
+    """The kind of another object, which is named by the value as `namespace/name`; it belongs into the same file."""
 
 
 _CIPHERS = ":".join(
@@ -58,6 +62,7 @@ _GZIP_TYPES = (
     " application/vnd.ms-fontobject application/x-font-ttf application/x-web-app-manifest+json application/xhtml+xml"
     " application/xml font/opentype image/svg+xml image/x-icon text/css text/javascript text/plain text/x-component"
 )
+_BROTLI_TYPES = f"application/xml+rss {_GZIP_TYPES}"
 _LOG_FORMAT = (
     '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"'
     " $request_length $request_time [$proxy_upstream_name] [$proxy_alternative_upstream_name] $upstream_addr"
@@ -95,12 +100,19 @@ TABLE = (
     Key("log-format-escape-none", "bool", "false", "written"),
     Key("error-log-path", "text", "/var/log/nginx/error.log", "written"),
     Key("error-log-level", "text", "notice", "written"),
+    Key("enable-syslog", "bool", "false", "written", remark="it goes to a sink of the lab's own, whatever the host"),
+    Key("syslog-host", "text", "", "written"),
+    Key("syslog-port", "int", "514", "written"),
     # compression
     Key("use-gzip", "bool", "false", "written"),
     Key("gzip-level", "int", "1", "written"),
     Key("gzip-min-length", "int", "256", "written"),
     Key("gzip-types", "text", _GZIP_TYPES, "written"),
     Key("gzip-disable", "text", "", "written"),
+    Key("enable-brotli", "bool", "false", "written", sweep="slow-link-brotli"),
+    Key("brotli-level", "int", "4", "written", sweep="slow-link-brotli"),
+    Key("brotli-min-length", "int", "20", "written", sweep="slow-link-brotli"),
+    Key("brotli-types", "text", _BROTLI_TYPES, "written", sweep="slow-link-brotli"),
     # client side
     Key("client-header-buffer-size", "text", "1k", "http", "client_header_buffer_size {}"),
     Key("client-header-timeout", "int", "60", "http", "client_header_timeout {}s"),
@@ -124,6 +136,8 @@ TABLE = (
     Key("ssl-session-timeout", "text", "10m", "written", tls=True),
     Key("ssl-session-tickets", "bool", "false", "http", "ssl_session_tickets {}", tls=True),
     Key("ssl-buffer-size", "text", "4k", "http", "ssl_buffer_size {}", tls=True),
+    Key("ssl-dh-param", "text", "", "written", tls=True, names="Secret"),
+    Key("ssl-session-ticket-key", "base64", "", "written", tls=True, sweep="tls-resumption"),
     # hash tables and defaults
     Key("server-name-hash-max-size", "int", "1024", "written"),
     Key("server-name-hash-bucket-size", "int", "0", "written"),             # 0: what the longest name needs
@@ -165,15 +179,22 @@ TABLE = (
     Key("forwarded-host-header", "text", "X-Forwarded-Host", "written", sweep="forwarded"),
     Key("proxy-real-ip-cidr", "list", "0.0.0.0/0", "written", sweep="forwarded"),
     Key("proxy-add-original-uri-header", "bool", "false", "written"),
+    Key("proxy-set-headers", "text", "", "written", names="ConfigMap"),
+    Key("add-headers", "text", "", "written", names="ConfigMap"),
+    Key("use-proxy-protocol", "bool", "false", "written", behind=True),
+    Key("forwarded-for-proxy-protocol-header", "text", "X-Forwarded-For-Proxy-Protocol", "written", behind=True, sweep="forwarded"),
     # who may come, how fast, and what is answered instead
     Key("whitelist-source-range", "list", "", "written", remark="the lab's own clients are let in, too"),
     Key("denylist-source-range", "list", "", "written"),
     Key("limit-rate", "int", "0", "written", sweep="page-sizes"),              # in kB/s; 0: none
     Key("limit-rate-after", "int", "0", "written", sweep="page-sizes"),
-    Key("custom-http-errors", "codes", "", "written", remark="no page of the lab's is such an error: what it costs all others shows"),
-    Key("disable-proxy-intercept-errors", "bool", "false", "written"),
-    Key("app-root", "text", "", "written"),
-    Key("use-port-in-redirects", "bool", "false", "location", "port_in_redirect {}"),
+    Key("custom-http-errors", "codes", "", "written", sweep="errors", remark="the loads get 404 and 503: of other codes, what they cost these shows"),
+    Key("disable-proxy-intercept-errors", "bool", "false", "written", sweep="errors"),
+    Key("force-ssl-redirect", "bool", "false", "written", sweep="redirects"),
+    Key("http-redirect-code", "redirect", "308", "written", sweep="redirects"),
+    Key("preserve-trailing-slash", "bool", "false", "written", sweep="redirects"),
+    Key("use-port-in-redirects", "bool", "false", "location", "port_in_redirect {}", sweep="redirects"),
+    Key("app-root", "text", "", "written", sweep="redirects"),
     Key("debug-connections", "networks", "", "written"),
     # the user's own directives
     Key("main-snippet", "text", "", "written"),
@@ -184,14 +205,12 @@ TABLE = (
 # fmt: on
 
 NO_MEANING = {
-    "no load of the lab's gets a redirect, nor looks at such headers": """
+    "no load of the lab's asks a host that has a certificate without TLS, nor looks at such headers": """
         hsts bool true
         hsts-include-subdomains bool true
         hsts-max-age text 31536000
         hsts-preload bool false
-        http-redirect-code redirect 308
         ssl-redirect bool true
-        preserve-trailing-slash bool false
         no-tls-redirect-locations text /.well-known/acme-challenge
     """,
     "no certificate of the lab's has an OCSP responder": """
@@ -222,6 +241,10 @@ NO_MEANING = {
         disable-ipv6 bool false
         disable-ipv6-dns bool false
     """,
+    "the controller sets it itself, from bind-address": """
+        bind-address-ipv4 text
+        bind-address-ipv6 text
+    """,
     "it guards what the lab does not use": """
         allow-snippet-annotations bool false
         allow-cross-namespace-resources bool false
@@ -238,10 +261,6 @@ NO_MEANING = {
 
 NOT_HERE = {
     "needs a module that stock nginx has not": """
-        enable-brotli bool false
-        brotli-level int 4
-        brotli-min-length int 20
-        brotli-types text application/xml+rss application/atom+xml application/javascript application/x-javascript application/json application/rss+xml application/vnd.ms-fontobject application/x-font-ttf application/x-web-app-manifest+json application/xhtml+xml application/xml font/opentype image/svg+xml image/x-icon text/css text/javascript text/plain text/x-component
         enable-modsecurity bool false
         enable-owasp-modsecurity-crs bool false
         modsecurity-snippet text
@@ -260,9 +279,8 @@ NOT_HERE = {
         otel-max-export-batch-size int32 512
         use-geoip2 bool false
         geoip2-autoreload-in-minutes int 0
-        add-headers text
     """,
-    "is done by the controller's Lua": """
+    "is done by the controller's Lua, which --target apiserver has, too": """
         lua-shared-dicts text
         load-balance text round_robin
         upstream-hash-by text
@@ -287,20 +305,11 @@ NOT_HERE = {
         global-external-auth struct
         enable-auth-access-log bool false
     """,
-    "is not written for the local target yet": """
-        forwarded-for-proxy-protocol-header text X-Forwarded-For-Proxy-Protocol
-        use-proxy-protocol bool false
-        proxy-set-headers text
-        force-ssl-redirect bool false
-        bind-address list
-        bind-address-ipv4 text
-        bind-address-ipv6 text
-        enable-syslog bool false
-        syslog-host text
-        syslog-port int 514
+    "says when the controller reloads, as --target apiserver does, too": """
         enable-serial-reloads bool false
-        ssl-dh-param text
-        ssl-session-ticket-key text
+    """,
+    "names addresses of nodes, which no pod here has": """
+        bind-address list
     """,
 }
 """The same of keys that the local target cannot realise: only the default is accepted."""

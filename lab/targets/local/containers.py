@@ -54,7 +54,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Realisation:
-    """What to start instead of the image. `files`: path → text, or `-> target` for a symbolic link."""
+    """What to start instead of the image. `files`: path → text (bytes that are no UTF-8 as surrogates), or `-> target` for a symbolic link."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
@@ -64,7 +64,7 @@ class Realisation:
     stop_signal: signal.Signals = signal.SIGTERM
     """The image's STOPSIGNAL."""
     checker: tuple[str, ...] = ()
-    """The proxy's own command that says whether it takes its configuration, as `nginx -t`; empty = it has none."""
+    """The proxy's own command that says whether it takes its configuration, as `nginx -t`, after a shell perhaps; empty = it has none."""
     waits: tuple[float, float] = (0.0, 0.0)
     """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
     passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
@@ -120,7 +120,7 @@ class Process:
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
-                file.write_text(text)
+                file.write_text(text, errors="surrogateescape")
         for path, program in setting.started.programs.items():
             file = self.inside(path)
             assert file is not None, path

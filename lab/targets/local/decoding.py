@@ -11,6 +11,7 @@ controller's own decoder answered. Refuses nothing: what nginx refuses, nginx sa
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
@@ -84,6 +85,14 @@ def _is_network(text: str) -> bool:
     return True
 
 
+def _base64(text: str) -> str | None:
+    try:
+        base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
+    except ValueError:
+        return None
+    return text
+
+
 def _matching(form: re.Pattern[str]) -> Callable[[str], str | None]:
     return lambda text: text if form.fullmatch(text) else None
 
@@ -99,6 +108,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "float": ("a number", _matching(_FLOAT)),
     "duration": ("a duration such as 5s", _matching(_DURATION)),
     "redirect": ("301, 302, 307 or 308", _redirect),
+    "base64": ("base64", _base64),
     "offset": ("a size such as 8m", lambda text: text if _OFFSET.fullmatch(text.strip()) else ""),
     "struct": ("set key by key", lambda _text: None),
 }

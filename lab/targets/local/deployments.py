@@ -78,8 +78,9 @@ def _expand(text: str, env: Mapping[str, str]) -> str:
 
 def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
     role = labels.get(role_label, "")
-    if role not in ("proxy", "backend"):
-        raise UsageError(place, f"the pod template's label {role_label} is {role!r}", "expected proxy or backend")
+    if role not in ("proxy", "backend", "balancer"):
+        fault = f"the pod template's label {role_label} is {role!r}"
+        raise UsageError(place, fault, "expected proxy, backend or balancer")
     # scheduling, identity and API access: there is one node and no API server
     body.waive(
         "nodeSelector",

@@ -6,25 +6,32 @@ value depends on the machine (CPUs, open files, addresses) it is rendered for tw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
-from lab.targets.local import checker, objects
+from lab.targets.local import checker, objects, told
 from lab.targets.local.configmap import FOREIGN, IDLE, KEYS, look_up, settings
 from lab.targets.local.images import Context
 from lab.targets.local.images.ingress_nginx import CHECKER, files, nginx_version
-from lab.targets.local.nginx_conf import render
+from lab.targets.local.nginx_conf import headers_named, render
 from lab.targets.readback.nginx import directives
+from lab.targets.readback.reading import ABSENT
 
 UNLIKELY = ((1013, 100_003), (1019, 100_019))
 """(CPUs, open files) of two machines that there are not."""
 
 _LISTS = {"map", "geo", "types", "split_clients"}
 """Blocks that hold no directives: what stands there is read back by nothing."""
+
+UNSEEN = "in the whole file only"
+"""Why a key that only other targets realise is no knob of its own there."""
+Beside = tuple[str, ...]
+"""Objects that keys name, as JSON."""
 
 Directives = dict[tuple[str, str], str]
 """(context, directive) → its arguments, several joined as the read-back joins them."""
@@ -41,8 +48,8 @@ class Found:
     tls: bool = False
 
 
-def look(name: str, text: str) -> Found:
-    """What the controller makes of a key that it has."""
+def look(name: str, text: str, elsewhere: bool = False) -> Found:
+    """What the controller makes of a key that it has. `elsewhere`: it runs itself, and so realises every one."""
     key, found = look_up(name, text)
     if found.kept or (key.kind.startswith("int") and not text):
         idle = found.told if found.kept else f"{found.told}: write the number that is meant"
@@ -54,6 +61,8 @@ def look(name: str, text: str) -> Found:
     elif found.value == key.default:
         shown = found.value if len(found.value) <= 40 else f"{found.value[:40]}…"
         idle = f"nothing to measure: {shown!r} is the default"
+    elif name in FOREIGN and elsewhere:
+        return Found(found.value, key.default, f"{UNSEEN}: how to see that it took is not known")
     elif name in FOREIGN:
         idle = f"not measurable on the local target: it {FOREIGN[name][1]}: use --target kind"
     else:
@@ -61,52 +70,87 @@ def look(name: str, text: str) -> Found:
     return Found(found.value, key.default, "; ".join(filter(None, (found.told, key.remark))), idle, key.tls)
 
 
-def refusal(data: Mapping[str, str], variant: str = "baseline") -> str:
+def refusal(data: Mapping[str, str], variant: str = "baseline", beside: Beside = ()) -> str:
     """Why nginx refuses this variant with these keys, in its own words; empty = it takes them."""
-    context = _context(variant, 1, 100_000)
-    return checker.refusal(CHECKER, files(render(settings("ConfigMap", data), context, nginx_version()), context))
+    context, values = _context(variant, 1, 100_000, beside), _values(data)
+    return checker.refusal(CHECKER, files(values, render(values, context, nginx_version()), context))
 
 
-def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline") -> bool:
+def nginx_conf(data: Mapping[str, str], variant: str = "baseline", beside: Beside = ()) -> str:
+    """What these keys make, those left out that the controller ignores or keeps at their defaults."""
+    taken = {key: value for key, value in data.items() if key in KEYS and not look(key, value).idle}
+    return render(_values(taken), _context(variant, 1, 100_000, beside), nginx_version())
+
+
+def differs(
+    before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline", beside: Beside = ()
+) -> bool:
     """Whether nginx.conf does, between two sets of keys on the shipped defaults."""
-    return any(_changed(before, after, variant, machine) for machine in UNLIKELY)
+    return any(_changed(before, after, variant, beside, machine) for machine in UNLIKELY)
 
 
-def checks(before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline") -> tuple[Check, ...]:
+def checks(
+    before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline", beside: Beside = ()
+) -> tuple[Check, ...]:
     """Every directive that `after` changes, with what it must then be found to be; without those that depend on the machine."""
-    first, second = (_changed(before, after, variant, machine) for machine in UNLIKELY)
+    first, second = (_changed(before, after, variant, beside, machine) for machine in UNLIKELY)
     same = {
         place: value
         for place, value in first.items()
         if second.get(place) == value and value and place[0].rpartition("/")[2] not in _LISTS
     }
-    return tuple(
-        Check(kind="nginx", name=name, context=context or None, value=value) for (context, name), value in same.items()
+    return (
+        *(
+            Check(kind="nginx", name=name, context=context or None, value=value)
+            for (context, name), value in same.items()
+        ),
+        *_echoes(before, after, variant, beside),
     )
+
+
+def _echoes(before: Mapping[str, str], after: Mapping[str, str], variant: str, beside: Beside) -> Iterator[Check]:
+    """What a backend is told otherwise of the same request."""
+    values, context = _values(after), _context(variant, 1, 100_000, beside)
+    behind = bool(context.objects.role("balancer"))
+    old, new = (
+        told.told(each, headers_named(each, "proxy-set-headers", context), behind) for each in (_values(before), values)
+    )
+    for name in new:
+        if old.get(name, "") != new[name]:
+            yield Check(kind="echo", name=name, context=told.sent(values) or None, value=new[name] or ABSENT)
+
+
+def _values(data: Mapping[str, str]) -> Mapping[str, str]:
+    """Of the keys that are realised here."""
+    return settings("ConfigMap", {name: text for name, text in data.items() if name not in FOREIGN})
 
 
 def shipped(name: str) -> str:
     return KEYS[name].default
 
 
-def _changed(before: Mapping[str, str], after: Mapping[str, str], variant: str, machine: tuple[int, int]) -> Directives:
-    old, new = (_directives(tuple(sorted(side.items())), variant, machine) for side in (before, after))
+def _changed(
+    before: Mapping[str, str], after: Mapping[str, str], variant: str, beside: Beside, machine: tuple[int, int]
+) -> Directives:
+    old, new = (_directives(tuple(sorted(side.items())), variant, beside, machine) for side in (before, after))
     found = {place: value for place, value in new.items() if old.get(place) != value}
     return found | {place: "absent" for place in old if place not in new}
 
 
 @lru_cache(maxsize=256)
-def _directives(data: tuple[tuple[str, str], ...], variant: str, machine: tuple[int, int]) -> Directives:
-    text = render(settings("ConfigMap", dict(data)), _context(variant, *machine), nginx_version())
+def _directives(
+    data: tuple[tuple[str, str], ...], variant: str, beside: Beside, machine: tuple[int, int]
+) -> Directives:
+    text = render(_values(dict(data)), _context(variant, *machine, beside), nginx_version())
     found: dict[tuple[str, str], dict[str, None]] = {}
     for context, name, arguments in directives({"nginx.conf": text}):
         found.setdefault((context, name), {})[" ".join(arguments)] = None
     return {place: ", ".join(values) for place, values in found.items()}
 
 
-@lru_cache(maxsize=8)
-def _context(variant: str, cpus: int, open_files: int) -> Context:
-    wanted = objects.read(load_variant(variant).manifests)
+@lru_cache(maxsize=32)
+def _context(variant: str, cpus: int, open_files: int, beside: Beside) -> Context:
+    wanted = objects.read([*load_variant(variant).manifests, *map(json.loads, beside)])
     pod = wanted.role("proxy")[0]
     addresses = {each.name: f"192.0.2.{cpus % 250}" for each in wanted.pods}
     somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())

@@ -188,6 +188,14 @@ def write_sysctls(place: Place, settings: dict[str, str]) -> None:
     call_in(place, write)
 
 
+def sink(port: int) -> socket.socket:
+    """Takes what is sent to the node as UDP, which nobody reads: what does not fit is dropped by the kernel. Raises OSError."""
+    taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # two systems of a pair share it
+    taken.bind((NODE_ADDRESS, port))
+    return taken
+
+
 def connect(place: Place, address: tuple[str, int], timeout_s: float) -> socket.socket:
     """A TCP connection from a place. Raises OSError."""
     return call_in(place, lambda: socket.create_connection(address, timeout_s))

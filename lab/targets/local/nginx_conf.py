@@ -6,6 +6,7 @@ net.core.somaxconn when this is written, as the controller does it (511 below 51
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -16,6 +17,7 @@ from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
 from lab.targets.local.decoding import codes, items
 from lab.targets.local.images import Context
+from lab.targets.local.network import NODE_ADDRESS
 from lab.targets.local.objects import Route
 from lab.targets.local.rendering import rendered
 
@@ -23,7 +25,11 @@ PID = "/tmp/nginx/nginx.pid"
 LAB_CLIENTS = ("10.64.0.0/14",)
 """Whence the lab's loads come: let in beside those whom a list of the user's lets in, or nothing would be measured."""
 
+SINK = NODE_ADDRESS
+"""Where the lab takes what goes to anybody's syslog, and forgets it."""
+
 _CERTIFICATES = "/tmp/nginx/ssl"
+DH_PARAM, TICKET_KEY = f"{_CERTIFICATES}/dhparam.pem", f"{_CERTIFICATES}/tickets.key"
 
 
 def render(
@@ -39,6 +45,7 @@ def render(
         for service, port in sorted({(route.service, route.port) for route in routes}, key=str)
     }
     reached = {name: members for name, members in upstreams.items() if members}  # nginx would refuse an empty one
+    servers = [_server(values, context, host, reached) for host in hosts]
     text = rendered(
         "nginx.conf.j2",
         values=values,
@@ -61,7 +68,13 @@ def render(
         upstreams=reached.items(),
         trusts=values["use-forwarded-headers"] == "true",
         codes=codes(values["custom-http-errors"]),
-        servers=[_server(values, context, host, reached) for host in hosts],
+        servers=servers,
+        redirects=values["force-ssl-redirect"] == "true" or any(server["certificate"] for server in servers),
+        headers=lambda key: sorted(headers_named(values, key, context).items()),
+        quoted=lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"',
+        dh_param=DH_PARAM if _dh_param(values, context) else "",
+        ticket_key=TICKET_KEY,
+        syslog=f"{SINK if values['syslog-host'] else ''}:{values['syslog-port']}",
     )
     return text.replace("\r\n", "\n").replace("\r", " ")
 
@@ -76,6 +89,28 @@ def certificates(context: Context) -> dict[str, str]:
         files = context.objects.secrets[name].files()
         found[_certificate(name)] = files["tls.crt"] + files["tls.key"]
     return found
+
+
+def keys_for_tls(values: Mapping[str, str], context: Context) -> dict[str, str]:
+    """File → text of what keys of the ConfigMap say about TLS; any bytes, those that are no UTF-8 as surrogates."""
+    ticket = base64.b64decode(values["ssl-session-ticket-key"]).decode("utf-8", "surrogateescape")
+    found = {DH_PARAM: _dh_param(values, context), TICKET_KEY: ticket}
+    return {path: text for path, text in found.items() if text}
+
+
+def _dh_param(values: Mapping[str, str], context: Context) -> str:
+    secret = context.objects.secrets.get(_named(values["ssl-dh-param"]))
+    return secret.data.get("dhparam.pem", "") if secret else ""
+
+
+def headers_named(values: Mapping[str, str], key: str, context: Context) -> Mapping[str, str]:
+    """Of the ConfigMap that the key names; none where there is no such ConfigMap."""
+    return context.objects.configmaps.get(_named(values[key]), {})
+
+
+def _named(value: str) -> str:
+    """Of `namespace/name`."""
+    return value.rpartition("/")[2]
 
 
 def _certificate(secret: str) -> str:

@@ -104,6 +104,11 @@ class Objects:
     def role(self, role: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.role == role)
 
+    @property
+    def entry(self) -> tuple[Pod, ...]:
+        """The pods that clients come to."""
+        return self.role("balancer") or self.role("proxy") or self.role("backend")
+
     def endpoints(self, service: str) -> tuple[Pod, ...]:
         """The pods that a Service selects. UsageError when there is no such Service, or it selects none."""
         if service not in self.services:

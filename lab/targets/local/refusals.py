@@ -23,6 +23,9 @@ from lab.targets.local.pods import Container
 def vet(objects: Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:
     """NotMeasurableError for less CPU where no cgroup can be had, and for moved backends that the proxy would not hear of (`fixed`)."""
     for point in points:
+        if point.disturbance is not None and objects.role("balancer"):
+            fault = "the load balancer in front knows the proxy of its start"
+            raise NotMeasurableError("fixed proxies", f"point {point.name}", fault, "a variant without it")
         if point.disturbance is not None and not point.control:
             place = f"point {point.name}"
             _vet_squeeze(place, objects, squeezed(point.disturbance))

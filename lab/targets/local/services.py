@@ -55,6 +55,8 @@ _MARK = "0x4000"  # kube-proxy's masquerade bit
 def in_front(objects: Objects, changing: bool) -> Objects:
     """The objects with a node's NAT in front of the proxy where the way needs one and its Service is no LoadBalancer."""
     pods = objects.role("proxy")
+    if objects.role("balancer"):
+        return objects
     needed = changing or len(pods) > 1 or any(pod.host_ports for pod in pods)
     if not pods or (pods[0].host_network and not changing) or not needed or _balanced(objects, pods[0]) is not None:
         return objects
@@ -69,7 +71,7 @@ def in_front(objects: Objects, changing: bool) -> Objects:
 def balancers(objects: Objects) -> list[Service]:
     """The LoadBalancer Services in front of the proxies: several where these share the routes; none where the way is straight."""
     pods = objects.role("proxy")
-    if not pods or pods[0].host_network or _balanced(objects, pods[0]) is None:
+    if not pods or objects.role("balancer") or pods[0].host_network or _balanced(objects, pods[0]) is None:
         return []
     found = (_balanced(objects, pod) for pod in pods)
     return list({service.name: service for service in found if service is not None}.values())
@@ -107,6 +109,8 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
 
 def way(objects: Objects) -> str:
     """In words, for the samples' notes; empty where it is straight."""
+    if objects.role("balancer"):
+        return "through a load balancer's TCP proxy"
     found = balancers(objects)
     if not found:
         return ""

@@ -38,8 +38,7 @@ End = tuple[Place, str]
 
 def ends(net: Network, objects: Objects) -> list[tuple[End, End]]:
     """(client's end, far end) of every pair between the client and where its requests go in."""
-    entry = objects.role("proxy") or objects.role("backend")
-    far = [services.NODE] if services.balancers(objects) else [pod.name for pod in entry]
+    far = [services.NODE] if services.balancers(objects) else [pod.name for pod in objects.entry]
     here = network.CLIENT
     return [((net[here], net.device(here, name)), (net[name], net.device(name, here))) for name in far]
 

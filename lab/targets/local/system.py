@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from lab.base.errors import MeasuringError, UsageError
 from lab.base.files import readable, write_texts
@@ -81,7 +81,7 @@ class LocalSystem:
         return self._client
 
     def endpoint(self, point: Point) -> Endpoint:
-        return self._entry(*hosts.chosen(self._routed, self._way_in == "proxy", point))
+        return self._entry(*hosts.chosen(self._routed, self._way_in != "backend", point))
 
     def backend_endpoint(self) -> Endpoint:
         return self._at("backend")
@@ -126,6 +126,7 @@ class LocalSystem:
 
     def watch(self) -> Sampler:
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
+        roles = (*roles, *(["balancer"] if self._objects.role("balancer") else []))
 
         def processes() -> Mapping[str, list[int]]:
             found: dict[str, list[int]] = {role: self.processes(role) for role in roles}
@@ -264,7 +265,7 @@ class LocalSystem:
     def restarts(self) -> Mapping[str, int]:
         return {
             f"{runner.pod.name}/{runner.container.name}": runner.restarts
-            for role in ("proxy", "backend")
+            for role in ("balancer", "proxy", "backend")
             for runner in self.kubelet.runners(role)
         }
 
@@ -277,7 +278,7 @@ class LocalSystem:
     def log_tail(self) -> str:
         parts = [
             (runner, runner.process.tail(output_too=False))
-            for role in ("proxy", "backend")
+            for role in ("balancer", "proxy", "backend")
             for runner in self.kubelet.runners(role)
         ]
         said = [f"--- {name}\n{text}" for name, text in self.kubelet.groups.deaths()]
@@ -285,13 +286,14 @@ class LocalSystem:
         return "\n".join(said)
 
     def wait(self, deadline: float) -> None:
-        """Until the entry serves the probed page whole. MeasuringError at the deadline (monotonic)."""
+        """Until the entry serves the probed page whole, or redirects whoever asks for it. MeasuringError at the deadline (monotonic)."""
         entry = self.entry()
         fault = ""
         while True:
             try:
                 response = self.fetch(entry, f"/{PROBED_PAGE}", 2.0)
-                if response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]:
+                whole = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
+                if whole or "location" in response.headers:
                     return
                 fault = f"status {response.status}, {len(response.body)} bytes"
             except OSError as error:
@@ -324,7 +326,7 @@ class LocalSystem:
 
     @property
     def _way_in(self) -> Role:
-        return "proxy" if self._objects.role("proxy") else "backend"
+        return cast("Role", self._objects.entry[0].role)
 
     def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
         def url(by: str | None, host: str) -> str:
@@ -379,5 +381,5 @@ class LocalSystem:
         if role == "backend" and (running := self._running(role)):
             objects = replace(objects, pods=(*objects.role("proxy"), *running))
         address, number = services.address(objects, self.net, role)
-        way = self._way(objects) if role == "proxy" else ""
+        way = self._way(objects) if role != "backend" else ""
         return Endpoint(f"http://{address}:{number}", self._host, way=way)

@@ -2,7 +2,9 @@
 
     gzip on                →  a page that compresses comes compressed to a client that accepts it
     proxy_cache ZONE       →  the second of two requests is a hit (the header X-Cache-Status says so)
+    brotli on              →  the same to a client that accepts that
     access_log PATH        →  one request makes the log longer, unless it is off or buffered
+    access_log syslog:…    →  one request has a datagram leave the pod
 
 Refuses to guess: a log that is no regular file (a container's output in a cluster) is not looked at.
 """
@@ -32,10 +34,13 @@ def fault(system: System, check: Check, master: Process, arguments: str) -> str:
     return effect(system, check, master, arguments) if effect is not None else ""
 
 
-def _gzip(system: System, check: Check, master: Process, arguments: str) -> str:
-    sent = _fetch(system, {"Accept-Encoding": "gzip"}).headers.get("content-encoding", "identity")
-    wanted = "gzip" if arguments == "on" else "identity"
-    return "" if sent == wanted else f"{PAGE} came with encoding {sent}, expected {wanted}"
+def _compressed(coding: str) -> Callable[[System, Check, Process, str], str]:
+    def effect(system: System, check: Check, master: Process, arguments: str) -> str:
+        sent = _fetch(system, {"Accept-Encoding": coding}).headers.get("content-encoding", "identity")
+        wanted = coding if arguments == "on" else "identity"
+        return "" if sent == wanted else f"{PAGE} came with encoding {sent}, expected {wanted}"
+
+    return effect
 
 
 def _proxy_cache(system: System, check: Check, master: Process, arguments: str) -> str:
@@ -49,6 +54,8 @@ def _proxy_cache(system: System, check: Check, master: Process, arguments: str) 
 def _access_log(system: System, check: Check, master: Process, arguments: str) -> str:
     """Of a log that is off the container's output is looked at, where it would go as shipped."""
     path, *options = arguments.split()
+    if path.startswith("syslog:"):
+        return _syslog(system, check)
     file = _OWN_OUTPUT if path in _OUTPUT else path
     kept = path == "off" or any(option.startswith(("buffer=", "gzip")) for option in options)
     before = _size(system, check, file)
@@ -62,6 +69,22 @@ def _access_log(system: System, check: Check, master: Process, arguments: str) -
     if grown and kept:
         return f"one request made {file} longer, though its log is {'off' if path == 'off' else 'buffered'}"
     return "" if grown or kept else f"a request left {file} as long as it was"
+
+
+def _syslog(system: System, check: Check) -> str:
+    before = _datagrams(system, check)
+    _fetch(system)
+    deadline = time.monotonic() + _SEEN_WITHIN_S
+    while _datagrams(system, check) == before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return "" if _datagrams(system, check) > before else "a request had no datagram leave the pod"
+
+
+def _datagrams(system: System, check: Check) -> int:
+    """How many left it, by /proc/net/snmp: `Udp: InDatagrams NoPorts InErrors OutDatagrams …`, then the numbers."""
+    rows = [line.split() for line in run(system, check, ["cat", "/proc/net/snmp"]).splitlines()]
+    names, numbers = (row for row in rows if row[0] == "Udp:")
+    return int(numbers[names.index("OutDatagrams")])
 
 
 def _fetch(system: System, headers: Mapping[str, str] | None = None) -> Response:
@@ -81,7 +104,8 @@ def _size(system: System, check: Check, file: str) -> int | None:
 
 
 _EFFECTS: dict[str, Callable[[System, Check, Process, str], str]] = {
-    "gzip": _gzip,
+    "gzip": _compressed("gzip"),
+    "brotli": _compressed("br"),
     "proxy_cache": _proxy_cache,
     "access_log": _access_log,
 }

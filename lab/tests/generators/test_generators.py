@@ -392,3 +392,23 @@ def test_the_tool_itself_measures_a_known_delay(name: str, keepalive: bool, slow
     assert result.achieved_rps == pytest.approx(expected_rps, rel=0.2)
     assert result.latency.total == pytest.approx(result.achieved_rps * result.recorded_s, rel=0.1)
     assert Slow.hosts == {"lab.test"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "errors"), [((), 3), ((404,), 97), ((404, 503), 97), ((200, 404), 0), ((200, 308), 3)]
+)
+def test_wrk_knows_which_answers_were_expected_by_what_it_counts_as_errors(
+    answers: tuple[int, ...], errors: int
+) -> None:
+    """400 and above: which of them came it does not tell."""
+    tool, stdout, stderr, status, load = case("wrk/ok")
+    told = re.sub(r"LAB errors (\d+ \d+ \d+) \d+", r"LAB errors \1 3", stdout)
+    result = tool.parse(told, stderr, status, replace(load, answers=answers))
+    assert result.errors.get("status", 0) == (errors if errors < 97 else result.requests - 3)
+
+
+def test_only_k6_and_wrk_are_told_which_answers_are_expected() -> None:
+    load = Load("http://192.0.2.1/", "lab.test", connections=4, duration_s=1, answers=(404,))
+    able = {name for name, each in generators().items() if each.refusal(load) is None}
+    assert able == {"k6", "wrk"}
+    assert '"answers": [404]' in generator("k6").files(load)["k6.js"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import gzip
 import os
 import zlib
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab.measure import validity
+from lab.measure import brotli, validity
 from lab.measure.canary import canary
 from lab.model.endpoint import Endpoint, Response
 from lab.model.load import Load
@@ -104,6 +105,30 @@ def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, says:
     assert says in found.fault and not found.refusal
     sample = measured(Proxy(answers=[GOOD, answer, GOOD]), at(subject=("errors",)))
     assert sample.reason is Reason.WRONG_BACKEND
+
+
+@pytest.mark.parametrize(("status", "says"), [(404, ""), (503, ""), (500, "status 500"), (200, "")])
+def test_an_answer_that_the_load_expects_is_right_whatever_its_body(status: int, says: str) -> None:
+    """A page has to be the backend's."""
+    body = PAGE if status == 200 else b"sorry"
+    found = canary(
+        Proxy(answers=[Response(status, body, {})]), Endpoint("http://proxy", "h"), at(answers=(200, 404, 503))
+    )
+    assert says in found.refusal and bool(found.refusal) == bool(says)
+    assert says or found.body_bytes == len(body)
+    wrong = Proxy(answers=[Response(200, b"another", {})])
+    assert "not the backend's" in canary(wrong, Endpoint("http://proxy", "h"), at(answers=(200, 404))).fault
+
+
+def test_a_brotli_answer_is_the_backends_once_decompressed() -> None:
+    """Of its four bytes the second and the third say how long it is, uncompressed."""
+    if ctypes.util.find_library("brotlidec") is None:
+        pytest.skip("libbrotlidec is not on this machine")
+    assert brotli.decoded(b"\x8b\x01\x80abcd\x03", 4) == b"abcd"
+    with pytest.raises(ValueError, match="broken, or longer"):
+        brotli.decoded(b"\x8b\x01\x80abcd\x03", 3)
+    with pytest.raises(ValueError, match="broken"):
+        brotli.decoded(b"abcd", 4)
 
 
 def test_the_load_is_expected_to_weigh_what_the_canary_did() -> None:

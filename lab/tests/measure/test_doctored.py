@@ -15,12 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.generators import Generator
+from lab.generators._k6_log import requests_of
+from lab.generators.pieces import of_bytes
 from lab.measure import validity
 from lab.measure.sample_run import parsed
-from lab.model.load import Load, Result
+from lab.model.load import Load, OutputError, Result
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
+from lab.stats.histogram import Histogram
 from lab.targets.common.process import Ended
 from lab.tests.generators.test_generators import case
 
@@ -241,3 +244,36 @@ def test_no_other_number_makes_a_crash(name: str, data: st.DataObject) -> None:
         )
     )
     judged(name, text[: place.start()] + said + text[place.end() :])
+
+
+LOG = [f"request {n} 1000000 {1000000 + 20 * n} {20 * n}.250 {20 * n}.750 0.400 200 - pod-0 9003 17" for n in range(49)]
+SLOW = ["request", "49", "1000000", "1000980", "980.250", "5980.750", "5000.400", "200", "-", "pod-0", "9003", "17"]
+"""The slowest of its lines: where numbers are large, what is done to them is."""
+LOGGED = ("number", "start_ms", "wall_ms", "sent_ms", "done_ms", "service_ms", "status")
+
+
+def logged_judged(slow: list[str]) -> list[Reason]:
+    """What speaks against a disturbed sample with this line in k6's log, as a bench judges it."""
+    text = "\n".join([*LOG, " ".join(slow), ""])
+    told = Result(50, 1.0, Histogram.empty(), 1.0)
+    try:
+        frame = requests_of(lambda: of_bytes(text.encode()), 50, 50.0)
+    except OutputError:
+        return [Reason.GENERATOR_OUTPUT]
+    load = Load("http://192.0.2.1/", "lab.test", connections=100, duration_s=1, rate_rps=50.0, logged=True)
+    faults = validity.disturbed_faults(_point(load), told, frame, _seen(told), 0.3, True, 0.0, 0.0)
+    return [reason for reason, _ in faults]
+
+
+def test_an_honest_log_is_valid() -> None:
+    assert logged_judged(SLOW) == []
+
+
+@pytest.mark.parametrize("at", range(1, 8), ids=LOGGED)
+@pytest.mark.parametrize("variant", WRONG | IMPOSSIBLE)
+def test_a_doctored_number_of_a_log_is_not_believed(at: int, variant: str) -> None:
+    """But for an answer's own time made shorter: nobody can tell it from the right one."""
+    if (LOGGED[at - 1], variant) in (("service_ms", "half"), ("service_ms", "zero")):
+        return
+    said = (WRONG | IMPOSSIBLE)[variant](SLOW[at])
+    assert logged_judged([*SLOW[:at], said, *SLOW[at + 1 :]]), said

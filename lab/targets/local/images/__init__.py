@@ -155,10 +155,14 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
     changed = False
     for path, text in files.items():
         file = process.inside(path)
-        if file is None or text.startswith("-> ") or (file.exists() and file.read_bytes() == text.encode()):
+        if (
+            file is None
+            or text.startswith("-> ")
+            or (file.exists() and file.read_bytes() == text.encode(errors="surrogateescape"))
+        ):
             continue
         fresh = file.with_name(f".{file.name}.new")
-        fresh.write_text(text)
+        fresh.write_text(text, errors="surrogateescape")
         fresh.chmod(0o644)
         fresh.replace(file)
         changed = True
@@ -181,7 +185,8 @@ Realise = Callable[[Context], Realisation]
 def realise(context: Context) -> Realisation:
     """By the file for its image, or its command executed."""
     image = find(context.container.repository)
-    return image.realise(context) if image is not None else executed(context)
+    plain = image is None or context.pod.role == "balancer"  # whatever it runs, it serves no route
+    return executed(context) if plain else image.realise(context)
 
 
 def executed(context: Context) -> Realisation:

@@ -16,7 +16,7 @@ from pathlib import Path
 from lab.base import durations
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.containers import Process, Realisation, find_program
-from lab.targets.local.haproxy_conf import HOME, Backend, render
+from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME, Backend, render
 from lab.targets.local.haproxy_control import RouterControl
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
 
@@ -33,6 +33,9 @@ FD_CEILING = 1_048_576
 
 SPARE_FDS = 100
 """Open files that HAProxy needs beside two per connection: listeners, pollers, its socket (29 with two threads)."""
+
+_CHECKED = f'mkdir -p {HOME}/run "${{0%/*}}"; cat "$1/tls.crt" "$1/tls.key" >"$0"; shift; exec "$@"'
+"""The script's own beginning, then what follows."""
 
 # Fixed: another value would need what is not here. Value: what it must be.
 _FIXED = {
@@ -104,6 +107,7 @@ def realise(context: Context) -> Realisation:
         command=("bash", INSIDE, certificates),
         env={**container.env, "RELOAD_INTERVAL": f"{interval}s"},
         files={**files, INSIDE: SCRIPT.read_text()},
+        checker=("sh", "-euc", _CHECKED, CERTIFICATE, certificates, "haproxy", "-c", "-f", f"{CONF}/haproxy.config"),
         waits=(delay_s, 1.0),
     )
 

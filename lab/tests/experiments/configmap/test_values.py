@@ -13,22 +13,75 @@ from hypothesis import strategies as st
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import read
 from lab.experiments.configmap.split import split
+from lab.targets.local import modules
 from lab.targets.local.checker import refusal
-from lab.targets.local.configmap import KEYS
+from lab.targets.local.configmap import KEYS, TABLE
+from lab.targets.local.decoding import items
 
 CONFIG = "/tmp/nginx/nginx.conf"
 LINES = {
+    # processes and logs
+    "worker-processes": "MAIN worker_processes {};",
+    "worker-cpu-affinity": "MAIN worker_cpu_affinity {};",
+    "worker-shutdown-timeout": "MAIN worker_shutdown_timeout {};",
+    "access-log-path": "access_log {};",
+    "http-access-log-path": "access_log {};",
+    "access-log-params": "access_log /var/log/nginx/access.log combined {};",
+    "skip-access-log-urls": "map $uri $x {{ {} 0; default 1; }}",
+    "log-format-upstream": "log_format x '{}';",
+    "error-log-path": "error_log {} notice;",
+    "error-log-level": "error_log /var/log/nginx/error.log {};",
+    # compression
+    "gzip-types": "gzip_types {};",
+    "gzip-disable": 'gzip_disable "{}";',
+    "brotli-types": "brotli_types {};",
+    # client side
     "client-body-buffer-size": "client_body_buffer_size {};",
     "client-header-buffer-size": "client_header_buffer_size {};",
     "large-client-header-buffers": "large_client_header_buffers {};",
+    "default-type": "default_type {};",
+    # TLS
+    "ssl-protocols": "ssl_protocols {};",
+    "ssl-ecdh-curve": "ssl_ecdh_curve {};",
+    "ssl-session-cache-size": "ssl_session_cache shared:SSL:{};",
+    "ssl-session-timeout": "ssl_session_timeout {};",
+    "ssl-buffer-size": "ssl_buffer_size {};",
+    # proxying
+    "upstream-keepalive-time": "upstream u {{ server 192.0.2.1; keepalive 1; keepalive_time {}; }}",
+    "proxy-buffering": "proxy_buffering {};",
+    "proxy-buffer-size": "proxy_buffer_size {0}; proxy_buffers 4 {0};",
+    "proxy-busy-buffers-size": "proxy_buffer_size 4k; proxy_buffers 4 4k; proxy_busy_buffers_size {};",
+    "proxy-request-buffering": "proxy_request_buffering {};",
+    "proxy-http-version": "proxy_http_version {};",
+    "proxy-cookie-domain": "proxy_cookie_domain {};",
     "proxy-cookie-path": "proxy_cookie_path {};",
     "proxy-next-upstream": "proxy_next_upstream {};",
-    "proxy-buffering": "proxy_buffering {};",
-    "default-type": "default_type {};",
-    "log-format-upstream": "log_format x '{}';",
-    "upstream-keepalive-time": "upstream u {{ server 192.0.2.1; keepalive 1; keepalive_time {}; }}",
+    # whom to believe, and who may come
+    "forwarded-for-header": "real_ip_header {};",
+    "proxy-real-ip-cidr": "LIST set_real_ip_from {};",
+    "whitelist-source-range": "LIST allow {};",
+    "denylist-source-range": "LIST deny {};",
+    "hide-headers": "LIST proxy_hide_header {};",
+    # the user's own
+    "main-snippet": "MAIN {}",
+    "http-snippet": "{}",
+    "server-snippet": "server {{ {} }}",
+    "location-snippet": "server {{ location / {{ {} }} }}",
 }
-"""Keys that are text for the controller, in http."""
+"""Keys that are text or a list for the controller, in http unless they begin with MAIN; LIST: a line for each of its items."""
+BESIDE = {
+    "gzip-types": "use-gzip", "gzip-disable": "use-gzip", "brotli-level": "enable-brotli", "brotli-types": "enable-brotli",
+    "forwarded-for-header": "enable-real-ip", "proxy-real-ip-cidr": "enable-real-ip",
+}  # fmt: skip
+"""A key without which the line is not written."""
+ELSEWHERE = {
+    "ssl-ciphers": "it is never wrong for nginx where OpenSSL knows one of its words",
+    "ssl-dh-param": "names a Secret", "proxy-set-headers": "names a ConfigMap", "add-headers": "names a ConfigMap",
+    "syslog-host": "another stands for it here", "forwarded-for-proxy-protocol-header": "only beside two other keys",
+    "forwarded-host-header": "is the name of a variable", "app-root": "is part of a line with variables",
+    "proxy-redirect-from": "is one line with proxy-redirect-to", "proxy-redirect-to": "is one line with proxy-redirect-from",
+}  # fmt: skip
+"""Keys that are text and have no line of their own to be tried."""
 
 SIZES = st.from_regex(r"[0-9]{1,4}[kKmMgGtT]?[bB]?", fullmatch=True)
 TIMES = st.from_regex(r"[0-9]{1,3}(ms|[smhdwMyx])?( [0-9]{1,2}[smh])?", fullmatch=True)
@@ -36,27 +89,64 @@ LISTS = st.lists(
     st.sampled_from(["error", "timeout", "http_502", "http_999", "non_idempotent", "off", "4", "8k", "on"]), max_size=4
 ).map(" ".join)
 QUOTES = st.text(alphabet="ab$ '\"\\{};#/:", max_size=8)
+NETWORKS = st.lists(
+    st.sampled_from(
+        ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "10.0.0.0/40", "all", "a b", " 10.1.0.0/16 ", "", "unix:"]
+    ),
+    max_size=4,
+).map(",".join)
 BLOCKS = st.lists(st.sampled_from(["error", "4 8k", "a/b", "$status", "{", "", "on"]), min_size=1, max_size=3).map(lambda lines: "\n".join(lines) + "\n")  # fmt: skip
 WHOLE = st.sampled_from(
     ["0", "7", "010", "08", "0x3C", "0o74", "1_000", "-1", "+5", "1e2", "75s", " 5", "many", "9" * 20]
 )
-INTEGERS = {"keep-alive-requests": "keepalive_requests {};", "proxy-read-timeout": "proxy_read_timeout {}s;"}
+INTEGERS = {
+    "keep-alive": "keepalive_timeout {}s;",
+    "keep-alive-requests": "keepalive_requests {};",
+    "upstream-keepalive-requests": "upstream u {{ server 192.0.2.1; keepalive 1; keepalive_requests {}; }}",
+    "upstream-keepalive-timeout": "upstream u {{ server 192.0.2.1; keepalive 1; keepalive_timeout {}s; }}",
+    "gzip-level": "gzip_comp_level {};",
+    "brotli-level": "brotli_comp_level {};",
+    "client-header-timeout": "client_header_timeout {}s;",
+    "client-body-timeout": "client_body_timeout {}s;",
+    "limit-req-status-code": "limit_req_status {};",
+    "limit-conn-status-code": "limit_conn_status {};",
+    "proxy-connect-timeout": "proxy_connect_timeout {}s;",
+    "proxy-send-timeout": "proxy_send_timeout {}s;",
+    "proxy-read-timeout": "proxy_read_timeout {}s;",
+    "proxy-next-upstream-tries": "proxy_next_upstream_tries {};",
+    "syslog-port": "access_log syslog:server=192.0.2.1:{};",
+}
 GO = {"0": 0, "7": 7, "010": 8, "0x3C": 60, "0o74": 60, "1_000": 1000, "-1": -1, "+5": 5}
 """What Go's ParseInt makes of them with base 0; of the others nothing."""
 
-SLOWLY = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SLOWLY = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def takes(line: str) -> bool:
     """Whether nginx takes it; what would close the block and open another is none of ours to write."""
-    text = f"pid /tmp/nginx/nginx.pid; events {{}}\nhttp {{\n{line}\n}}\n"
+    main, http = (line.removeprefix("MAIN "), "") if line.startswith("MAIN ") else ("", line)
+    text = modules.loading(f"pid /tmp/nginx/nginx.pid;\n{main}\nevents {{}}\nhttp {{\n{http}\n}}\n")
     return not refusal(("nginx", "-t", "-q", "-c", CONFIG), {CONFIG: text})
 
 
 def written(key: str, value: str) -> bytes:
     """Quoted, so that YAML hands it on as it is."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'kind: ConfigMap\ndata:\n  {key}: "{escaped}"\n  use-gzip: "true"\n'.encode()
+    beside = BESIDE.get(key, "use-gzip")
+    syslog = '  enable-syslog: "true"\n  syslog-host: x.test\n' if key == "syslog-port" else ""
+    return f'kind: ConfigMap\ndata:\n  {key}: "{escaped}"\n  {beside}: "true"\n{syslog}'.encode()
+
+
+def line_of(key: str, value: str) -> str:
+    """What the controller writes."""
+    form = LINES[key]
+    if form.startswith("LIST "):
+        return "\n".join(form.removeprefix("LIST ").format(item) for item in items(value))
+    if key == "skip-access-log-urls":
+        return (
+            form.replace("{} 0;", "".join(f"{item} 0;" for item in items(value))).replace("{{", "{").replace("}}", "}")
+        )
+    return form.format(value)
 
 
 def outcome(key: str, value: str) -> tuple[bool, str]:
@@ -65,14 +155,20 @@ def outcome(key: str, value: str) -> tuple[bool, str]:
     return key in found.kept, "\n".join(note for note in found.notes if note.startswith(f"{key}: "))
 
 
+def test_every_key_that_is_a_text_is_tried() -> None:
+    texts = {key.name for key in TABLE if key.kind in ("text", "list")}
+    assert texts == LINES.keys() | ELSEWHERE.keys()
+    assert INTEGERS.keys() <= {key.name for key in TABLE if key.kind == "int"}
+
+
 @pytest.mark.slow
 @SLOWLY
-@given(st.sampled_from(sorted(LINES)), st.one_of(SIZES, TIMES, LISTS, QUOTES, BLOCKS))
+@given(st.sampled_from(sorted(LINES)), st.one_of(SIZES, TIMES, LISTS, QUOTES, BLOCKS, NETWORKS))
 def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> None:
     taken, told = outcome(key, value)
     if value == KEYS[key].default:
         assert not taken and "is the default" in told
-    elif takes(LINES[key].format(value)):
+    elif takes(line_of(key, value)):
         assert taken or "changes no directive" in told
     else:
         assert not taken and "nginx refuses it, and so the controller the whole file" in told

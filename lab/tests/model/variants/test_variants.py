@@ -152,7 +152,8 @@ def test_every_knob_fits_a_root_and_changes_it(name: str) -> None:
             assert load_variant(f"{root}+{name}").own_knobs == (name,)
         except UsageError as error:
             faults.append(error.fault)
-    assert len(faults) < len(roots), faults
+    listed = any(name in load_overlay(each).own_knobs for each in variant_names())
+    assert len(faults) < len(roots) or listed, faults  # one that needs another knob first
     known = ("kustomize: ", "there is no", "changes nothing")  # the last: it is so there already
     assert all(any(words in fault for words in known) for fault in faults), faults
 
@@ -164,7 +165,12 @@ def test_every_overlay_has_a_way_into_each_proxy_and_a_backend(name: str) -> Non
     deployed = [obj["metadata"]["labels"]["lab/role"] for obj in objects if obj["kind"] == "Deployment"]
     selected = [obj["spec"]["selector"] for obj in objects if obj["kind"] == "Service"]
     assert sorted(deployed) == sorted(pod["lab/role"] for pod in pods)
-    assert sorted(deployed) in (["backend"], ["backend", "proxy"], ["backend", "proxy", "proxy"])
+    assert sorted(deployed) in (
+        ["backend"],
+        ["backend", "proxy"],
+        ["backend", "proxy", "proxy"],
+        ["backend", "balancer", "proxy"],
+    )
     for pod in pods:  # and no Service is in front of two
         assert len([selector for selector in selected if selector.items() <= pod.items()]) == 1
     assert len(selected) == len(pods)

@@ -17,7 +17,7 @@ from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageE
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.targets.common import certificates, haproxy, nginx
-from lab.targets.local import bringup, network, objects
+from lab.targets.local import bringup, cpus, network, objects
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME
 from lab.targets.local.images import Context, haproxy_router
 from lab.targets.local.images.haproxy_router import reload_interval_s
@@ -342,3 +342,19 @@ def test_threads_are_left_to_haproxy_whatever_the_limit(limit: str | None, cpus:
         )
         text = made.files[f"{CONF}/haproxy.config"]
         assert text.count("nbthread") == line and text.count(f"  nbthread {cpus}\n") == line
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not on PATH")
+def test_what_haproxy_refuses_is_told_at_the_plan_with_the_line_that_is_meant() -> None:
+    """And what it takes is not."""
+    wanted = read(manifests())
+    pinned = cpus.split(range(4))
+    bringup.try_out(wanted, pinned)
+    proxy = wanted.role("proxy")[0]
+    container = replace(proxy.containers[0], env={**proxy.containers[0].env, "SSL_MIN_VERSION": "TLSv9"})
+    others = tuple(pod for pod in wanted.pods if pod is not proxy)
+    wrong = replace(wanted, pods=(replace(proxy, containers=(container,)), *others))
+    with pytest.raises(
+        UsageError, match=r"haproxy refuses this configuration: 'TLSv9' .* in `ssl-default-bind-options"
+    ):
+        bringup.try_out(wrong, pinned)

@@ -154,9 +154,9 @@ def test_routes_become_servers_and_whole_path_elements() -> None:
         ({"keep-alive-requests": "many"}, "'many' is not a whole number: the controller logs that and keeps '1000'"),
         ({"keep-alive-requests": "75s"}, "keeps '1000'"),
         ({"use-gzip": "yes"}, "'yes' is not true or false: the controller logs that and keeps 'false'"),
-        ({"enable-brotli": "true"}, "it needs a module that stock nginx has not\n  use --target kind, or leave it at 'false'"),
+        ({"enable-modsecurity": "true"}, "it needs a module that stock nginx has not\n  use --target kind, or leave it at 'false'"),
         ({"load-balance": "ewma"}, "it is done by the controller's Lua"),
-        ({"use-proxy-protocol": "true"}, "it is not written for the local target yet\n  use --target kind"),
+        ({"bind-address": "10.0.0.1"}, "it names addresses of nodes, which no pod here has\n  use --target kind"),
     ],
 )  # fmt: skip
 def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], message: str) -> None:
@@ -183,7 +183,7 @@ def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
     found = config({}, OLD, around)
     assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
     assert "443 ssl http2" in found["http/server/listen"]
-    assert found["http/server/location/if/return"] == ["308 https://$host$request_uri"]
+    assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
     assert "http/server/ssl_certificate" not in config({})
 
 

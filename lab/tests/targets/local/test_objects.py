@@ -105,7 +105,7 @@ def test_a_pod_knows_its_name_and_namespace() -> None:
         (lambda item: pod(item).update(restartPolicy="Never"), "restart always"),
         (lambda item: item["spec"].update(replicas=2), "nothing balances over them here"),
         (lambda item: item["spec"].update(replicas=-1), "expected 0 to 200, got -1"),
-        (lambda item: item["spec"]["template"]["metadata"]["labels"].pop("lab/role"), "expected proxy or backend"),
+        (lambda item: item["spec"]["template"]["metadata"]["labels"].pop("lab/role"), "expected proxy, backend or balancer"),
         (lambda item: item["spec"].update(template="x"), "expected a mapping, got 'x'"),
     ],
 )  # fmt: skip

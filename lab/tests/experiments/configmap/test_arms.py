@@ -1,0 +1,20 @@
+"""Every arm of real files comes up and reads back: test_arms_inside.py in the local target's namespaces, without privileges."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from lab.targets.local import modules
+from lab.tests.support.inside import run_inside
+
+NEEDED = ("headers-more", "brotli")
+
+
+@pytest.mark.inside
+def test_inside() -> None:
+    if told := modules.bring(NEEDED):
+        pytest.skip(told)
+    identity = "nobody" if os.geteuid() == 0 else "this user"
+    run_inside(__file__.replace("test_arms", "test_arms_inside"), identity, (identity,))
