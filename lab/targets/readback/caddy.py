@@ -14,7 +14,8 @@ from lab.model.variants.variants import Check
 from lab.targets.base import System
 from lab.targets.common import caddy
 from lab.targets.common.paths import at
-from lab.targets.readback.reading import Reading, UnreadableError, asked, compared, given, joined, shown
+from lab.targets.readback.envoy import shown
+from lab.targets.readback.reading import Reading, UnreadableError, asked, compared, given, joined
 
 
 def _caddy(system: System, check: Check) -> Reading:
