@@ -237,7 +237,7 @@ def _cgroup() -> list[Finding]:
         ok, said = cgroups.trial()
     except (OSError, LookupError) as error:
         ok, said = False, str(error)
-    remedy = "variants with such limits make invalid samples here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
+    remedy = "variants with such limits are not measurable here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
     return [Finding("limits of CPU and memory (cgroup)", OPTIONAL, ok, said, remedy)]
 
 

@@ -37,6 +37,11 @@ SOAKS = {
         ("-m", "pytest", "-q", "-m", "long", "--durations=20"),
     ),
     "sabotage": Soak("every overlay without each of its knobs", "about half an hour", ("-m", "lab", "sabotage")),
+    "soak": Soak(
+        "the lab's own memory, file descriptors and time per sample over an hour of one run",
+        "an hour",
+        ("-m", "lab.tests.support.soak", "3600"),
+    ),
     "neighbour": Soak(
         "200 A/A runs beside a busy neighbour", "9 to 27 hours", ("-m", "lab", "selfbench", "--neighbour", "200")
     ),

@@ -246,6 +246,16 @@ def no_room(limits: Mapping[str, str]) -> str:
         groups.remove()
 
 
+def unheld(limits: Mapping[str, str]) -> str:
+    """Why these limits of a container would not hold here; empty when they do. Tried; nothing stays."""
+    groups = Groups()
+    try:
+        group = groups.make("lab", "limits", "limits", limits)
+        return group.unapplied[0].removeprefix("limit not applied: limits: ") if group.unapplied else _kept_out(group)
+    finally:
+        groups.remove()
+
+
 def _kept_out(group: Group) -> str:
     """Why a process of ours cannot join; empty when it can."""
     done = subprocess.run(

@@ -30,6 +30,15 @@ def vet(objects: Objects, points: Iterable[Point], fixed: Callable[[Container], 
                 _vet_fixed(place, objects, fixed)
 
 
+def vet_limits(objects: Objects) -> None:
+    """NotMeasurableError for limits of CPU or memory that would not hold: without them every sample would be of something else."""
+    containers = [each for pod in objects.pods for each in pod.containers if each.limits]
+    for limits in {tuple(sorted(each.limits.items())): None for each in containers}:
+        if why := cgroups.unheld(dict(limits)):
+            place = next(each.place for each in containers if tuple(sorted(each.limits.items())) == limits)
+            raise NotMeasurableError("limits", place, why, "`just doctor` tries limits; or use --target kind")
+
+
 def squeezed(disturbance: Disturbance) -> Role | None:
     """Whose CPU is taken away."""
     match disturbance:

@@ -112,3 +112,19 @@ def test_a_closed_folder_is_a_finding_and_no_crash(tmp_path: Path, monkeypatch: 
     closed(monkeypatch, tmp_path / "closed")
     (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
     assert str(tmp_path / "closed") in finding.found
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "remedy"),
+    [
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
+        ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
+    ],
+)
+def test_what_forbids_user_namespaces_is_named_with_what_lifts_it(
+    setting: str, value: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Ubuntu 23.10 and later AppArmor does; nothing of this machine is read."""
+    monkeypatch.setattr(prerequisites, "readable", lambda path: f"{value}\n" if str(path).endswith(setting) else "")
+    assert vars(prerequisites)["_userns_remedy"]().startswith(f"sudo sysctl -w {remedy}; or ")

@@ -1,0 +1,188 @@
+"""`kill -9` at seeded moments of real runs, plain and paired: nothing of the lab's stays, every complete sample does, --resume finishes.
+
+A disk fills or the API server is paused where the kill says so. One is in the measuring lane; all twenty are long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import pytest
+
+from lab.commands.measuring import done_samples
+from lab.records.store import RunStore, run_names
+from lab.tests.targets.apiserver.test_apiserver import missing
+
+ROOT = Path(__file__).parents[3]
+SWEEP = """\
+title = "Tiny"
+question = "Does it survive?"
+blocks = 1
+[[points]]
+name = "ceiling"
+generator = "wrk"
+connections = 4
+duration_s = 1
+"""
+DEADLINE_S = 300.0
+PAIRED, PLAIN = 6, 3
+"""Blocks: from six on a baseline and itself are paired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """`seed`: of the moment. `trouble`: what the machine has beside it."""
+
+    seed: int
+    target: Literal["local", "apiserver"]
+    blocks: int
+    trouble: Literal["none", "full disk", "paused server"] = "none"
+
+    def __str__(self) -> str:
+        return f"{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
+
+
+FIRST = Kill(1, "local", PAIRED)
+TWENTY = [
+    FIRST,
+    *(Kill(seed, "local", PLAIN) for seed in range(2, 6)),
+    *(Kill(seed, "local", PAIRED) for seed in range(6, 9)),
+    *(
+        Kill(seed, "local", blocks, "full disk")
+        for seed, blocks in ((9, PLAIN), (10, PAIRED), (11, PLAIN), (12, PAIRED))
+    ),
+    *(Kill(seed, "apiserver", PLAIN) for seed in range(13, 15)),
+    *(Kill(seed, "apiserver", PAIRED) for seed in range(15, 17)),
+    *(Kill(seed, "apiserver", blocks, "paused server") for seed, blocks in ((17, PLAIN), (18, PAIRED))),
+    *(Kill(seed, "apiserver", blocks, "full disk") for seed, blocks in ((19, PLAIN), (20, PAIRED))),
+]
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def lab(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "LAB_RUNS": str(folder / "runs"), "TMPDIR": str(folder / "scratch"), "PYTHONPATH": str(ROOT)}
+    with (folder / "said").open("ab") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "lab", "bench", *words], env=env, cwd=ROOT, stdout=said, stderr=said
+        )
+
+
+def complete(folder: Path) -> Mapping[Path, str]:
+    """Every file of a sample that is there whole → its digest."""
+    found = (path for record in folder.glob("runs/*/samples/*/sample.json") for path in record.parent.iterdir())
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+def alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def groups(owner: int) -> list[Path]:
+    """Cgroup folders of the lab that was this process."""
+    return [Path(at, name) for at, names, _ in os.walk("/sys/fs/cgroup") for name in names if f"-{owner}-" in name]
+
+
+@contextmanager
+def small(folder: Path, wanted: bool) -> Iterator[None]:
+    """A file system of 60 MB for the runs."""
+    if not wanted:
+        yield
+        return
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "lab-tiny", str(folder / "runs")], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder / "runs")], check=True)
+
+
+def trouble(kill: Kill, folder: Path, family: list[psutil.Process]) -> None:
+    if kill.trouble == "full disk":
+        with suppress(OSError), (folder / "runs" / "filler").open("wb") as filler:
+            while True:
+                filler.write(bytes(1 << 20))
+                filler.flush()
+    if kill.trouble == "paused server":
+        servers = [each for each in family if "kube-apiserver" in each.name()]
+        assert servers
+        for server in servers:
+            server.suspend()
+
+
+def survives(kill: Kill, folder: Path) -> None:
+    if kill.target == "apiserver" and (why := missing()):
+        pytest.skip(why)
+    (folder / "scratch").mkdir()
+    (folder / "runs").mkdir()
+    (folder / "tiny.toml").write_text(SWEEP)
+    lot = random.Random(kill.seed)
+    with small(folder, kill.trouble == "full disk"):
+        begun = [
+            "baseline",
+            "--target",
+            kill.target,
+            "--sweep",
+            str(folder / "tiny.toml"),
+            "--blocks",
+            str(kill.blocks),
+        ]
+        first = lab(folder, *begun, "--seed", str(kill.seed))
+        until(lambda: bool(complete(folder)) or first.poll() is not None, "no sample")
+        assert first.poll() is None, (folder / "said").read_text()
+        outer = psutil.Process(first.pid)
+        family = outer.children(recursive=True)
+        trouble(kill, folder, family)
+        moment = time.monotonic() + lot.uniform(0, 8)
+        until(lambda: time.monotonic() > moment or first.poll() is not None, "")
+        with suppress(psutil.NoSuchProcess):
+            family += outer.children(recursive=True)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        until(lambda: not any(map(alive, family)), f"still there: {[each for each in family if alive(each)]}")
+        assert [
+            line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder / "scratch") in line
+        ] == []
+        (folder / "runs" / "filler").unlink(missing_ok=True)
+        kept = complete(folder)
+        (name,) = run_names(folder / "runs")
+        second = lab(folder, "--resume", str(folder / "runs" / name))
+        assert second.wait(DEADLINE_S) in (0, 1), (folder / "said").read_text()  # 1: a machine with other things to do
+        assert "Traceback" not in (folder / "said").read_text()
+        run = RunStore.open(str(folder / "runs" / name))
+        assert done_samples(run) == len(run.record.slots), (folder / "said").read_text()
+        now = complete(folder)
+        assert {path: now.get(path) for path in kept} == kept
+        assert groups(first.pid) + groups(second.pid) == []
+        assert list((folder / "scratch").iterdir()) == []
+
+
+@pytest.mark.measures
+def test_a_paired_run_that_is_killed_is_finished(tmp_path: Path) -> None:
+    survives(FIRST, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kill", TWENTY, ids=str)
+def test_a_killed_run_leaves_nothing_and_is_finished(kill: Kill, tmp_path: Path) -> None:
+    survives(kill, tmp_path)

@@ -1,0 +1,76 @@
+#!/usr/bin/env bats
+# A plain user: what can work works, and everything else says so before anything starts. As root a user of no rights is taken
+# for it; a kernel that forbids user namespaces (as Ubuntu's AppArmor does) is made by forbidding them in one.
+# bats file_tags=slow
+
+bats_require_minimum_version 1.11.0
+
+setup() {
+  # shellcheck source=lab/tests/commands/verbs.bash
+  source "$BATS_TEST_DIRNAME/verbs.bash"
+  as=()
+  if ((EUID == 0)); then
+    as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    mkdir -p "$LAB_RUNS"
+    chmod -R a+rwX "$BATS_TEST_TMPDIR"
+    chmod a+x "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." || true # bats' own folders may be closed to others
+    "${as[@]}" test -r "$root/lab/__main__.py" || skip "$root cannot be read by others"
+  fi
+  export HOME=$BATS_TEST_TMPDIR
+  unshare --user true 2>/dev/null || forbidden=1
+}
+
+plain() { # ARG…: the command line as a plain user, with stdout in $output and stderr in $stderr
+  run --separate-stderr "${as[@]}" timeout 120 python -m lab "$@"
+  [[ $stderr != *Traceback* ]] || fail "$stderr"
+}
+
+# beforehand TEXT VARIANT…: is planned, or ends with 2 and TEXT; nothing is recorded either way.
+beforehand() {
+  local text=$1
+  shift
+  plain bench "$@" --plan
+  [[ $status == 0 || ($status == 2 && $stderr =~ $text) ]] || fail "$status: $stderr"
+  nothing_recorded
+}
+
+# limited: whether a plain user's limits of CPU hold here, as the lab itself tries it.
+limited() {
+  "${as[@]}" python -c 'import sys; from lab.targets.local import cgroups; sys.exit(bool(cgroups.unheld({"cpu": "100m"})))'
+}
+
+@test "whatever variant a plain user names is planned, or the lab says beforehand why it cannot be shown" {
+  [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
+  beforehand - baseline
+  assert_equal "$status" 0
+  local variant
+  for variant in backend-200m packet-steering open-files aws-a1-node log-slow-disk nds-replicas-4 kernel; do
+    beforehand 'not measurable here|cannot be made there' "$variant"
+  done
+}
+
+@test "limits that would not hold are told before the first sample, those that hold are not" {
+  [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
+  beforehand 'not measurable here: limits: cpu 200m: .*systemd-run' backend-200m
+  if limited; then assert_equal "$status" 0; else assert_equal "$status" 2; fi
+}
+
+@test "less CPU during a run is told beforehand, too" {
+  [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
+  beforehand 'not measurable here: CPU limits: the proxy cannot be given less CPU here' okd --sweep probes-quick
+  if limited; then assert_equal "$status" 0; else assert_equal "$status" 2; fi
+}
+
+@test "where user namespaces are forbidden every verb that measures says how to go on, and starts nothing" {
+  ((EUID == 0)) || skip "forbidding them takes root"
+  local verb
+  for verb in "bench baseline" "with baseline true" "aa baseline" "knee baseline"; do
+    # shellcheck disable=SC2086 # words
+    run --separate-stderr timeout 60 python -m lab.tests.support.forbidding python -m lab $verb
+    [[ $stderr == *"does not let the lab make its namespaces"*$'\n  '*"as root (sudo)"* ]] || fail "$stderr"
+    [[ $stderr != *Traceback* ]] || fail "$stderr"
+    assert_equal "$status" 2
+    assert_output ""
+    nothing_recorded
+  done
+}
