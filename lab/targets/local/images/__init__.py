@@ -185,8 +185,9 @@ Realise = Callable[[Context], Realisation]
 def realise(context: Context) -> Realisation:
     """By the file for its image, or its command executed."""
     image = find(context.container.repository)
-    plain = image is None or context.pod.role == "balancer"  # whatever it runs, it serves no route
-    return executed(context) if plain else image.realise(context)
+    if image is None or context.pod.role == "balancer":  # whatever a balancer runs, it serves no route
+        return executed(context)
+    return image.realise(context)
 
 
 def executed(context: Context) -> Realisation:
