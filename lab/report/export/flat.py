@@ -87,6 +87,7 @@ def _point(point: Point) -> Row:
     """Its fields but the name; routes may be `all`, and a disturbance is its own JSON."""
     told: Row = {name: getattr(point, name) for name in Point.model_fields if name not in ("name", "disturbance")}
     told |= {"routes": str(point.routes), "subject": "; ".join(point.subject)}
+    told["answers"] = " ".join(map(str, point.answers))
     return told | {"disturbance": point.disturbance.model_dump_json() if point.disturbance is not None else None}
 
 
@@ -110,7 +111,7 @@ def _kind(name: str, annotation: Any) -> Kind | None:
     kinds = get_args(annotation) or (annotation,)
     if float in kinds:
         return pl.Float64
-    if int in kinds and str not in kinds and name != "routes":
+    if int in kinds and str not in kinds and name not in ("routes", "answers"):
         return pl.Int64
     return pl.Boolean if bool in kinds else None
 

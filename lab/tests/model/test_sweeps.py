@@ -189,7 +189,7 @@ def test_whole_numbers_do_where_seconds_and_rates_are_wanted(tmp_path: Path) -> 
         (PermissionError(13, "Permission denied"), "cannot be read"),
         (IsADirectoryError(21, "Is a directory"), "cannot be read"),
         (OSError(36, "File name too long"), "cannot be read"),
-        (FileNotFoundError(2, "No such file or directory"), "unknown sweep"),
+        (FileNotFoundError(2, "No such file or directory"), "there is no file"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(fault: OSError, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
