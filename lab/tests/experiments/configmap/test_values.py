@@ -119,7 +119,7 @@ INTEGERS = {
 GO = {"0": 0, "7": 7, "010": 8, "0x3C": 60, "0o74": 60, "1_000": 1000, "-1": -1, "+5": 5}
 """What Go's ParseInt makes of them with base 0; of the others nothing."""
 
-SLOWLY = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SLOWLY = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def takes(line: str) -> bool:
