@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lab.base.errors import UsageError
+from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import chain, load_variant, variant_names
 from lab.targets.cluster import docker, images, kind, programs
