@@ -14,7 +14,6 @@ from math import log1p
 from pathlib import Path
 
 from lab.analysis import rerun
-from lab.analysis.decision import Decision
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Verdict, effect_text, noise_line, verdicts
 from lab.base.errors import UsageError
@@ -24,6 +23,7 @@ from lab.model.run import RunRecord
 from lab.report.grid import Part
 from lab.report.html import markdown
 from lab.report.html.rendering import rendered
+from lab.report.html.rows import kind_of
 from lab.report.loads import point_text
 from lab.report.markdown import markdown as as_markdown
 from lab.report.result import Result
@@ -122,7 +122,7 @@ def figure_of(summaries: Sequence[Summary]) -> Figure | None:
             row.arm.name,
             row.point.name,
             effect_text(effect),
-            "aa" if effect.decision is Decision.A_A else effect.decision.value.replace(" ", "-").replace("/", ""),
+            kind_of(effect.decision.value),
             place(middle),
             place(ends[0]),
             place(ends[1]),

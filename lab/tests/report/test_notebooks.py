@@ -150,6 +150,6 @@ def test_a_run_is_found_by_what_it_measured(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     text = executed(ROOT / "notebooks" / "nds.ipynb", monkeypatch)
     assert "any-name (any-name): kill on local, 2026-11-21, 6 blocks" in text
-    assert "ND-11, **reproduced**" in text
+    assert "ND-11" in text and "**It holds here**" in text
     assert "kill-nds at held, block 1 of 6" in text
     assert "broken is damaged" in text
