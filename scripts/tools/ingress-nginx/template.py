@@ -12,14 +12,20 @@ from pathlib import Path
 LOAD = "# Debian's modules are dynamic.\ninclude /etc/nginx/modules.conf;\n"
 STREAM = (
     (r"    lua_package_path .*?\n    lua_shared_dict .*?\n", ""),
-    (r"    init_by_lua_block \{.*?^    \}\n\n    init_worker_by_lua_block \{.*?^    \}\n\n    lua_add_variable .*?\n", ""),
+    (
+        r"    init_by_lua_block \{.*?^    \}\n\n    init_worker_by_lua_block \{.*?^    \}\n\n    lua_add_variable .*?\n",
+        "",
+    ),
     (r"    upstream upstream_balancer \{.*?^    \}\n\n", ""),
     (
         r"        content_by_lua_block \{.*?^        \}\n",
         "        # The controller posts the TCP and UDP services here: read (that is all ssl_preread does) and dropped.\n"
         "        ssl_preread on;\n        return '';\n",
     ),
-    (r"    # TCP services\n.*?(?=    # Stream Snippets)", "    # No TCP and UDP services: they need Lua for `stream`.\n\n"),
+    (
+        r"    # TCP services\n.*?(?=    # Stream Snippets)",
+        "    # No TCP and UDP services: they need Lua for `stream`.\n\n",
+    ),
 )
 
 
