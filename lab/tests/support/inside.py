@@ -81,8 +81,12 @@ def target() -> LocalTarget:
 
 
 @pytest.fixture(autouse=True)
-def clean(target: LocalTarget) -> Iterator[None]:
-    """Every test leaves nothing: no process, no interface, no namespace, no folder."""
+def clean(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test inside leaves nothing: no process, no interface, no namespace, no folder."""
+    if not INSIDE:
+        yield
+        return
+    request.getfixturevalue("target")
     yield
     left = [process.name() for process in psutil.process_iter() if process.pid != os.getpid()]
     assert left == []

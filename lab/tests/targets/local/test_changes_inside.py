@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from lab.base.errors import MeasuringError
@@ -22,9 +20,9 @@ from lab.targets.local import LocalSystem, LocalTarget, cgroups
 from lab.targets.local.images import ingress_nginx
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
+from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
 
-__all__ = ["target"]  # a fixture
+__all__ = ["clean", "target"]  # fixtures
 
 EVERY_S = 0.02
 
@@ -35,15 +33,6 @@ EVERY_S = 0.02
 def test_inside(identity: str) -> None:
     """All tests below, in the namespaces that `enter` would make."""
     run_inside(__file__, identity)
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Every test leaves nothing: no process, no namespace, no folder."""
-    yield
-    if INSIDE:
-        assert [process.name() for process in psutil.process_iter() if process.pid != os.getpid()] == []
-        assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
 
 
 def changed(edit: Callable[[dict[str, Any]], None], of: str = "proxy", more: Sequence[dict[str, Any]] = ()) -> Variant:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from lab.model.endpoint import Endpoint
 from lab.model.pages import PAGES
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.targets.local import LocalSystem, LocalTarget, images, objects
-from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target, until
+from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target, until
 
-__all__ = ["target"]  # a fixture
+__all__ = ["clean", "target"]  # fixtures
 
 
 def changing() -> list[str]:
@@ -50,15 +46,6 @@ def _images(name: str) -> list[images.Image | None]:
 def test_inside(identity: str) -> None:
     """All tests below, in the namespaces that `enter` would make."""
     run_inside(__file__, identity)
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Every test leaves nothing: no process, no namespace, no folder."""
-    yield
-    if INSIDE:
-        assert [process.name() for process in psutil.process_iter() if process.pid != os.getpid()] == []
-        assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
 
 
 class Asking(threading.Thread):
