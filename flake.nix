@@ -11,8 +11,8 @@
       inherit (nixpkgs.lib) optionals;
       # What pyproject.toml pins, less what nix brings as a program; lab/tests/scripts/test_tools.py compares.
       python = pkgs: pkgs.python3.withPackages (p: with p; [
-        certifi crossplane cryptography hypothesis jinja2 jsonschema jupyterlab kubernetes kubernetes-validate
-        markdown-it-py nbclient nbformat numpy plotly polars prometheus-client psutil pydantic pytest
+        certifi crossplane cryptography hypothesis ipython jinja2 jsonschema jupyterlab kubernetes
+        kubernetes-validate markdown-it-py nbclient nbformat numpy plotly polars prometheus-client psutil pydantic pytest
         pytest-xdist pyyaml rich scipy types-pyyaml urllib3 websocket-client zstandard
       ]);
       tools = pkgs: with pkgs; [

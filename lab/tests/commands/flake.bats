@@ -30,7 +30,7 @@ outputs() { # EXPRESSION over `out`
         stdenv.hostPlatform = { inherit system; isLinux = builtins.match \".*-linux\" system != null; };
         bats.withLibraries = f: [ \"bats\" ] ++ f (named [ \"bats-assert\" \"bats-support\" ]);
         python3.withPackages = f: f (named [
-          \"certifi\" \"crossplane\" \"cryptography\" \"hypothesis\" \"jinja2\" \"jsonschema\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\"
+          \"certifi\" \"crossplane\" \"cryptography\" \"hypothesis\" \"ipython\" \"jinja2\" \"jsonschema\" \"jupyterlab\" \"kubernetes\" \"kubernetes-validate\"
           \"markdown-it-py\" \"nbclient\" \"nbformat\" \"numpy\" \"plotly\" \"polars\" \"prometheus-client\" \"psutil\" \"pydantic\" \"pytest\" \"pytest-xdist\" \"pyyaml\" \"rich\"
           \"scipy\" \"types-pyyaml\" \"urllib3\" \"websocket-client\" \"zstandard\"
         ]);
