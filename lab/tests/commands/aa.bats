@@ -61,20 +61,6 @@ PYTHON
   refused "just aa --sweep $sweep" bench log-off --sweep "$sweep" --resolve 5%
 }
 @test "of another baseline too" { refused "just aa okd --sweep $sweep" bench okd --sweep "$sweep" --resolve 5%,rate; }
-@test "--resolve with --blocks" { refused "leave one of them out" bench log-off --resolve 5% --blocks 6; }
-@test "--resolve with --resume" { refused "leave it out" bench --resume nothing --resolve 5%; }
-@test "--resolve with --configmap" { refused "leave it out" bench --configmap mine.yaml --resolve 5%; }
-@test "--resolve without a percent sign" { refused 'expected a percentage, got "0.05"' bench log-off --resolve 0.05; }
-@test "--resolve of nothing" { refused "more than 0%" bench log-off --resolve 0%; }
-@test "--resolve in an unknown metric" { refused "did you mean 'rate'?" bench log-off --resolve 5%,rat; }
-@test "--resolve in a disturbed sweep" { refused "varies in its own unit" bench baseline --sweep kill-quick --resolve 5%; }
-@test "study --resolve with --blocks" { refused "leave one of them out" study okd --resolve 5% --blocks 6; }
-@test "aa of an unknown variant" { refused "did you mean 'baseline'?" aa baselin; }
-@test "aa of a disturbed sweep" { refused "varies in its own unit" aa --sweep kill-quick; }
-@test "aa of an empty sweep" { refused "unknown sweep ''" aa --sweep ""; }
-@test "aa of an unknown run" { refused "unknown run" aa --run nothing; }
-@test "aa with too many null arms" { refused "--nulls: expected 0 to 20, got 21" aa --nulls 21; }
-@test "aa --resume with a variant" { refused "leave everything else out" aa baseline --resume nothing; }
 # bats test_tags=slow
 @test "aa with what k6 keeps, as --resolve with it asks for" {
   refused "just aa --sweep quick --k6-out csv" bench log-off --sweep quick --k6-out csv --resolve 5%

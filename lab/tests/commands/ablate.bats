@@ -28,12 +28,6 @@ duration_s = 1
 TOML
 }
 
-@test "ablate by itself is refused" { refused "no study or variant named" ablate; }
-@test "ablate keepalvie is refused" { refused "did you mean 'keepalive'?" ablate keepalvie; }
-@test "ablate baseline is refused" { refused "no knobs: baseline" ablate baseline; }
-@test "ablate --resume none is refused" { refused "unknown ablation 'none'" ablate --resume none; }
-@test "ablate keepalive --resume x is refused" { refused "leave them out" ablate keepalive --resume x; }
-
 # bats test_tags=slow
 @test "ablate --plan names each knob with its load, what it is compared with, the runs and the minutes, and leaves nothing" {
   lab ablate backlog --plan --blocks 6

@@ -363,31 +363,11 @@ killed_under_load() {
   assert_output --partial "--resume"
 }
 
-@test "unknown variant" { refused 2 "did you mean 'baseline'?" bench baselin; }
-@test "unknown knob" { refused 2 "did you mean 'somaxconn-128'?" bench baseline+somaxconn-12; }
-@test "empty variant" { refused 2 "variant" bench ""; }
-@test "variant that is a path" { refused 2 "variant" bench ../base/nginx; }
-@test "no variant" { refused 2 "just list" bench; }
-@test "unknown sweep" { refused 2 "did you mean 'quick'?" bench baseline --sweep quik; }
-@test "empty sweep" { refused 2 "unknown sweep ''" bench baseline --sweep ""; }
 @test "more threads than the generator has CPUs" {
   sed -i 's/^connections.*/connections = 256\nthreads = 256/' "$sweep"
   refused 2 "point ceiling: threads: asks for 256 threads, the generator has" bench baseline --sweep "$sweep" --plan
   refused 2 "threads_at_most = 256" bench baseline --sweep "$sweep"
 }
-@test "unknown target" { refused 2 "did you mean 'local'?" bench baseline --target lokal; }
-@test "unknown option" { refused 2 "--help" bench baseline --blokcs 3; }
-@test "unknown verb" { refused 2 "--help" bnech; }
-@test "zero blocks" { refused 2 "--blocks: expected 1 to 1000, got 0" bench baseline --blocks 0; }
-@test "negative blocks" { refused 2 "--blocks" bench baseline --blocks=-3; }
-@test "absurd blocks" { refused 2 "--blocks" bench baseline --blocks 1000000; }
-@test "blocks that are no number" { refused 2 'got "many"' bench baseline --blocks many; }
-@test "fractional blocks" { refused 2 "--blocks" bench baseline --blocks 2.5; }
-@test "negative seed" { refused 2 "--seed" bench baseline --seed=-1; }
-@test "resuming an unknown run" { refused 2 "unknown run" bench --resume nothing; }
-@test "resuming with other variants" { refused 2 "leave them out" bench nginx --resume nothing; }
-@test "table of an unknown run" { refused 2 "unknown run" table nothing; }
-@test "showing an unknown variant" { refused 2 "did you mean" show keepalvie; }
 @test "runs folder that is a file" {
   touch "$LAB_RUNS"
   refused 2 "$LAB_RUNS" bench baseline --sweep "$sweep"

@@ -8,14 +8,6 @@ setup() {
   source "$BATS_TEST_DIRNAME/verbs.bash"
 }
 
-@test "calibrate --generator wrkk is refused" { refused "did you mean 'wrk'?" calibrate --generator wrkk; }
-@test "calibrate --scenario paus is refused" { refused "unknown scenario 'paus'" calibrate --scenario paus; }
-@test "calibrate --duration 3 is refused" { refused "expected 4 to 600, got 3" calibrate --duration 3; }
-@test "calibrate --repeats 0 is refused" { refused "expected 1 to 100, got 0" calibrate --repeats 0; }
-@test "calibrate --show none is refused" { refused "unknown calibration 'none'" calibrate --show none; }
-@test "calibrate --show none --repeats 2 is refused" { refused "leave the other options out" calibrate --show none --repeats 2; }
-@test "calibrate --json --markdown is refused" { refused "leave one out" calibrate --json --markdown; }
-
 @test "calibrate --plan names every generator, installed or not, every scenario and the minutes, and leaves nothing" {
   lab calibrate --plan --repeats 2
   assert_success

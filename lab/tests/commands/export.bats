@@ -53,7 +53,6 @@ samples() {
   assert_output --regexp '^\{"lab":1,"duration_ms":'
 }
 
-@test "export nowhere is refused" { refused "unknown run 'nowhere'" export nowhere; }
 # bats test_tags=slow
 @test "export refuses what it cannot do" {
   refused "name a file by --output" export "$run_folder" --format parquet

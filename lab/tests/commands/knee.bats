@@ -14,23 +14,6 @@ told() {
   python -c 'import json, sys; found = json.loads(sys.argv[1]); print(eval(sys.argv[2]))' "$output" "$1"
 }
 
-@test "knee by itself is refused" { refused "no variant named" knee; }
-@test "knee basline is refused" { refused "did you mean 'baseline'?" knee basline; }
-@test "knee baseline --generator wrk is refused" { refused "closed loops only" knee baseline --generator wrk; }
-@test "knee baseline --generator nothing is refused" { refused "unknown generator" knee baseline --generator nothing; }
-@test "knee baseline --p99 20 is refused" { refused "expected a duration with its unit" knee baseline --p99 20; }
-@test "knee baseline --p99=-1ms is refused" { refused "expected a duration with its unit" knee baseline --p99=-1ms; }
-@test "knee baseline --precision 0 is refused" { refused "expected a percentage" knee baseline --precision 0; }
-@test "knee baseline --precision x is refused" { refused "expected a percentage" knee baseline --precision x; }
-@test "knee baseline --start 0 is refused" { refused "--start: expected 1 to" knee baseline --start 0; }
-@test "knee baseline --duration 0.5 is refused" { refused "--duration: expected seconds" knee baseline --duration 0.5; }
-@test "knee baseline --page 3kB.bin is refused" { refused "unknown page" knee baseline --page 3kB.bin; }
-@test "knee baseline --tls passthru is refused" { refused "did you mean 'passthrough'?" knee baseline --tls passthru; }
-@test "knee baseline --accept-encoding gz is refused" { refused "did you mean 'gzip'?" knee baseline --accept-encoding gz; }
-@test "knee baseline --target moon is refused" { refused "unknown target" knee baseline --target moon; }
-@test "knee --resume none is refused" { refused "unknown run" knee --resume none; }
-@test "knee baseline --resume none is refused" { refused "leave them out" knee baseline --resume none; }
-
 # bats test_tags=slow
 @test "knee --plan says what is tried, what passes and how long it takes, and leaves nothing" {
   lab knee baseline --plan --generator k6 --duration 3 --p99 20ms --start 200 --precision 10%
