@@ -142,6 +142,7 @@ environmental_or_ok() {
   done
 }
 
+# bats test_tags=measures
 @test "bench works as an unprivileged user" {
   ((EUID == 0)) || skip "this is the unprivileged user already"
   id nobody >/dev/null || skip "no user nobody here"
@@ -228,6 +229,7 @@ environmental_or_ok() {
   assert_line generator-output
 }
 
+# bats test_tags=measures
 @test "a generator that tells another time than the load took makes invalid samples" {
   stub hey "$(command -v hey)"' "$@" | sed -E "s/^LAB summary ([0-9]+)[0-9] /LAB summary \1 /"'
   sed -i 's/"wrk"/"hey"/' "$sweep"
