@@ -51,7 +51,7 @@ class LocalTarget:
     """Works inside the lab's namespaces, which `enter` makes; remembers the CPUs it found before it pinned itself."""
 
     name = "local"
-    bring_up_s = 2.0
+    bring_up_s = 0.5
     sides = SIDES
     deadline_s = DEADLINE_S
     """For a variant to come up."""
