@@ -16,7 +16,7 @@ from typing import Any
 PORT = 19000
 PREFIX = "ingress"
 """`stat_prefix` of the HTTP connection managers that clients come to."""
-COUNTS = f"/stats?filter=^http.{PREFIX}.downstream_rq_total$"
+COUNTS = rf"/stats?filter=^http\.({PREFIX}|https?-\d%2B)\.downstream_rq_total$"
 CONCURRENCY = "/stats?filter=^server.concurrency$"
 VERSIONS = "/stats?filter=version_text$"
 DUMP = "/config_dump"
