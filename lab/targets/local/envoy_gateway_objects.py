@@ -35,8 +35,9 @@ KINDS = frozenset(
     }
 )
 """Of its own, which it reads beside Gateway API's."""
-VERSION = "lab-version"
-"""An annotation of every route, which its Envoy shows in the route's metadata: which version of it is served."""
+VERSION = "lab-"
+"""How the names begin that rules are given here: Envoy shows them in its routes' metadata, and so which version of a rule it serves. (From a
+file the controller takes no annotations, which it would show as well.)"""
 
 Manifest = dict[str, Any]
 
@@ -94,17 +95,16 @@ def _backends(found: Objects, addresses: Mapping[str, str]) -> Iterator[Manifest
 
 
 def _route(raw: Mapping[str, Any]) -> Manifest:
-    """To Backends instead of Services, with its version."""
+    """To Backends instead of Services; rules without a name of their own are named after their version."""
     route = deepcopy(dict(raw))
-    for rule in route["spec"].get("rules", []):
+    for at, rule in enumerate(route["spec"].setdefault("rules", [{}])):
         mirrors = (each["requestMirror"] for each in rule.get("filters", []) if "requestMirror" in each)
         references = [*rule.get("backendRefs", []), *(each["backendRef"] for each in mirrors)]
         for reference in references:
             name = _name(reference["name"], reference.pop("port"))
             reference.update(group=GROUP, kind="Backend", name=name)
-    version = hashlib.sha256(json.dumps(route["spec"], sort_keys=True).encode()).hexdigest()[:12]
-    annotations = route["metadata"].get("annotations") or {}
-    route["metadata"]["annotations"] = {**annotations, f"{GROUP}/{VERSION}": version}
+        said = json.dumps([route["metadata"]["name"], at, route["spec"].get("hostnames"), rule], sort_keys=True)
+        rule.setdefault("name", VERSION + hashlib.sha256(said.encode()).hexdigest()[:12])
     return route
 
 
@@ -125,12 +125,12 @@ class Serves:
         wanted = list(yaml.safe_load_all(text))
         found = dump()
         self.seen = (text, versions)
-        return _versions(found) >= _wanted_versions(wanted) and _endpoints(found) == _wanted_endpoints(wanted)
+        return _versions(found) == _wanted_versions(wanted) and _endpoints(found) == _wanted_endpoints(wanted)
 
 
-def _wanted_versions(manifests: Sequence[Manifest]) -> set[tuple[str, str]]:
-    metadata = [each["metadata"] for each in manifests if each["kind"] == "HTTPRoute"]
-    return {(each["name"], each["annotations"][f"{GROUP}/{VERSION}"]) for each in metadata}
+def _wanted_versions(manifests: Sequence[Manifest]) -> set[str]:
+    rules = (rule for each in manifests if each["kind"] == "HTTPRoute" for rule in each["spec"]["rules"])
+    return {rule["name"] for rule in rules if rule["name"].startswith(VERSION)}
 
 
 def _wanted_endpoints(manifests: Sequence[Manifest]) -> set[tuple[str, int]]:
@@ -142,17 +142,13 @@ def _parts(dump: Any, kind: str) -> Iterator[Any]:
     return (config for config in dump["configs"] if config["@type"].endswith(f".{kind}"))
 
 
-def _versions(dump: Any) -> set[tuple[str, str]]:
-    """(route, its version) of all that is served."""
+def _versions(dump: Any) -> set[str]:
+    """Of all rules that are served."""
     configs = [item for part in _parts(dump, "RoutesConfigDump") for item in part.get("dynamic_route_configs", [])]
     hosts = (host for item in configs for host in item["route_config"].get("virtual_hosts", []))
     metadata = (route.get("metadata", {}).get("filter_metadata", {}) for host in hosts for route in host["routes"])
     sources = (source for item in metadata for source in item.get("envoy-gateway", {}).get("resources", []))
-    return {
-        (source["name"], source.get("annotations", {}).get(VERSION, ""))
-        for source in sources
-        if source["kind"] == "HTTPRoute"
-    }
+    return {name for source in sources if (name := source.get("sectionName", "")).startswith(VERSION)}
 
 
 def _endpoints(dump: Any) -> set[tuple[str, int]]:
