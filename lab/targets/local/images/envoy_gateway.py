@@ -44,7 +44,7 @@ def realise(context: Context) -> Realisation:
     # What its standalone mode wants before its first start: the certificates between it and its Envoy.
     certificates = shlex.join((controller.inside, "certgen", "--local", "--config-home", f"{HOME}/config"))
     return Realisation(
-        command=("sh", "-c", f"{certificates} >&2 && exec {run}"),
+        command=("sh", "-c", f"{certificates} && exec {run}"),
         env=container.env,
         files={OBJECTS: written(objects(context.objects, CONTROLLER, context.addresses))},
         programs={
