@@ -153,9 +153,13 @@ def _versions(dump: Any) -> set[str]:
 
 def _endpoints(dump: Any) -> set[tuple[str, int]]:
     """Of the clusters that routes lead to."""
-    configs = [item for part in _parts(dump, "EndpointsConfigDump") for item in part.get("dynamic_endpoint_configs", [])]
+    configs = [
+        item for part in _parts(dump, "EndpointsConfigDump") for item in part.get("dynamic_endpoint_configs", [])
+    ]
     localities = (each for item in configs for each in item["endpoint_config"].get("endpoints", []))
     addresses = (
-        endpoint["endpoint"]["address"]["socket_address"] for each in localities for endpoint in each.get("lb_endpoints", [])
+        endpoint["endpoint"]["address"]["socket_address"]
+        for each in localities
+        for endpoint in each.get("lb_endpoints", [])
     )
     return {(each["address"], each["port_value"]) for each in addresses}

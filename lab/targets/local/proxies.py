@@ -81,7 +81,9 @@ def built(place: str, name: str, module: str, version: str) -> Program:
     if file is None and outside.run("bring", [name]) == 0:
         file = _found(name)
     if file is None:
-        raise UsageError(place, f"{name} cannot be built (see above)", f"scripts/bring {name}, where there is a Go proxy")
+        raise UsageError(
+            place, f"{name} cannot be built (see above)", f"scripts/bring {name}, where there is a Go proxy"
+        )
     if (found := _built_from(file, module)) != version:
         fault = f"{name} {version} is asked for, {file} is {found or 'of another module'}"
         remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
@@ -101,7 +103,11 @@ def _built_from(file: Path, module: str) -> str:
     """The version of a module that a Go program says it was built from, as `go version -m` reads it; empty = of none."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(f"\t{module}\tv".encode())
-        told = re.match(rb"v([\w.-]+)", content[start + len(module) + 2 : start + len(module) + 42]) if start >= 0 else None
+        told = (
+            re.match(rb"v([\w.-]+)", content[start + len(module) + 2 : start + len(module) + 42])
+            if start >= 0
+            else None
+        )
     return told[1].decode() if told else ""
 
 

@@ -6,11 +6,9 @@ control plane, its Envoy, a child of it, the proxy. Refuses an EnvoyProxy that n
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from lab.base.errors import UsageError
 from lab.targets.common import envoy
