@@ -50,9 +50,9 @@ def test_policies_and_the_class_are_given_as_they_are() -> None:
 
 
 def test_a_rule_s_name_is_its_version_and_a_name_of_its_own_stays() -> None:
-    manifests = [dict(each) for each in load_variant("envoy-gateway").manifests]
+    manifests: list[dict[str, Any]] = [dict(each) for each in load_variant("envoy-gateway").manifests]
     names = {rule["name"] for each in of("HTTPRoute") for rule in each["spec"]["rules"]}
-    route: dict[str, Any] = next(each for each in manifests if each["kind"] == "HTTPRoute")
+    route = next(each for each in manifests if each["kind"] == "HTTPRoute")
     route["spec"] = {**route["spec"], "hostnames": ["other.lab.test"]}
     changed = {rule["name"] for each in of("HTTPRoute", read(manifests)) for rule in each["spec"]["rules"]}
     assert names != changed and all(name.startswith(VERSION) for name in names | changed)
@@ -114,7 +114,7 @@ def test_envoy_is_looked_at_again_only_when_it_has_taken_something() -> None:
 
 
 def test_an_envoy_of_its_own_choice_is_refused() -> None:
-    manifests = [dict(each) for each in load_variant("envoy-gateway").manifests]
+    manifests: list[dict[str, Any]] = [dict(each) for each in load_variant("envoy-gateway").manifests]
     settings = next(each for each in manifests if each["kind"] == "EnvoyProxy")
     settings["spec"] = {**settings["spec"], "provider": {"type": "Host"}}
     context: Any = type("Context", (), {"objects": read(manifests), "cpus": 2})
