@@ -77,22 +77,22 @@ def program(place: str, name: str, version: str) -> Program:
 
 def built(place: str, name: str, module: str, version: str) -> Program:
     """What scripts/bring builds, or PATH has. UsageError where that is another version, or it cannot be built."""
-    file = _found(name)
+    file = found(name)
     if file is None and outside.run("bring", [name]) == 0:
-        file = _found(name)
+        file = found(name)
     if file is None:
         raise UsageError(
             place, f"{name} cannot be built (see above)", f"scripts/bring {name}, where there is a Go proxy"
         )
-    if (found := _built_from(file, module)) != version:
-        fault = f"{name} {version} is asked for, {file} is {found or 'of another module'}"
+    if (own := _built_from(file, module)) != version:
+        fault = f"{name} {version} is asked for, {file} is {own or 'of another module'}"
         remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
         raise UsageError(place, fault, remedy)
     return Program(name, version, file)
 
 
-def _found(name: str) -> Path | None:
-    """Ours comes first."""
+def found(name: str) -> Path | None:
+    """A program that is built: ours, else what is on PATH."""
     ours = BUILT / name
     found = str(ours) if ours.exists() else shutil.which(name)
     return Path(found).resolve() if found else None
