@@ -182,7 +182,7 @@ def _of_summary(stdout: str, stderr: str, load: Load) -> Result:
     values = [(float(name[1:]) / 100, value) for name, value in told.percentiles.items()]
     values += [(0.0, told.summary.fastest), (1.0, told.summary.slowest)]
     points = [(share, value) for share, value in values if value is not None]
-    if len(points) < len(values) or not PERCENTILES <= told.percentiles.keys():
+    if len(points) < len(values) or not told.percentiles.keys() >= PERCENTILES:
         raise unreadable("a latency at every percentile", stdout, stderr)
     errors: dict[ErrorKind, int] = {}
     for what, count in told.failures.items():
