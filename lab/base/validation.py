@@ -66,7 +66,8 @@ def faults(error: ValidationError, *models: type[BaseModel], tags: Collection[st
         )
         if item["type"] == "extra_forbidden":
             key = str(item["loc"][-1])
-            found.append(f"{where}: unknown key: {did_you_mean(key, known)}")
+            nearest = "it is a key of another part of the file" if key in known else did_you_mean(key, known)
+            found.append(f"{where}: unknown key: {nearest}")
         elif item["type"] == "value_error":
             found.append(item["msg"].removeprefix("Value error, "))
         else:

@@ -99,6 +99,10 @@ class _Json(Told):
     failures: dict[str, Count] = Field(alias="errorDistribution")
 
 
+PERCENTILES = frozenset(("p10", "p25", "p50", "p75", "p90", "p95", "p99"))
+"""At which every version tells a latency."""
+
+
 def by_summary(load: Load) -> bool:
     """Whether it prints no row for each request."""
     return load.rate_rps is None and load.requests is None
@@ -109,6 +113,9 @@ def refuse_rows(rows: npt.NDArray[np.float64], load: Load) -> None:
     status = rows[:, STATUS]
     if not ((rows >= 0) & (rows <= MOST)).all() or not ((status >= 100) & (status < 600) & (status % 1 == 0)).all():
         raise OutputError("expected times, bytes and a status in every row, got numbers that are none")
+    ordered = rows[np.lexsort((rows[:, DURATION], rows[:, START]))]
+    if (ordered[1:] == ordered[:-1]).all(axis=1).any():
+        raise OutputError("expected a row for each request, got one of them twice: of a nanosecond, in all its times")
     if load.rate_rps is not None:
         early_s = np.arange(len(rows)) / load.rate_rps - np.sort(rows[:, START])
         if early_s.max() > EARLY_S:
@@ -175,7 +182,7 @@ def _of_summary(stdout: str, stderr: str, load: Load) -> Result:
     values = [(float(name[1:]) / 100, value) for name, value in told.percentiles.items()]
     values += [(0.0, told.summary.fastest), (1.0, told.summary.slowest)]
     points = [(share, value) for share, value in values if value is not None]
-    if len(points) < len(values):
+    if len(points) < len(values) or not told.percentiles.keys() >= PERCENTILES:
         raise unreadable("a latency at every percentile", stdout, stderr)
     errors: dict[ErrorKind, int] = {}
     for what, count in told.failures.items():

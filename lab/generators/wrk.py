@@ -176,6 +176,8 @@ class Block:
 
     def measured(self, connections: int, timeout_s: float) -> npt.NDArray[np.int64]:
         """The table without wrk's corrections, of a process with so many connections; later answers are in none."""
+        if len(self.table) != self.announced:
+            raise OutputError(f"expected {self.announced} lines of latencies, got {len(self.table)}")
         limit_us = math.ceil(timeout_s) / UNIT_S
         if not ((self.table[:, 0] >= 0) & (self.table[:, 0] <= limit_us)).all():
             raise OutputError(f"expected latencies up to the timeout, {timeout_s:g} s, got {self.table[:, 0].max()} µs")

@@ -80,7 +80,7 @@ def prepared(store: AblationStore, target: Target) -> list[Ready]:
         refused = (
             NotMeasured(variant=step.knob, what="refused", why="; ".join(step.why)) for step in store.record.steps
         )
-        raise NothingMeasurableError(missing or list(refused))
+        raise NothingMeasurableError(missing or list(refused), store.record.notes)
     store.record = store.record.model_copy(update={"runs": tuple(each.planned for each in ready)})
     return ready
 

@@ -28,6 +28,8 @@ def choose_generators(loaded: LoadedRequest, shown: MeasurableRun, target: Targe
     chosen = {point.name: choose(point, target, out) for point in shown.points}
     if out:
         _refuse_k6_out(loaded.sweep_name, chosen, target)
+    for name in shown.asked:
+        _refuse_resumption(name, shown.points, shown.endpoints[name])
     for name in shown.variants:
         refuse_loads(name, shown.points, chosen, shown.endpoints[name])
     return chosen
@@ -71,6 +73,14 @@ def refuse_loads(
         if refusal := used.refusal(load_of(point, endpoints[point.name])):
             fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
             raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
+
+
+def _refuse_resumption(variant: str, points: Sequence[Point], endpoints: Mapping[str, Endpoint]) -> None:
+    """UsageError where every load is about TLS sessions, and none has TLS; beside other loads it is noted in the samples."""
+    if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in points):
+        fault = f"'{variant}' is asked without TLS here: there is no session to resume, or not to"
+        remedy = "variants whose routes have TLS, as 'tls' has; `just list` shows them"
+        raise UsageError(f"point {points[0].name}: resumption", fault, remedy)
 
 
 def generator_record(used: ChosenGenerator) -> dict[str, str | None]:

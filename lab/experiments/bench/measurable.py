@@ -19,17 +19,16 @@ from lab.targets.base import Target
 
 
 class NothingMeasurableError(UsageError):
-    """Nothing that was asked for can be shown here (exit 2); `missing` says why, one by one."""
+    """Nothing that was asked for can be shown here (exit 2); `missing` says why, one by one; `notes`: what else there is to tell."""
 
-    def __init__(self, missing: Sequence[NotMeasured]) -> None:
+    def __init__(self, missing: Sequence[NotMeasured], notes: Sequence[str] = ()) -> None:
         self.missing = tuple(missing)
         named = "; ".join(map(str, missing))
         told = [item for item in missing if item.remedy]
         alike = len({item.remedy for item in told}) == 1
         remedies = dict.fromkeys(item.remedy if alike else f"{item.variant}: {item.remedy}" for item in told)
-        super().__init__(
-            "bench", f"nothing to measure: {named}", "; ".join(remedies) or "name another: see `just list`"
-        )
+        remedy = "; ".join(remedies) or "name another: see `just list`"
+        super().__init__("bench", f"nothing to measure: {named}", "\n  ".join([remedy, *notes]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,27 +7,34 @@
                                    config:
                                      keep-alive: "300"
 
-Several documents, lists, what `kubectl get -o json` and `helm get values` print, HelmReleases, Applications and Kustomizations are
-looked through for it. Refuses a file that holds none, or several, with the command that extracts one.
+Where they may stand: `searching`; what is no YAML as it stands: `forms`. Refuses a file that holds none, or several, with the
+command that extracts one.
 """
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_of
+from lab.experiments.configmap import forms
+from lab.experiments.configmap.searching import Settings, hidden, maps, named, text_at
+from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_of
 from lab.targets.local.configmap import KEYS
+from lab.targets.local.counterparts import hint
+from lab.targets.local.routes import PREFIX
 
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"
-HOW = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml | scripts/shell just bench --configmap -"
-_OBJECT = {"kind", "apiVersion", "controller"}
+LARGEST = 1024 * 1024
+"""Bytes of all values that the API server takes in one ConfigMap."""
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_PRINTED = re.compile(r"^(Name: +\S+$|NAME +DATA +AGE)", re.MULTILINE)
+_FILLED_IN = {
+    "Kustomization": f"what it refers to is elsewhere: kubectl kustomize FOLDER | {forms.HERE}",
+    "HelmRelease": f"its values are elsewhere: {forms.HELM}",
+    "HelmChart": f"its values are elsewhere: {forms.HELM}",
+    "Application": f"its values are elsewhere: {forms.HELM}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,159 +49,102 @@ class Given:
     """Of the file's other ConfigMaps and Secrets, which its keys may name: (kind, name) → what is in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Map:
-    """A mapping that may be it: where it stands, and the command that prints it alone."""
-
-    where: str
-    command: str
-    content: Mapping[str, Value]
-    helm: bool
-    known: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "known", sum(key in KEYS for key in self.content))
-
-
 def read(place: str, content: bytes) -> Given:
     """The keys and values of a file in any of these forms, as the controller gets them. UsageError otherwise, for all faults at once."""
-    text = text_of(place, content)
-    if printed := _PRINTED.search(text):
-        raise UsageError(place, f"is what kubectl prints for people ({printed[0].split()[0]} …)", f"use: {HOW}")
-    docs = documents(place, text)
-    found = [each for doc in docs for each in _maps(doc, "")] or [
-        _Map("the file", "", doc, helm=True) for doc in docs if isinstance(doc, Mapping) and not _OBJECT & doc.keys()
-    ]
-    likely = [each for each in found if each.known] or [each for each in found if each.content]
+    docs = [doc for text in forms.texts(place, text_of(place, content)) for doc in documents(place, text)]
+    likely = _likely(docs)
     if not likely:
-        kinds = {kind for doc in docs if (kind := _text(doc, "kind")) not in ("", "ConfigMap", "List")}
-        fault = "holds no settings" + (
-            f": kind: expected ConfigMap, got {', '.join(map(repr, sorted(kinds)))}" if kinds else ""
-        )
-        raise UsageError(place, fault, f"expected {FORM}; the controller's: {HOW}")
+        raise _nothing(place, docs)
     if len(likely) > 1:
         commands = "\n  ".join(each.command for each in likely)
         fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
         raise UsageError(place, fault, f"give one of them:\n  {commands}")
-    beside = {named: data for doc in docs for named, data in _named(doc)}
-    return replace(_given(likely[0]), beside=beside)
+    (found,) = likely
+    data, notes = _values(found)
+    if (size := sum(len(value.encode()) for value in data.values())) > LARGEST:
+        fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
+        raise UsageError(place, fault, "make it shorter: the controller never gets this one")
+    beside = {name: texts for doc in docs for name, texts in named(doc)} | dict(found.beside)
+    return Given(data, (*found.notes, *notes), beside)
 
 
-def _given(found: _Map) -> Given:
+def _likely(docs: list[Value]) -> list[Settings]:
+    """Those with keys that the controller knows, else any that hold something."""
+    found = [each for number, doc in enumerate(docs) for each in maps(doc, number if len(docs) > 1 else None)]
+    known = [each for each in found if each.known]
+    known = known or [
+        each for number, doc in enumerate(docs) for each in hidden(doc, number if len(docs) > 1 else None)
+    ]
+    if known or found:
+        return known or [each for each in found if each.content]
+    alone = [
+        doc
+        for doc in docs
+        if isinstance(doc, Mapping) and doc and not {"kind", "apiVersion", "controller"} & doc.keys()
+    ]
+    return [Settings("the file", "", doc, helm=True) for doc in alone]
+
+
+def _nothing(place: str, docs: list[Value]) -> UsageError:
+    """What a file without settings holds instead."""
+    kinds = {kind for doc in docs if (kind := text_at(doc, "kind")) not in ("", "ConfigMap", "List")}
+    fault = "holds no settings"
+    if kinds:
+        fault += f": kind: expected ConfigMap, got {', '.join(map(repr, sorted(kinds)))}"
+    elif odd := next((doc for doc in docs if isinstance(doc, Mapping) and _odd(doc)), None):
+        fault += f": ConfigMap {text_at(odd.get('metadata'), 'name') or 'without a name'}: {_odd(odd)}"
+    remedy = next((_FILLED_IN[kind] for kind in sorted(kinds & _FILLED_IN.keys())), None)
+    annotations = [
+        key.removeprefix(PREFIX)
+        for doc in docs
+        if isinstance(doc, Mapping) and isinstance(meta := doc.get("metadata"), Mapping)
+        if isinstance(noted := meta.get("annotations"), Mapping)
+        for key in noted
+        if key.startswith(PREFIX)
+    ]
+    if annotations:
+        remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(name)}' for name in annotations)}"
+    return UsageError(place, fault, remedy or f"expected {FORM}; the controller's: {forms.HOW}")
+
+
+def _odd(obj: Mapping[str, Value]) -> str:
+    """Why a ConfigMap has no settings, in words; empty where it is just empty."""
+    data = obj.get("data")
+    if isinstance(data, list):
+        return "data is a list: expected `key: value`"
+    if isinstance(data, Scalar) and data.helm is not None:
+        return "data is a text: expected `key: value`"
+    elsewhere = [name for name in ("stringData", "binaryData") if isinstance(obj.get(name), Mapping)]
+    return f"{elsewhere[0]} is not read by the controller: write it under data" if elsewhere else ""
+
+
+def _values(found: Settings) -> tuple[dict[str, str], list[str]]:
+    """As texts, with what no ConfigMap can hold left out and told."""
     data: dict[str, str] = {}
     notes: list[str] = []
     for key, value in found.content.items():
-        if not _KEY.fullmatch(key):
+        if not _KEY.fullmatch(key) and key != NO_NAME:
             notes.append(f"{key!r} is no key of a ConfigMap: the API server refuses it")
         match value:
+            case _ if key == NO_NAME:
+                notes.append("a key is a mapping or a list: no ConfigMap has such, and it is left out")
+                continue
             case Scalar(helm=None):
                 notes.append(f"{key}: has no value, and is left out")
+            case Scalar(text=text) if found.helm and "{{" in text:
+                notes.append(f"{key}: {text!r} is a template that Helm fills in: give what comes of it, or {forms.HOW}")
             case Scalar(text=text, helm=helm, bare=bare):
                 data[key] = str(helm) if found.helm else text
                 if bare and not found.helm:
                     notes.append(f'{key}: kubectl refuses it without quotes: write "{text}"')
                 elif data[key].lower() != text.lower():
                     notes.append(f"{key}: YAML makes {data[key]} of {text}")
+            case Mapping() if NO_NAME in value:
+                notes.append(f"{key}: {{{{ … }}}} is a template: give what comes of it, or {forms.HOW}")
             case Mapping():
                 notes.append(f"{key}: a mapping is no value of a ConfigMap: write it as text, after `{key}: |`")
             case _:
                 words = ",".join(item.text for item in value if isinstance(item, Scalar))
                 notes.append(f'{key}: a list is no value of a ConfigMap (the API server refuses it): write "{words}"')
-    return Given({key: value for key, value in data.items() if key}, tuple(notes))
-
-
-def _maps(value: Value, path: str) -> Iterator[_Map]:
-    """Every mapping below that is a ConfigMap's data or a chart's controller.config."""
-    match value:
-        case Scalar(text=text) if "controller:" in text:  # values written as a text: Flux, Argo CD, k3s
-            try:
-                inner = documents(path, text)
-            except UsageError:
-                return
-            for each in inner:
-                yield from _maps(each, path)
-        case Scalar():
-            return
-        case Mapping():
-            kind = _text(value, "kind")
-            bare = not path and not kind and isinstance(value.get("data"), Mapping)  # its first lines left out
-            if kind == "ConfigMap" or bare:
-                yield from _configmap(value)
-                return
-            yield from _literals(value) if kind == "Kustomization" else ()
-            for key, item in value.items():
-                below = f"{path}.{key}"
-                config = item.get("config") if key == "controller" and isinstance(item, Mapping) else None
-                if isinstance(config, Mapping):
-                    yield _Map(f"{below.lstrip('.')}.config", _extract(f"{below}.config"), config, helm=True)
-                else:
-                    yield from _maps(item, below)
-        case _:
-            for number, item in enumerate(value):
-                yield from _maps(item, f"{path}[{number}]")
-
-
-def _named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
-    """Every ConfigMap and Secret below, as texts."""
-    if isinstance(value, Mapping):
-        kind = _text(value, "kind")
-        items = value.get("items")
-        if kind not in ("ConfigMap", "Secret"):
-            for item in items if isinstance(items, list) else []:
-                yield from _named(item)
-            return
-        plain, coded = (_texts(value.get(name)) for name in ("stringData", "data"))
-        yield (
-            (kind, _text(value.get("metadata"), "name")),
-            {**(_decoded(coded) if kind == "Secret" else coded), **plain},
-        )
-
-
-def _texts(value: Value | None) -> dict[str, str]:
-    pairs = value.items() if isinstance(value, Mapping) else ()
-    return {key: item.text for key, item in pairs if isinstance(item, Scalar)}
-
-
-def _decoded(coded: Mapping[str, str]) -> dict[str, str]:
-    """Of a Secret's base64; what is none is left out, as the API server refuses it."""
-    found: dict[str, str] = {}
-    for key, text in coded.items():
-        with suppress(ValueError):
-            found[key] = base64.b64decode("".join(text.split()), validate=True).decode()
-    return found
-
-
-def _configmap(obj: Mapping[str, Value]) -> Iterator[_Map]:
-    meta = obj.get("metadata")
-    name, namespace = _text(meta, "name"), _text(meta, "namespace")
-    data = obj.get("data")
-    if not isinstance(data, Mapping):
-        return
-    command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name or 'NAME'} -o yaml | scripts/shell just bench --configmap -"
-    found = _Map(
-        f"ConfigMap {'/'.join(filter(None, (namespace, name))) or 'without a name'}", command, data, helm=False
-    )
-    inner = [] if found.known else [each for item in data.values() for each in _maps(item, ".data")]
-    yield from inner or [found]
-
-
-def _literals(obj: Mapping[str, Value]) -> Iterator[_Map]:
-    """Of a Kustomization: `literals: [keep-alive=300]` of each map that it makes."""
-    generators = obj.get("configMapGenerator")
-    for item in generators if isinstance(generators, list) else []:
-        literals = item.get("literals") if isinstance(item, Mapping) else None
-        listed = literals if isinstance(literals, list) else []
-        pairs = [each.text.partition("=") for each in listed if isinstance(each, Scalar)]
-        content: dict[str, Value] = {key: Scalar(value.strip("'\""), value.strip("'\"")) for key, _, value in pairs}
-        if content:
-            yield _Map(f"configMapGenerator {_text(item, 'name')}", "kustomize build . | …", content, helm=False)
-
-
-def _text(value: Value | None, key: str) -> str:
-    found = value.get(key) if isinstance(value, Mapping) else None
-    return found.text if isinstance(found, Scalar) else ""
-
-
-def _extract(path: str) -> str:
-    quoted = "".join(f'["{part}"]' if "-" in part else f".{part}" for part in path.strip(".").split("."))
-    return f"yq '{quoted if quoted.startswith('.') else f'.{quoted}'}' FILE | scripts/shell just bench --configmap -"
+    data |= {key: value for key, value in found.more.items() if key not in data}
+    return {key: value for key, value in data.items() if key}, notes

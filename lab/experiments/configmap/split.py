@@ -28,6 +28,10 @@ _ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHI
 """(over TLS, behind a load balancer) → the variant that keys are set on."""
 NAMESPACE = "ingress-lab"
 WHOLE = "your-configuration"
+_ELSEWHERE = re.compile(
+    r"host not found in |MMDB_open\(|dlopen\(|(?:open|opendir|BIO_new_file|glob)\(|cannot load certificate|SSL_\w+\(\"/"
+)
+"""How nginx tells of a name or a file that is not here, and that a controller may have (mounted, or by its cluster's DNS)."""
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
 
 
@@ -123,6 +127,9 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
             notes.append(f"{key}: not measurable here: {lacking}")
             continue
         told = keys.refusal(whole, tried, beside)
+        if _ELSEWHERE.match(told):
+            notes.append(f"{key}: not measurable here: it needs what only your cluster can have: {told}")
+            continue
         notes.append(f"{key}: nginx refuses it, and so the controller the whole file: {told}")
     if refused and kept:
         notes.append(f"{WHOLE}: the whole file without {', '.join(refused)}")
@@ -139,7 +146,7 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
         if single is None and not any(key in item.values for item in singles):
             notes.append(f"{key}: nothing to measure: by itself it changes no directive")
         elif single and not single.checks:
-            notes.append(f"{key}: not measurable: what it sets depends on the machine")
+            notes.append(f"{key}: not measurable: what it sets depends on the machine, or is read back by nothing")
         elif single:
             singles.append(single)
     if not singles:

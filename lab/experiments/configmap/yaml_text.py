@@ -9,9 +9,11 @@ What Helm writes into a ConfigMap is what sigs.k8s.io/yaml makes of a value (YAM
 
 from __future__ import annotations
 
+import base64
 import codecs
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,7 +25,10 @@ from lab.targets.local.decoding import decoded
 Value: TypeAlias = "Scalar | Mapping[str, Value] | Sequence[Value]"
 
 DEPTH = 60
+NO_NAME = "{…}"
+"""What a key is called that is a mapping or a list: `{{ .Values.x }}` without quotes, for one."""
 _TEXT = "tag:yaml.org,2002:str"
+_BINARY = "tag:yaml.org,2002:binary"
 _TRUE = {"y", "yes", "true", "on"}
 _FALSE = {"n", "no", "false", "off"}
 _NULL = {"", "~", "null", "Null", "NULL"}
@@ -44,6 +49,8 @@ class Scalar:
 def text_of(place: str, content: bytes) -> str:
     """Of UTF-8, or of UTF-16 that says so by its first two bytes. UsageError for anything else."""
     mark, encoding = next(((mark, name) for mark, name in _BOMS if content.startswith(mark)), (b"", "utf-8"))
+    if content.startswith(b"\x1f\x8b"):
+        raise UsageError(place, "is packed with gzip", "unpack it: zcat FILE | scripts/shell just bench --configmap -")
     try:
         text = content.removeprefix(mark).decode(encoding)
     except UnicodeDecodeError as error:
@@ -64,26 +71,37 @@ def documents(place: str, text: str) -> list[Value]:
         line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
         tab = "\t" in line[: len(line) - len(line.lstrip())]
         remedy = "YAML is indented with spaces: replace the tab" if tab else "correct it at the line named"
+        if "{{" in text:
+            remedy = f"its templates ({{{{ … }}}}) are filled in when it is installed: give what comes of it, {remedy}"
         raise UsageError(place, f"not YAML: {where}{said}", remedy) from None
     except yaml.YAMLError as error:
         raise UsageError(place, f"not YAML: {' '.join(str(error).split())}", "correct it") from None
     twice: list[str] = []
-    found = [_value(place, node, twice) for node in nodes]
+    read: dict[int, Value] = {}
+    found = [_value(place, node, twice, read) for node in nodes]
     if twice:
         raise UsageError(place, "; ".join(twice), "keep one of them: kubectl refuses a key that stands twice")
     return [value for value in found if not (isinstance(value, Scalar) and value.helm is None)]
 
 
-def _value(place: str, node: yaml.Node, twice: list[str], depth: int = 0) -> Value:
+def _value(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value], depth: int = 0) -> Value:
+    """`read`: what was made of each node, as an anchor's may stand in a thousand places."""
     if depth > DEPTH:
         raise UsageError(place, f"is nested more than {DEPTH} deep", "give the map alone")
+    if id(node) not in read:
+        read[id(node)] = _read(place, node, twice, read, depth)
+    return read[id(node)]
+
+
+def _read(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value], depth: int) -> Value:
     match node:
         case yaml.MappingNode():
             found: dict[str, Value] = {}
             lines: dict[str, int] = {}
             for key, item in node.value:
-                name, line = str(key.value), key.start_mark.line + 1
-                value = _value(place, item, twice, depth + 1)
+                name = str(key.value) if isinstance(key, yaml.ScalarNode) else NO_NAME
+                line = key.start_mark.line + 1
+                value = _value(place, item, twice, read, depth + 1)
                 if key.tag == "tag:yaml.org,2002:merge":
                     for merged in value if isinstance(value, list) else [value]:
                         found = {**merged, **found} if isinstance(merged, Mapping) else found
@@ -94,10 +112,13 @@ def _value(place: str, node: yaml.Node, twice: list[str], depth: int = 0) -> Val
                 found[name] = value
             return found
         case yaml.SequenceNode():
-            return [_value(place, item, twice, depth + 1) for item in node.value]
+            return [_value(place, item, twice, read, depth + 1) for item in node.value]
         case yaml.ScalarNode():
             text = str(node.value)
-            helm, other = (text, False) if node.style or _stated(node) else _helm(text)
+            if node.tag == _BINARY:
+                with suppress(ValueError):
+                    text = base64.b64decode("".join(text.split()), validate=True).decode()
+            helm, other = (text, False) if node.style or node.tag == _BINARY or _stated(node) else _helm(text)
             return Scalar(text, helm, other)
         case _:
             raise UsageError(place, "holds what is neither a mapping, a list nor a text", "correct it")

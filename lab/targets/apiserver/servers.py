@@ -24,6 +24,7 @@ from lab.base.errors import LabError, LostError
 from lab.targets.apiserver import programs
 from lab.targets.cluster.api import Api
 from lab.targets.common import certificates
+from lab.targets.common.environment import composed
 from lab.targets.local import network
 from lab.targets.local.namespaces import STATE
 
@@ -116,6 +117,7 @@ class Servers:
             self._processes[name] = subprocess.Popen(
                 [programs.server(name), *options],
                 cwd=FOLDER,
+                env=composed(FOLDER),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -32,6 +33,7 @@ _NONE = {
     "annotation": "an annotation, which has no key",
     F5: "a key of F5's controller, which has none here",
 }
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PREFIXES = (PREFIX, "ingress.kubernetes.io/", "nginx.org/", "nginx.com/")
 
 
@@ -78,6 +80,19 @@ def hint(name: str) -> str:
     return f"the nearest: {', '.join(difflib.get_close_matches(plain, KEYS, n=3, cutoff=0.0))}"
 
 
+def lead(name: str) -> str:
+    """The key that does what nginx's directive `name` does, in as few words."""
+    plain = _plain(name)
+    if plain in KEYS:
+        return plain
+    row = next(
+        (row for row in counterparts() if fnmatchcase(plain, row.name) and row.dialect in ("nginx", "spelling")), None
+    )
+    if row is None:
+        return "a snippet"
+    return " and ".join(row.keys) or f"none ({row.remark})"
+
+
 def is_f5(names: Collection[str]) -> bool:
     """Whether these are the keys of an F5 NIC ConfigMap: all are F5's, and some are no key of ingress-nginx."""
     known = [row.name for row in counterparts() if row.dialect == F5]
@@ -95,4 +110,5 @@ def f5_text(name: str) -> str:
 def _plain(name: str) -> str:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
+    name = _CAMEL.sub("-", name.removeprefix("controller.config."))
     return name.strip().lower().replace("_", "-").replace(" ", "-").removeprefix("proxy.").removeprefix("--")

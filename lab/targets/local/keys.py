@@ -7,6 +7,7 @@ value depends on the machine (CPUs, open files, addresses) it is rendered for tw
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +27,8 @@ UNLIKELY = ((1013, 100_003), (1019, 100_019))
 """(CPUs, open files) of two machines that there are not."""
 
 _LISTS = {"map", "geo", "types", "split_clients"}
-"""Blocks that hold no directives: what stands there is read back by nothing."""
+"""Blocks that hold no directives: of what stands there a map's paths and patterns are read back, the rest by nothing."""
+_PATH = re.compile(r"[/~]\S*")
 
 UNSEEN = "in the whole file only"
 """Why a key that only other targets realise is no knob of its own there."""
@@ -95,9 +97,7 @@ def checks(
     """Every directive that `after` changes, with what it must then be found to be; without those that depend on the machine."""
     first, second = (_changed(before, after, variant, beside, machine) for machine in UNLIKELY)
     same = {
-        place: value
-        for place, value in first.items()
-        if second.get(place) == value and value and place[0].rpartition("/")[2] not in _LISTS
+        place: value for place, value in first.items() if second.get(place) == value and value and _readable(*place)
     }
     return (
         *(
@@ -106,6 +106,11 @@ def checks(
         ),
         *_echoes(before, after, variant, beside),
     )
+
+
+def _readable(context: str, name: str) -> bool:
+    block = context.rpartition("/")[2]
+    return block not in _LISTS or (block == "map" and bool(_PATH.fullmatch(name)))
 
 
 def _echoes(before: Mapping[str, str], after: Mapping[str, str], variant: str, beside: Beside) -> Iterator[Check]:

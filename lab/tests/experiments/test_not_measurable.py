@@ -102,6 +102,8 @@ def test_what_would_help_is_never_lost(sweep: str) -> None:
     with pytest.raises(NothingMeasurableError) as caught:
         prepared(sweep, "backlog", refuses=["backlog-128"])
     assert caught.value.remedy == "a machine with more CPUs"
+    noted = NothingMeasurableError(caught.value.missing, ["keep-alive: 'many' is not a whole number"])
+    assert noted.remedy.endswith("more CPUs\n  keep-alive: 'many' is not a whole number")
     made = prepared(sweep, "keepalive", "backlog", refuses=["backlog-128"])
     assert {missing.remedy for missing in made.record.not_measurable} == {"a machine with more CPUs"}
     out = io.StringIO()

@@ -228,6 +228,41 @@ def test_a_latency_that_is_none_is_not_believed(name: str, where: str, variant: 
     assert judged(name, doctored(case(name)[1], where, IMPOSSIBLE[variant]))
 
 
+def _numbers(name: str, text: str) -> tuple[object, ...]:
+    tool, _, stderr, _, load = case(name)
+    told = tool.parse(text, stderr, 0, load)
+    shares = [told.latency.quantile_s(share) for share in (0.5, 0.99)] if told.latency.total else []
+    return told.requests, told.duration_s, told.latency.total, *shares, told.dropped, told.errors, told.size_bytes
+
+
+LINES: Mapping[str, Callable[[list[str], int], list[str]]] = {
+    "lost": lambda lines, at: [*lines[:at], *lines[at + 1 :]],
+    "twice": lambda lines, at: [*lines[: at + 1], *lines[at:]],
+    "ten times": lambda lines, at: [*lines[:at], *[lines[at]] * 10, *lines[at + 1 :]],
+    "after a summary of other numbers": lambda lines, at: [*lines[:at], "LAB summary 1 1 1", *lines[at:]],
+    "the last": lambda lines, at: lines[:at],
+}
+
+
+@pytest.mark.parametrize("name", sorted({*TIMES, *COUNTS, *LATENCIES}))
+@pytest.mark.parametrize("change", LINES)
+def test_a_line_more_or_less_changes_no_number_of_a_valid_sample(name: str, change: str) -> None:
+    text = case(name)[1]
+    lines = text.split("\n")
+    for at in range(0, len(lines), max(1, len(lines) // 20)):
+        made = "\n".join(LINES[change](lines, at))
+        assert judged(name, made) or _numbers(name, made) == _numbers(name, text), f"line {at + 1}: {lines[at]}"
+
+
+@pytest.mark.parametrize("times", [0.5, 2, 10])
+@pytest.mark.parametrize("name", sorted(COUNTS))
+def test_counts_that_agree_with_each_other_must_agree_with_what_others_saw(name: str, times: float) -> None:
+    text = case(name)[1]
+    for where in COUNTS[name]:
+        text = doctored(text, where, lambda said: f"{float(said) * times:.0f}")
+    assert judged(name, text)
+
+
 @pytest.mark.parametrize("name", sorted(COUNTS))
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)

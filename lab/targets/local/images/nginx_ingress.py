@@ -83,6 +83,8 @@ KEYS: Mapping[str, Key] = {
 }
 """Keys of its ConfigMap that are a directive each, in the template's order; with 5.6.0's defaults."""
 
+_UNWRITTEN = {("keepalive", "0"), ("lb-method", "round_robin")}
+"""Key and value of which no directive comes: what they say is what nginx does without."""
 _OTHER = {"access-log-off": "", "http2": "false", "log-format": ""}
 _LOG_FORMAT = (
     '\'$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" '
@@ -130,7 +132,7 @@ def directives(place: str, values: Mapping[str, str]) -> Directives:
         text = (
             _flag(f"{place}: {name}", values[name]) if key.flag and values[name] else values[name].strip().rstrip(";")
         )
-        if text and not (name == "keepalive" and text == "0"):
+        if text and (name, text) not in _UNWRITTEN:
             found.setdefault(key.where, []).append(key.directive.format(text))
     off = values["access-log-off"] and _flag(f"{place}: access-log-off", values["access-log-off"]) == "on"
     form = f"'{values['log-format']}'" if values["log-format"] else _LOG_FORMAT

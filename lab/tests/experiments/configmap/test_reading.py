@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -50,6 +51,18 @@ def refused(text: str | bytes) -> str:
         f"kind: ConfigMap\ndata:\n  values.yaml: |\n    controller:\n      {CONFIG}\n",
         "kind: Kustomization\nconfigMapGenerator:\n- name: x\n  literals: [keep-alive-requests=5000, 'use-gzip=true']\n",
         "x: &a {keep-alive-requests: 5000}\ncontroller: {config: {<<: *a, use-gzip: true}}",
+        "kind: Kustomization\npatches:\n- patch: |\n    kind: ConfigMap\n    data: {keep-alive-requests: '5000', use-gzip: 'true'}\n",
+        "- {op: add, path: /data/keep-alive-requests, value: '5000'}\n- {op: replace, path: /data/use-gzip, value: 'true'}\n",
+        "kind: Application\nspec:\n  source:\n    helm:\n      parameters:\n      - {name: controller.config.keep-alive-requests, value: '5000'}\n      - {name: controller.config.use-gzip, value: 'true'}\n",
+        "kind: HelmChart\nspec: {set: {controller.config.keep-alive-requests: 5000, controller.config.use-gzip: true}}",
+        json.dumps({"kind": "ConfigMapList", "items": [{"metadata": {}, "data": BOTH}]}),
+        json.dumps({"kind": "Service"}) + "\n" + json.dumps({"kind": "ConfigMap", "data": BOTH}, indent=1),
+        "keep-alive-requests=5000\n# a comment\nuse-gzip=true\n",
+        'resource "helm_release" "x" {\n  values = [<<-EOT\n    controller:\n      config:\n        keep-alive-requests: 5000\n        use-gzip: true\n  EOT\n  ]\n}\n',
+        f"```yaml\n{MAP}```\n",
+        f"$ kubectl get cm x -o yaml\n{MAP}",
+        "ingress: {provider: nginx, options: {keep-alive-requests: '5000', use-gzip: 'true'}}",
+        "kind: List\nitems: [&a {kind: ConfigMap, data: {keep-alive-requests: '5000', use-gzip: 'true'}}, *a]",
     ],
 )  # fmt: skip
 def test_every_form_is_read_alike(text: str) -> None:
@@ -104,11 +117,65 @@ def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
         (b"a\0b", "save it as UTF-8"),
         ("[" * 100 + "]" * 100, "nested more than"),
         ("Name:         x\nNamespace:    y\n\nData\n====\nuse-gzip:\n----\ntrue\n", "what kubectl prints for people"),
+        ("NAMESPACE   NAME   DATA   AGE\ny   x      3      5d\n", "what kubectl prints for people"),
+        ("LAST DEPLOYED: x\nUSER-SUPPLIED VALUES:\n", "helm -n ingress-nginx get values"),
+        ("USER-SUPPLIED VALUES:\na: 1\nCOMPUTED VALUES:\na: 1\n", "what helm prints of a whole release"),
+        ("USER-SUPPLIED VALUES:\nnull\n", "holds no settings"),
+        (
+            "events { worker_connections 9; }\nkeepalive_timeout 5;\n",
+            "worker_connections → max-worker-connections; keepalive_timeout → keep-alive",
+        ),
+        ('resource "kubernetes_config_map" "x" {\n}\n', "is Terraform's language"),
+        ("kind: Kustomization\nconfigMapGenerator: [{name: x, envs: [a]}]\n", "kubectl kustomize FOLDER"),
+        ("kind: HelmRelease\nspec: {valuesFrom: []}\n", "its values are elsewhere: helm"),
+        ("kind: ConfigMap\nstringData: {keep-alive: '5'}\n", "stringData is not read by the controller"),
+        ("kind: ConfigMap\ndata: [a]\n", "data is a list"),
+        (
+            "kind: Ingress\nmetadata: {annotations: {nginx.ingress.kubernetes.io/proxy-body-size: 8m}}\n",
+            "proxy-body-size → proxy-body-size",
+        ),
+        ("data:\n{{- range .x }}\n  {{ . }}: 1\n", "its templates ({{ … }}) are filled in"),
+        (b"\x1f\x8b\x08", "is packed with gzip"),
         ("NAME   DATA   AGE\nx      3      5d\n", "kubectl -n ingress-nginx get configmap"),
     ],
 )
 def test_what_holds_no_settings_is_refused_with_place_and_remedy(text: str | bytes, told: str) -> None:
     assert told in refused(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{MAP}keep-alive: '300'\n", "'keep-alive' stands beside data"),
+        (f"{MAP}binaryData: {{keep-alive: MzAw}}\n", "binaryData: keep-alive: the controller reads data alone"),
+        ("controller: {config: {use-gzip: true, keep-alive: '{{ .Values.a }}'}}", "is a template that Helm fills in"),
+        ("controller: {config: {use-gzip: true, keep-alive: {{ .Values.a }}}}", "{{ … }} is a template"),
+        ("config: {use-gzip: true}", "read from config"),
+        ("? [a, b]\n: c\nuse-gzip: true\n", "a key is a mapping or a list"),
+        ("kind: Kustomization\nconfigMapGenerator: [{literals: [use-gzip=true], files: [a]}]\n", "files: what these files hold"),
+    ],
+)  # fmt: skip
+def test_nothing_of_a_file_is_left_out_silently(text: str, told: str) -> None:
+    assert told in notes(text)
+
+
+def test_headers_of_the_charts_own_values_are_the_keys_that_it_makes_of_them() -> None:
+    given = read("v.yaml", b"controller: {config: {}, addHeaders: {X-A: b}, proxySetHeaders: {X-C: d}}")
+    assert given.data == {
+        "add-headers": "ingress-nginx/custom-add-headers",
+        "proxy-set-headers": "ingress-nginx/custom-proxy-set-headers",
+    }
+    assert given.beside[("ConfigMap", "custom-add-headers")] == {"X-A": "b"}
+
+
+def test_what_is_too_large_for_a_configmap_is_refused() -> None:
+    assert "the API server takes 1048576" in refused(f"kind: ConfigMap\ndata: {{http-snippet: '{'#' * 1_048_577}'}}")
+
+
+def test_an_anchor_that_stands_a_million_times_is_read_once() -> None:
+    rows = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise("abcdefghij")]
+    bomb = "\n".join(["a: &a [x]", *rows, MAP.replace("kind: ConfigMap\n", "").replace("metadata", "meta")])
+    assert data(bomb) == BOTH
 
 
 def test_all_keys_that_stand_twice_are_named_with_both_lines() -> None:
@@ -125,4 +192,4 @@ def test_of_two_that_may_be_meant_commands_extract_each() -> None:
     told = refused(f"{MAP}---\na-b:\n  controller: {{{CONFIG}}}\n")
     assert "holds 2 maps of settings: ConfigMap y/x; a-b.controller.config" in told
     assert "kubectl -n y get configmap x -o yaml | scripts/shell just bench --configmap -" in told
-    assert "yq '.[\"a-b\"].controller.config' FILE" in told
+    assert "yq 'select(di == 1) | .[\"a-b\"].controller.config' FILE" in told

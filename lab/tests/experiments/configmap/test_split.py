@@ -74,6 +74,27 @@ def test_nothing_left_is_wrong_usage_with_every_reason() -> None:
     assert '"proxy_busy_buffers_size" must be less than' in refused(proxy_busy_buffers_size="32k")
 
 
+@pytest.mark.parametrize(
+    ("snippet", "words"),
+    [
+        ("include /etc/nginx/mine.conf;", 'open() "/etc/nginx/mine.conf" failed'),
+        ("upstream x { server auth.default.svc.cluster.local; }", "host not found in upstream"),
+        ("ssl_trusted_certificate /etc/ssl/mine.pem;", "/etc/ssl/mine.pem"),
+    ],
+)
+def test_a_file_or_a_name_that_is_not_here_is_no_fault_of_the_configuration(snippet: str, words: str) -> None:
+    said = refused(http_snippet=snippet)
+    assert "http-snippet: not measurable here: it needs what only your cluster can have" in said and words in said
+
+
+def test_urls_that_are_not_logged_are_read_back_from_their_map() -> None:
+    (setting,) = of(skip_access_log_urls="/healthz,~^/metrics").singles
+    assert [(check.name, check.context, check.value) for check in setting.checks] == [
+        ("/healthz", "http/map", "0"),
+        ("~^/metrics", "http/map", "0"),
+    ]
+
+
 def test_the_whole_file_is_an_arm_and_so_are_keys_that_decide_one_directive() -> None:
     found = of(proxy_buffer_size="16k", proxy_buffers_number="8", client_body_buffer_size="128k")
     whole, pair = found.together()
