@@ -10,7 +10,7 @@ from typing import Any
 from lab.base.errors import MeasuringError
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.names import BROUGHT_UP, RUN_LABEL
 from lab.targets.cluster.objects import Reference
 
 POLL_S = 0.1
@@ -24,11 +24,12 @@ ORPHANING = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet")
 NODE_SCOPE = ("lab/scope", "node")
 
 
-def end_workloads(api: Api, workloads: Collection[Reference]) -> None:
-    """Delete them and what they started, and wait until their pods are gone. MeasuringError at the deadline.
+def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
+    """Delete them, and ask what they started to end: in which namespaces to `await_pods`. MeasuringError at the deadline.
 
     Pods are orphaned first: the garbage collector would grant each its own grace, and a kubelet that has begun to wait
-    for 300 s is not hurried by a second delete with 1 s [tried, 1.34].
+    for 300 s is not hurried by a second delete with 1 s [tried, 1.34]. Node-tuning pods are waited for: what they put
+    back must not meet what the next ones set.
     """
     for ref in sorted(workloads, key=str):
         grace_s = GRACE_S if ref.kind == "Pod" else None
@@ -37,19 +38,38 @@ def end_workloads(api: Api, workloads: Collection[Reference]) -> None:
     for place in places:
         api.delete_all("apps/v1", "ReplicaSet", place, RUN_LABEL, orphan=True)
         api.delete_all("apps/v1", "ControllerRevision", place, RUN_LABEL)
-    started, ours = time.monotonic(), f"{RUN_LABEL},{ROLE_LABEL}!=generator"
-    while pods := [pod["metadata"] for place in places for pod in api.list("v1", "Pod", place, ours)]:
-        reverting = [pod for pod in pods if pod["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]]
-        for pod in pods:
-            if "deletionTimestamp" not in pod:
-                api.delete("v1", "Pod", pod["name"], pod["namespace"], None if pod in reverting else GRACE_S)
+    if any(map(_reverts, _end_pods(api, places))):
+        await_pods(api, places)
+    _await_end(api, workloads)
+    return places
+
+
+def await_pods(api: Api, places: Collection[str], but: str = "") -> None:
+    """Until the lab's pods there are gone, the generator's excepted and those stamped `but`. MeasuringError at the deadline."""
+    started = time.monotonic()
+    while pods := _end_pods(api, places, but):
+        reverting = list(filter(_reverts, pods))
         limit_s = REVERTING_S if reverting else PODS_S
         if time.monotonic() - started > limit_s:
             left = ", ".join(f"{pod['namespace']}/{pod['name']}" for pod in pods[:5])
             fault = f"still there after {limit_s:.0f} s: {left}"
             raise MeasuringError(f"{api.place}: pods", fault, "`kubectl describe pod` says why; is its node up?")
         time.sleep(POLL_S)
-    _await_end(api, workloads)
+
+
+def _end_pods(api: Api, places: Collection[str], but: str = "") -> list[Mapping[str, Any]]:
+    """The metadata of the pods that are still there; each has been asked to end."""
+    ours = f"{RUN_LABEL},{ROLE_LABEL}!=generator"
+    found = [pod["metadata"] for place in places for pod in api.list("v1", "Pod", place, ours)]
+    pods = [pod for pod in found if not but or (pod.get("annotations") or {}).get(BROUGHT_UP) != but]
+    for pod in pods:
+        if "deletionTimestamp" not in pod:
+            api.delete("v1", "Pod", pod["name"], pod["namespace"], None if _reverts(pod) else GRACE_S)
+    return pods
+
+
+def _reverts(pod: Mapping[str, Any]) -> bool:
+    return pod["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]
 
 
 def delete(api: Api, refs: Iterable[Reference]) -> None:

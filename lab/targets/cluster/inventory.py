@@ -39,9 +39,12 @@ class Inventory:
 
     def __init__(self, api: Api, run: str) -> None:
         self._api, self._run = api, run
+        self._ending: list[str] = []
+        """Namespaces with pods that were asked to end."""
 
     def apply(self, objects: Iterable[Object]) -> None:
-        """These and nothing else: what is listed and not among them goes, workloads of before in any case.
+        """These and nothing else: what is listed and not among them goes, workloads of before in any case
+        (`await_pods` says when their pods are gone).
 
         The old ones go first, so that no new pod sees them. UsageError before anything is written when a namespace or a
         cluster-scoped object is somebody else's; RefusedError with the server's words when it will not have one.
@@ -53,7 +56,7 @@ class Inventory:
         for ref in (*wanted, *namespaces):
             self._refuse(ref)
         ownership.claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
-        self.remove_workloads()
+        self.end_workloads()
         listed = self._read()
         planned = set(wanted) | namespaces - {_namespace(CLIENT_NAMESPACE)}
         self._write(listed | planned)
@@ -77,11 +80,22 @@ class Inventory:
 
     def remove_workloads(self) -> None:
         """Deployments, DaemonSets and so on, and wait until their pods are gone. MeasuringError when they do not go."""
+        self.end_workloads()
+        self.await_pods()
+
+    def end_workloads(self) -> None:
+        """The same without the wait: their pods take seconds to end, in which what comes next can come up (`await_pods`)."""
         listed = self._read()
         if workloads := {ref for ref in listed if ref.kind in WORKLOADS}:
             if ours := self._ours(workloads):
-                deletion.end_workloads(self._api, ours)
+                self._ending = deletion.end_workloads(self._api, ours)
             self._write(listed - workloads)
+
+    def await_pods(self, but: str = "") -> None:
+        """Until those are gone that were asked to end, not those that carry the stamp `but`. MeasuringError when they do not go."""
+        if self._ending:
+            deletion.await_pods(self._api, self._ending, but)
+            self._ending = []
 
     def remove(self) -> None:
         """Everything that is listed, namespaces last; then the list. MeasuringError when something does not end."""
@@ -171,7 +185,7 @@ def remove_all(api: Api) -> list[str]:
     # What may not be listed there goes with its namespace.
     workloads = [ref for place in places for kind, group in groups.items() for ref in labelled(group, kind, place)]
     if workloads:
-        deletion.end_workloads(api, workloads)
+        deletion.await_pods(api, deletion.end_workloads(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
     strangers = [obj for obj in api.list(*ROUTE) if obj["metadata"]["namespace"] not in places]
     kept = [ref for ref in found if strangers and ref.kind == "CustomResourceDefinition"]

@@ -178,6 +178,7 @@ class ClusterTarget:
             with right():
                 taken.inventory.apply(wanted)
                 rollout.wait(taken.api, wanted, deadline)
+                taken.inventory.await_pods(stamp)  # the last variant's, which have had that time to end
                 still_until = time.monotonic() + pending_s
                 system = ClusterSystem(
                     taken.api,
@@ -211,7 +212,7 @@ class ClusterTarget:
                 taken.lease.check()
                 if system is not None and changing:
                     system.settle()
-                taken.inventory.remove_workloads()
+                taken.inventory.end_workloads()
 
     def close(self) -> None:
         taken, self._taken = self._taken, None

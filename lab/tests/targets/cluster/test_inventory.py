@@ -8,10 +8,10 @@ import pytest
 
 from lab.base.errors import LostError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.cluster import objects
+from lab.targets.cluster import deletion, objects
 from lab.targets.cluster.api import Api, DeniedError, RefusedError
 from lab.targets.cluster.inventory import Inventory, remove_all
-from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
+from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
 from lab.targets.cluster.objects import WORKLOADS
 from lab.tests.support.cluster_fakes import FakeApi, Key
 
@@ -156,6 +156,34 @@ def test_workloads_and_pods_end_and_the_generator_stays() -> None:
     fake.asked.clear()
     inventory.remove_workloads()
     assert fake.asked == []
+
+
+def test_the_last_variants_pods_end_while_the_next_comes_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is applied while they do; those that a controller made late are asked to end as well, its own are not."""
+    fake, inventory = made()
+    monkeypatch.setattr(deletion, "POLL_S", 0.0)
+    ending = LABEL | {"lab/role": "proxy"}
+    inventory.apply(prepared("baseline"))
+    asked: list[str] = []
+
+    def listed(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[dict[str, Any]]:
+        """A proxy of before that is there for three looks, and one of now."""
+        if kind != "Pod":
+            return []
+        asked.append(labels)
+        new = thing("Pod", "proxy-2", "ingress-lab", labels=ending, annotations={BROUGHT_UP: "stamp-2"})
+        old = thing("Pod", "proxy-1", "ingress-lab", labels=ending, annotations={BROUGHT_UP: "stamp-1"})
+        looks = len(asked)
+        return ([] if looks == 1 else [new]) + ([old] if looks <= 3 else [])
+
+    monkeypatch.setattr(fake, "list", listed)
+    fake.asked.clear()
+    inventory.end_workloads()
+    assert len(asked) == 1 and "delete(1) Pod ingress-lab/proxy-1" in fake.asked
+    inventory.await_pods("stamp-2")
+    assert len(asked) == 4 and not any("proxy-2" in line for line in fake.asked)
+    inventory.await_pods("stamp-3")
+    assert len(asked) == 4, "they are gone"
 
 
 def test_a_field_that_cannot_be_changed_costs_a_new_object_only_where_the_lab_made_the_old_one() -> None:

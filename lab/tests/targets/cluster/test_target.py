@@ -144,8 +144,11 @@ class Held:
     def apply(self, objects: object) -> None:
         self.log.append("applied")
 
-    def remove_workloads(self) -> None:
-        self.log.append("workloads removed")
+    def await_pods(self, but: str) -> None:
+        self.log.append("the last pods are gone")
+
+    def end_workloads(self) -> None:
+        self.log.append("workloads ended")
 
     def remove(self) -> None:
         self.log.append("all removed")
@@ -211,7 +214,7 @@ def test_a_lab_that_lost_its_lease_leaves_the_other_labs_workloads_alone(
 
     with pytest.raises(LostError, match="bob holds it now"):
         measure()
-    assert held.log == ["applied"]
+    assert held.log == ["applied", "the last pods are gone"]
 
 
 @pytest.mark.parametrize("error", [None, MeasuringError("proxy", "does not answer")])
@@ -225,7 +228,7 @@ def test_a_variants_workloads_go_while_the_lease_is_held(
     ):
         if error is not None:
             raise error
-    assert held.log == ["applied", "workloads removed"]
+    assert held.log == ["applied", "the last pods are gone", "workloads ended"]
 
 
 def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +241,7 @@ def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pyte
     assert held.log == ["all removed", "released"]
 
 
-@pytest.mark.parametrize("doing", ["apply", "remove_workloads"])
+@pytest.mark.parametrize("doing", ["apply", "end_workloads"])
 def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked beforehand: the API server's refusal says which, and nothing of the variant."""
     held = Held()
@@ -251,7 +254,7 @@ def test_a_right_that_is_missing_stops_the_run(doing: str, monkeypatch: pytest.M
         pytest.raises(LostError, match=r"user u cannot patch deployments.apps\n  ask for this right"),
         taken(held, monkeypatch).up(load_variant("direct")),
     ):
-        assert doing == "remove_workloads", "it is up"
+        assert doing == "end_workloads", "it is up"
 
 
 @dataclass
