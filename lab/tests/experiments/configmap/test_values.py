@@ -42,7 +42,6 @@ LINES = {
     "default-type": "default_type {};",
     # TLS
     "ssl-protocols": "ssl_protocols {};",
-    "ssl-ecdh-curve": "ssl_ecdh_curve {};",
     "ssl-session-cache-size": "ssl_session_cache shared:SSL:{};",
     "ssl-session-timeout": "ssl_session_timeout {};",
     "ssl-buffer-size": "ssl_buffer_size {};",
@@ -77,6 +76,7 @@ BESIDE = {
 """A key without which the line is not written."""
 ELSEWHERE = {
     "ssl-ciphers": "it is never wrong for nginx where OpenSSL knows one of its words",
+    "ssl-ecdh-curve": "OpenSSL looks for it where there is a certificate",
     "ssl-dh-param": "names a Secret", "proxy-set-headers": "names a ConfigMap", "add-headers": "names a ConfigMap",
     "syslog-host": "another stands for it here", "forwarded-for-proxy-protocol-header": "only beside two other keys",
     "forwarded-host-header": "is the name of a variable", "app-root": "is part of a line with variables",
