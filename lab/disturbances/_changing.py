@@ -1,4 +1,4 @@
-"""Objects that change while requests come: a Service of its own, and the Route or Ingress that leads to it. Pure.
+"""Objects that change while requests come: a Service of its own, and the Route, Ingress or HTTPRoute that leads to it. Pure.
 
 Change number k shows in the answers of the fixture `answers`: endpoints move to port FIRST_PORT + k of the backend, a
 configuration has the proxy put the prefix `/k` in. Refuses a variant whose proxy would need TLS of the backend.
@@ -16,9 +16,13 @@ from lab.model.disturbance import Manifests
 from lab.model.events import FIRST_PORT
 
 HOST = "changing.lab.test"
+PORT = 8080
 FIXTURE = _long_lived.FIXTURE
 MOST = 999
 """Changes of endpoints: the backend has that many ports for them."""
+
+KINDS = ("Route", "Ingress", "HTTPRoute")
+"""Of routes that a proxy may read."""
 
 _NAME = "changing"
 _NGINX = "nginx.ingress.kubernetes.io"
@@ -28,12 +32,11 @@ Object = dict[str, Any]
 
 
 def template(manifests: Manifests) -> Mapping[str, Any]:
-    """The variant's own first Route or Ingress, in whose image the changing one is made. NotMeasurableError."""
-    found = next((obj for obj in manifests if obj["kind"] in ("Route", "Ingress")), None)
+    """The variant's own first Route, Ingress or HTTPRoute, in whose image the changing one is made. NotMeasurableError."""
+    found = next((obj for obj in manifests if obj["kind"] in KINDS), None)
     if found is None:
-        raise NotMeasurableError(
-            "routes", "disturbance", "the variant's proxy reads no Routes or Ingresses", "leave it out"
-        )
+        fault = f"the variant's proxy reads no {', '.join(KINDS)}"
+        raise NotMeasurableError("routes", "disturbance", fault, "leave it out")
     termination = found["spec"].get("tls", {}) if found["kind"] == "Route" else {}
     if termination.get("termination") in ("passthrough", "reencrypt"):
         fault = f"its routes are {termination['termination']}, and what answers the changes speaks no TLS"
@@ -47,7 +50,7 @@ def service(manifests: Manifests) -> Object:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _metadata(manifests),
-        "spec": {"ports": [{"name": "http", "port": 8080, "targetPort": 8080}]},
+        "spec": {"ports": [{"name": "http", "port": PORT, "targetPort": PORT}]},
     }
 
 
@@ -70,7 +73,7 @@ def endpoints(manifests: Manifests, address: str, number: int) -> Object:
 
 
 def route(manifests: Manifests, number: int) -> Object:
-    """The Route or Ingress of HOST with the prefix of this change; with none for 0."""
+    """The Route, Ingress or HTTPRoute of HOST with the prefix of this change; with none for 0."""
     found = template(manifests)
     made = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": _metadata(manifests)}
     spec = copy.deepcopy(dict(found["spec"]))
@@ -81,6 +84,12 @@ def route(manifests: Manifests, number: int) -> Object:
         backend = {"service": {"name": _NAME, "port": {"name": "http"}}}
         paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
         return made | {"spec": {**spec, "rules": [{"host": HOST, "http": {"paths": paths}}]}}
+    if found["kind"] == "HTTPRoute":
+        rule: Object = {"backendRefs": [{"name": _NAME, "port": PORT}]}
+        if number:
+            headers = {"set": [{"name": _PREFIX, "value": f"/{number}"}]}
+            rule["filters"] = [{"type": "RequestHeaderModifier", "requestHeaderModifier": headers}]
+        return made | {"spec": {**spec, "hostnames": [HOST], "rules": [rule]}}
     spec |= {"host": HOST, "to": {"kind": "Service", "name": _NAME, "weight": 100}, "port": {"targetPort": "http"}}
     if number:
         action = {"name": _PREFIX, "action": {"type": "Set", "set": {"value": f"/{number}"}}}

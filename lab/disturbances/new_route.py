@@ -1,6 +1,6 @@
 """A route for a host that the proxy does not know yet, while requests for that host come: 404 or 503, and then 200.
 
-It is one more like the variant's first Ingress or Route, so that it lands among as many as the variant has. What the proxy
+It is one more like the variant's first Route, Ingress or HTTPRoute, so that it lands among as many as the variant has. What the proxy
 answers until then (ingress-nginx 404, OKD's router 503) is right then, and a stale answer once another had come.
 """
 
@@ -14,6 +14,7 @@ from pydantic import Field
 
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.disturbances._asked import refuse_impatient
+from lab.disturbances._changing import KINDS
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 HOST = "new.apps.lab.test"
@@ -62,15 +63,18 @@ class NewRoute(Disturbance):
 
 
 def new_route(manifests: Manifests) -> dict[str, Any]:
-    """The variant's first Route, else its first Ingress, with another name and host. NotMeasurableError where it has none."""
+    """The variant's first Route, else its first Ingress or HTTPRoute, with another name and host. NotMeasurableError where it has none."""
     place = "disturbance.kind: new-route"
-    found = [obj for kind in ("Route", "Ingress") for obj in manifests if obj["kind"] == kind]
+    found = [obj for kind in KINDS for obj in manifests if obj["kind"] == kind]
     if not found:
-        raise NotMeasurableError("no routes", place, "the variant has neither a Route nor an Ingress", "leave it out")
+        raise NotMeasurableError("no routes", place, f"the variant has no {', '.join(KINDS)}", "leave it out")
     new = copy.deepcopy(dict(found[0]))
     new["metadata"]["name"] = NAME
     if new["kind"] == "Ingress":
         new["spec"]["rules"] = [{**new["spec"]["rules"][0], "host": HOST}]
+        return new
+    if new["kind"] == "HTTPRoute":
+        new["spec"]["hostnames"] = [HOST]
         return new
     if new["spec"].get("tls", {}).get("termination") == "passthrough":
         fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings, strategies
 
+from lab.targets.local import proxies
+
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
@@ -28,6 +30,19 @@ COST = "cpu_s"
 def pytest_collection() -> None:
     """Hypothesis' table of Unicode takes a second, once on a machine: no test's, though one is the first to want it."""
     strategies.characters(codec="utf-8").validate()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    """A program that takes minutes to build is built before the lane that needs it (scripts/test), never by a test."""
+    built = proxies.built
+
+    def there(place: str, name: str, module: str, version: str) -> proxies.Program:
+        if proxies.found(name) is None:
+            pytest.skip(f"{name} is not built here: `just test --all` has it built, as scripts/bring {name} does")
+        return built(place, name, module, version)
+
+    monkeypatch.setattr(proxies, "built", there)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,7 +16,7 @@ from typing import Any
 PORT = 19000
 PREFIX = "ingress"
 """`stat_prefix` of the HTTP connection managers that clients come to."""
-COUNTS = f"/stats?filter=^http.{PREFIX}.downstream_rq_total$"
+COUNTS = rf"/stats?filter=^http\.({PREFIX}|https?-\d%2B)\.downstream_rq_total$"
 CONCURRENCY = "/stats?filter=^server.concurrency$"
 VERSIONS = "/stats?filter=version_text$"
 DUMP = "/config_dump"
@@ -51,12 +51,15 @@ def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
     ValueError for what is no such dump.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for config in json.loads(dump)["configs"]:
+    configs = json.loads(dump)["configs"]
+    asked = {name for config in configs for name in _control_planes(config.get("bootstrap", {}))}
+    for config in configs:
         kind = config[_TYPE].rpartition(".")[2]
         if kind == "BootstrapConfigDump":
             found.setdefault("bootstrap", []).append(config["bootstrap"])
         if kind == "ClustersConfigDump":
-            found.setdefault("cluster", []).extend(item["cluster"] for item in _of(config, "clusters"))
+            clusters = (item["cluster"] for item in _of(config, "clusters"))
+            found.setdefault("cluster", []).extend(each for each in clusters if each["name"] not in asked)
         if kind == "ListenersConfigDump":
             for listener in _listeners(config):
                 for manager in _managers(listener):
@@ -65,6 +68,12 @@ def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
                     routers = (item for item in manager.get("http_filters", []) if item["name"] == _ROUTER)
                     found.setdefault("router", []).extend(item["typed_config"] for item in routers)
     return found
+
+
+def _control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
+    """The clusters that it has its configuration from."""
+    services = bootstrap.get("dynamic_resources", {}).get("ads_config", {}).get("grpc_services", [])
+    yield from (each["envoy_grpc"]["cluster_name"] for each in services if "envoy_grpc" in each)
 
 
 def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:

