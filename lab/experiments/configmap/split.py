@@ -32,6 +32,7 @@ _ELSEWHERE = re.compile(
     r"host not found in |MMDB_open\(|dlopen\(|(?:open|opendir|BIO_new_file|glob)\(|cannot load certificate|SSL_\w+\(\"/"
 )
 """How nginx tells of a name or a file that is not here, and that a controller may have (mounted, or by its cluster's DNS)."""
+DH = "dhparam.pem"
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
 
 
@@ -107,10 +108,8 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
         found = keys.look(key, value, elsewhere)
         kind = "" if found.idle else KEYS[key].names
         content = given.beside.get((kind, value.rpartition("/")[2]))
-        if kind and content is None:
-            found = replace(
-                found, idle=f"names a {kind} that the file does not hold: give both, with a line `---` in between"
-            )
+        if kind and (idle := _unnamed(kind, value, content)):
+            found = replace(found, idle=idle)
         if found.idle or found.told:
             notes.append(f"{key}: {found.idle or found.told}")
         if not found.idle:
@@ -154,6 +153,19 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
     if len(kept) == 1:
         notes.append(f"{WHOLE}: the whole file is {singles[0].name}")
     return Split(tuple(singles), kept, tuple(notes), beside)
+
+
+def _unnamed(kind: str, value: str, content: Mapping[str, str] | None) -> str:
+    """Why the object that a key names is not there for the controller, or not in this file; empty = it is."""
+    if "/" not in value:
+        return (
+            f"names no namespace: the controller looks for a {kind} by namespace/name, finds none, and goes on without"
+        )
+    if content is None:
+        return f"names a {kind} that the file does not hold: give both, with a line `---` in between"
+    if kind == "Secret" and DH not in content:
+        return f"the Secret has no {DH}, and the controller goes on without"
+    return ""
 
 
 def _object(kind: str, value: str, content: Mapping[str, str]) -> tuple[str, str]:

@@ -10,8 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lab.base.errors import NotMeasurableError
+from lab.model.endpoint import Endpoint
 from lab.model.events import EventLog
 from lab.model.pairs import Side
+from lab.model.sweeps import Point
 from lab.model.variants.variants import Variant
 from lab.targets.apiserver import images, objects, programs, providing
 from lab.targets.apiserver.registry import Place, Registry
@@ -25,6 +28,8 @@ from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container, Pod
 from lab.targets.local.routing import Routes
 from lab.targets.local.target import LocalTarget
+
+LSATTR = "lsattr"
 
 
 class ApiserverTarget(LocalTarget):
@@ -66,6 +71,15 @@ class ApiserverTarget(LocalTarget):
 
     def realise(self, context: Context) -> Realisation:
         return images.realise(context)
+
+    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        found = super().check_variant(variant, points)
+        (pod, *_) = self.read(variant.manifests).role("proxy") or [None]
+        for check in variant.readback:
+            if pod and check.kind == "disk" and check.value == "sync" and not images.has(pod.containers[0], LSATTR):
+                fault = f"the controller's files have no {LSATTR}, which tells whether {check.name} waits for the disk"
+                raise NotMeasurableError("a slow disk", variant.name, fault, "--target local or kind shows it")
+        return found
 
     def order(self, wanted: Objects) -> Sequence[Sequence[Pod]]:
         """No controller's first look is at less than what it is to serve; a load balancer resolves the proxy when it starts."""

@@ -62,7 +62,7 @@ def look(name: str, text: str, elsewhere: bool = False) -> Found:
         idle = f"nothing to measure: it changes nothing for what the lab sends ({IDLE[name][1]})"
     elif found.value == key.default:
         shown = found.value if len(found.value) <= 40 else f"{found.value[:40]}…"
-        idle = f"nothing to measure: {shown!r} is the default"
+        idle = f"nothing to measure: {found.told + '; ' if found.told else ''}{shown!r} is the default"
     elif name in FOREIGN and elsewhere:
         return Found(found.value, key.default, f"{UNSEEN}: how to see that it took is not known")
     elif name in FOREIGN:

@@ -7,14 +7,17 @@ on the local target (`lab.targets.local.images`): a backend's nginx, a plain pro
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Iterable, Mapping
 from typing import Protocol, cast
 
 from lab.base.errors import UsageError
+from lab.targets.apiserver import programs
 from lab.targets.local import images
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
+from lab.targets.local.pods import Container
 
 
 class Image(Protocol):
@@ -79,3 +82,12 @@ def realise(context: Context) -> Realisation:
     """By the file for its image here, or on the local target, or its command executed."""
     image = find(context.container.repository)
     return images.realise(context) if image is None else image.realise(context)
+
+
+def has(container: Container, program: str) -> bool:
+    """Whether a program can be run in this container: where it has files of its own, it has none of the machine's."""
+    image = find(container.repository)
+    if image is None:
+        return True
+    root = programs.files(image.SYSTEM, image.SHORT).folder
+    return any(os.path.lexists(root / place / program) for place in ("bin", "sbin", "usr/bin", "usr/sbin"))

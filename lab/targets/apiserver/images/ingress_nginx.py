@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from lab.targets.apiserver import programs
 from lab.targets.local.containers import Realisation, Root
 from lab.targets.local.images import Context, refuse_open_files, refuse_workers
+from lab.targets.local.images.ingress_nginx import refuse_routers
 
 IMAGE = "ingress-nginx/controller"
 CONFIG, PROXY = "/etc/nginx/nginx.conf", "nginx"
@@ -33,6 +34,7 @@ _ENDS = re.compile(r"^(?:nginx: )?(?:[\d/]+ [\d:]+ )?(?P<words>(?:panic: |\[emer
 
 def realise(context: Context) -> Realisation:
     container = context.container
+    refuse_routers(container)
     for key, value in _settings(context).items():
         if key == "worker-processes" and value.isdigit():
             refuse_workers(f"{container.place}: {key}", int(value), context)

@@ -19,6 +19,8 @@ from lab.targets.local.containers import Process, Realisation, find_program
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME, Backend, render
 from lab.targets.local.haproxy_control import RouterControl
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
+from lab.targets.local.network import NODE_ADDRESS as SINK
+from lab.targets.local.objects import Objects
 
 IMAGE = "origin-haproxy-router"
 NOTE = ""
@@ -89,6 +91,7 @@ def realise(context: Context) -> Realisation:
         "ciphers": env.text("ROUTER_CIPHERS"),
         "ciphersuites": env.text("ROUTER_CIPHERSUITES"),
         "defaults": _defaults(env),
+        "log": _log(env),
         "inspect_delay": env.matching("ROUTER_INSPECT_DELAY", _HAPROXY_TIME, "a time such as 5s") or "5s",
         "check_interval": env.matching("ROUTER_BACKEND_CHECK_INTERVAL", _HAPROXY_TIME, "a time such as 5s") or "5000ms",
         "rewrite_size": env.integer("ROUTER_MAX_REWRITE_SIZE", 8192),
@@ -139,6 +142,8 @@ def reload_interval_s(place: str, text: str) -> int:
     return int(seconds)
 
 
+_SYSLOG = re.compile(r"[\w.-]+:[1-9]\d{0,4}")
+_LEVEL = re.compile(r"emerg|alert|crit|err|warning|notice|info|debug")
 _ALGORITHM = re.compile(r"roundrobin|leastconn|source|random")
 
 
@@ -193,7 +198,35 @@ def _defaults(env: _Environment) -> list[str]:
     mime = env.text("ROUTER_COMPRESSION_MIME", "text/html text/plain text/css")
     lines = [f"{directive} {value}" for directive, value in times.items()]
     lines += [line for line, value in chosen.items() if value in ("true", "TRUE", "1")]
+    form = env.text("ROUTER_SYSLOG_FORMAT", "")
+    if env.text("ROUTER_SYSLOG_ADDRESS", ""):
+        lines = [f"log-format {form}" if form else "option httplog", "log global", *lines]
     return [*lines, *([f"compression type {mime}"] if "compression algo gzip" in lines else [])]
+
+
+def _log(env: _Environment) -> str:
+    """Of the section `global`; empty where nothing is logged. Whatever the host, it goes to a sink of the lab's own."""
+    address = env.matching(
+        "ROUTER_SYSLOG_ADDRESS", _SYSLOG, "HOST:PORT (the operator's sidecar has a socket: --target kind)"
+    )
+    length = env.matching("ROUTER_LOG_MAX_LENGTH", re.compile(r"[1-9]\d{1,4}"), "a length from 10 on")
+    facility = env.matching("ROUTER_LOG_FACILITY", re.compile(r"[a-z]+\d?"), "a facility of syslog") or "local1"
+    level = env.matching("ROUTER_LOG_LEVEL", _LEVEL, "a level of syslog") or "warning"
+    if not address:
+        return ""
+    sized = f" len {length}" if length else ""
+    return f"log {SINK}:{address.rpartition(':')[2]}{sized} {facility} {level}"
+
+
+def syslog_ports(objects: Objects) -> set[int]:
+    """The ports to which routers among these objects would log."""
+    found = (
+        container.env.get("ROUTER_SYSLOG_ADDRESS", "")
+        for pod in objects.pods
+        for container in pod.containers
+        if f"/{container.repository}".endswith(f"/{IMAGE}")
+    )
+    return {int(address.rpartition(":")[2]) for address in found if _SYSLOG.fullmatch(address)}
 
 
 def _threads(env: _Environment, context: Context) -> int | None:

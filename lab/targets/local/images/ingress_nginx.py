@@ -70,9 +70,7 @@ def realise(context: Context) -> Realisation:
     refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
     http_port = int(arguments.get("--http-port", "80"))
     text = render(values, context, version=nginx_version(), http_port=http_port, status=has_status())
-    if foreign := [name for name in container.env if _ROUTERS.fullmatch(name)]:
-        fault = f"{', '.join(foreign)}: variables of OKD's router, which ingress-nginx does not read"
-        raise UsageError(f"{container.place}.env", fault, "put them on a variant of the router, such as okd-edge")
+    refuse_routers(container)
     own = {key: value for key, value in container.env.items() if key != "LD_PRELOAD"}  # mimalloc is the image's
     return Realisation(
         command=("nginx", "-c", CONFIG),
@@ -86,6 +84,13 @@ def realise(context: Context) -> Realisation:
 
 
 _ROUTERS = re.compile(r"ROUTER_\w+|RELOAD_INTERVAL|STATS_PORT")
+
+
+def refuse_routers(container: Container) -> None:
+    """UsageError for variables of OKD's router, of which ingress-nginx would do nothing."""
+    if foreign := [name for name in container.env if _ROUTERS.fullmatch(name)]:
+        fault = f"{', '.join(foreign)}: variables of OKD's router, which ingress-nginx does not read"
+        raise UsageError(f"{container.place}.env", fault, "put them on a variant of the router, such as okd-edge")
 
 
 def files(values: Mapping[str, str], text: str, context: Context) -> dict[str, str]:

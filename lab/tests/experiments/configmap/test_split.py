@@ -87,6 +87,25 @@ def test_a_file_or_a_name_that_is_not_here_is_no_fault_of_the_configuration(snip
     assert "http-snippet: not measurable here: it needs what only your cluster can have" in said and words in said
 
 
+@pytest.mark.parametrize(
+    ("value", "content", "told"),
+    [
+        ("mine", {"dhparam.pem": "x"}, "names no namespace"),
+        ("a/mine", {"other": "x"}, "the Secret has no dhparam.pem"),
+        ("a/another", {"dhparam.pem": "x"}, "names a Secret that the file does not hold"),
+    ],
+)
+def test_an_object_that_the_controller_would_not_find_is_told(value: str, content: dict[str, str], told: str) -> None:
+    given = Given({"ssl-dh-param": value}, beside={("Secret", "mine"): content})
+    with pytest.raises(UsageError, match=told):
+        split("mine.yaml", given)
+
+
+def test_what_is_left_out_of_a_value_is_told_also_where_nothing_is_left() -> None:
+    assert "of '200,700' the controller takes nothing" in refused(custom_http_errors="200,700")
+    assert "'0x4B' is read as 75; '75' is the default" in refused(keep_alive="0x4B")
+
+
 def test_urls_that_are_not_logged_are_read_back_from_their_map() -> None:
     (setting,) = of(skip_access_log_urls="/healthz,~^/metrics").singles
     assert [(check.name, check.context, check.value) for check in setting.checks] == [

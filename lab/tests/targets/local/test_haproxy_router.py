@@ -21,6 +21,7 @@ from lab.targets.local import bringup, cpus, network, objects
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME
 from lab.targets.local.images import Context, haproxy_router
 from lab.targets.local.images.haproxy_router import reload_interval_s
+from lab.targets.local.network import NODE_ADDRESS as SINK
 from lab.targets.local.objects import Objects
 from lab.tests.support.factories import make_point
 
@@ -152,6 +153,25 @@ def test_a_variable_becomes_the_line_of_the_routers_template(name: str, value: s
     assert line in with_it and (not line or line not in without)
 
 
+def test_what_the_router_logs_goes_to_the_labs_own_sink() -> None:
+    env: dict[str, str | None] = {
+        "ROUTER_SYSLOG_ADDRESS": "logs.example:1514",
+        "ROUTER_LOG_LEVEL": "info",
+        "ROUTER_LOG_MAX_LENGTH": "480",
+    }
+    logging, silent = config(env=env), config()
+    for line in (
+        f"log {SINK}:1514 len 480 local1 info\n  log-send-hostname",
+        "option httplog\n  log global",
+        "option tcplog",
+    ):
+        assert f"  {line}\n" in logging and line not in silent
+    formed = config(env={**env, "ROUTER_SYSLOG_FORMAT": '"%ci %ST"', "ROUTER_LOG_MAX_LENGTH": None})
+    assert '  log-format "%ci %ST"\n  log global\n' in formed and f"log {SINK}:1514 local1 info" in formed
+    wanted = read(manifests())
+    assert haproxy_router.syslog_ports(wanted) == set()
+
+
 def test_only_routes_with_the_routers_labels_are_served() -> None:
     items = manifests()
     find(items, "Route", "bench-0001")["metadata"]["labels"]["app.kubernetes.io/part-of"] = "else"
@@ -167,7 +187,9 @@ def test_only_routes_with_the_routers_labels_are_served() -> None:
         ({"ROUTER_MAX_CONNECTIONS": "50000"}, "50000 connections take 100100 open files.*: not measurable: open files"),
         ({"ROUTER_HARD_STOP_AFTER": "soon"}, "expected a time such as 30m, got 'soon'"),
         ({"ROUTER_DEFAULT_CLIENT_TIMEOUT": "soon"}, "expected a time such as 30s, got 'soon'"),
-        ({"ROUTER_SYSLOG_ADDRESS": "x"}, "does not honour ROUTER_SYSLOG_ADDRESS\n  .*(or --target kind)"),
+        ({"ROUTER_USE_PROXY_PROTOCOL": "true"}, "does not honour ROUTER_USE_PROXY_PROTOCOL\n  .*(or --target kind)"),
+        ({"ROUTER_SYSLOG_ADDRESS": "/var/lib/rsyslog/rsyslog.sock"}, "expected HOST:PORT .*--target kind"),
+        ({"ROUTER_SYSLOG_ADDRESS": "x:514", "ROUTER_LOG_LEVEL": "loud"}, "expected a level of syslog"),
         ({"ROUTER_METRICS_TYPE": "none"}, "only 'haproxy' can be had here"),
         ({"ROUTER_CIPHERS": None}, "'ROUTER_CIPHERS' is missing"),
         ({"RELOAD_INTERVAL": "121s"}, "expected 1s to 120s, got 121s: OKD allows no other minimum interval"),
