@@ -56,8 +56,8 @@ def test_a_rule_s_name_is_its_version_and_a_name_of_its_own_stays() -> None:
     route["spec"] = {**route["spec"], "hostnames": ["other.lab.test"]}
     changed = {rule["name"] for each in of("HTTPRoute", read(manifests)) for rule in each["spec"]["rules"]}
     assert names != changed and all(name.startswith(VERSION) for name in names | changed)
-    rule: dict[str, Any] = route["spec"]["rules"][0]
-    route["spec"]["rules"] = [{**rule, "name": "mine"}]
+    spec: dict[str, Any] = route["spec"]
+    route["spec"] = {**spec, "rules": [{**spec["rules"][0], "name": "mine"}]}
     assert of("HTTPRoute", read(manifests))[0]["spec"]["rules"][0]["name"] == "mine"
 
 
