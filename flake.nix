@@ -17,7 +17,7 @@
       ]);
       tools = pkgs: with pkgs; [
         (bats.withLibraries (p: [ p.bats-assert p.bats-support ]))
-        git haproxy hey just k6 kind kubectl kustomize nginx oha pyright (python pkgs)
+        git haproxy hey just k6 kind kubectl kustomize nghttp2 nginx oha pyright (python pkgs)
         ruff shellcheck shfmt uv wrk
       ]
       # The targets local and apiserver are Linux's alone; etcd, kubernetes (kube-apiserver) and go are the latter's.
@@ -30,7 +30,7 @@
         name = "docker.io/lab/loadgen";
         tag = "built-here";
         contents = with pkgs; [
-          bashInteractive cacert coreutils curl e2fsprogs gawk gnugrep gnused gnutar hey iana-etc iproute2 k6 microsocks oha
+          bashInteractive cacert coreutils curl e2fsprogs gawk gnugrep gnused gnutar hey iana-etc iproute2 k6 microsocks nghttp2 oha
           openssl procps sockperf socat util-linux wrk
           dockerTools.binSh dockerTools.fakeNss
         ]

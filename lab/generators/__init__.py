@@ -22,14 +22,14 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.model.load import ErrorKind, Load, OutputError, Result
+from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken
 
 
 class Generator(Protocol):
     """One load generator. Modules in this folder carry an instance of one, named `GENERATOR`, which says what is not as here."""
 
     name: str
-    """As in sweeps and tables: k6, wrk2, wrk, oha, hey."""
+    """As in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load."""
     binary: str
     """What is looked for on PATH, and once in its argv."""
     version_flag: str
@@ -40,6 +40,8 @@ class Generator(Protocol):
     latency_from: Literal["due", "sent"]
     remedy: str
     """How to get it when it is missing."""
+    protocols: frozenset[Spoken] = frozenset({"h1"})
+    """What it can be made to speak, and then speaks nothing else."""
     logs_requests: bool = False
     """Whether it can tell every request (`Load.logged`)."""
     stand_ins: tuple[str, ...] = ()
@@ -138,18 +140,25 @@ def choose(
     sweep means the same everywhere), or when nothing on this machine fits.
     """
     wanted = generator(name)
-    refusal = wanted.refusal(load)
+    refusal = _spoken_refusal(wanted, load) or wanted.refusal(load)
     if refusal is not None:
         raise UsageError(f"generator {name}", refusal)
     if installed(wanted) is not None:
         return wanted, None
     tried = [generator(other) for other in wanted.stand_ins] if load.rate_rps is not None else []
     for other in tried:
-        if other.refusal(load) is None and installed(other) is not None:
+        if _spoken_refusal(other, load) is None and other.refusal(load) is None and installed(other) is not None:
             from_when = "" if other.latency_from == wanted.latency_from else f", latency from when {other.latency_from}"
             return other, f"{name} is not installed: {other.name} stands in{from_when}"
     nor = f", and none of its stand-ins fits ({', '.join(other.name for other in tried)})" if tried else ""
     raise UsageError(f"generator {name}", f"`{wanted.binary}` is not on PATH{nor}", wanted.remedy)
+
+
+def _spoken_refusal(wanted: Generator, load: Load) -> str | None:
+    if load.protocol in wanted.protocols:
+        return None
+    able = [name for name, other in generators().items() if load.protocol in other.protocols]
+    return f"{wanted.name} cannot be made to speak {load.protocol}: {' and '.join(able)} can"
 
 
 def command(generator: Generator, path: str, load: Load) -> list[str]:
@@ -194,6 +203,10 @@ def common_refusal(load: Load) -> str | None:
         return f"only k6 is run as several generators at once, got {load.generators}"
     if load.answers:
         return "only k6 and wrk are told which answers are expected"
+    if load.protocol == "h2" and not load.url.startswith("https://"):
+        return f"HTTP/2 is spoken over TLS here, got {load.url!r}: ask for routes with TLS"
+    if load.streams != 1:
+        return f"only h2load has several requests at once on a connection, got {load.streams}"
     if load.logged:
         return "only k6 tells of every request, which a disturbance needs"
     if not (math.isfinite(load.duration_s) and load.duration_s > 0):

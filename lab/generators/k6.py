@@ -20,6 +20,8 @@ k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, sour
 - its duration includes the wait for the last answers, so a rate is counted over the load's own schedule.
 - it looks for the network only under load: no usage report, no REST API, no remote import, and an empty
   config file in the place of the user's. K6_* variables of the environment would reach it: targets start it without.
+- over TLS it speaks HTTP/2 where the server offers it, unless told not to by its environment (GODEBUG, read by k6 itself); an answer
+  by another protocol than was asked for is an error.
 - every virtual user keeps the host that its number gives it, so hosts share the connections evenly.
 - what it received are bytes of the connection: TLS records are in them (41 more for a kilobyte), and in close mode
   handshakes (1,317 more). TLS sessions are never resumed.
@@ -49,6 +51,9 @@ from lab.generators.pieces import of_bytes
 from lab.model.bottleneck import unanswered
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import Histogram
+
+PROTO = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
+"""As it names what was spoken."""
 
 SCRIPT = """\
 import exec from 'k6/execution';
@@ -90,6 +95,7 @@ function once(error) {
 
 function count(response, kind) {
   if (kind) return failed[kind].add(1);
+  if (load.proto && response.proto !== load.proto) return failed.other.add(1);
   const t = response.timings;
   latency.add(load.keepalive ? t.duration : t.duration + t.connecting + t.tls_handshaking);
   const status = response.status;
@@ -206,6 +212,7 @@ class K6(Generator):
     latency_from = "sent"
     logs_requests = True
     remedy = "start the lab with scripts/shell, which builds it"
+    protocols = frozenset({"h1", "h2"})
     out: Out | None = None
     """What of its own outputs it leaves in its working directory: the summary alone, or rows too. They cost it CPU."""
 
@@ -255,6 +262,7 @@ class K6(Generator):
             "timeout_ms": load.timeout_s * 1000,
             "keepalive": load.keepalive,
             "answers": load.answers,
+            "proto": PROTO[load.protocol] if load.url.startswith("https://") else "",
             "kinds": KINDS,
             "stats": STATS,
             "scenario": scenario,
@@ -312,12 +320,13 @@ class K6(Generator):
 
 
 def environment(load: Load) -> Mapping[str, str]:
-    """What Go's runtime is told: to collect no garbage below a heap that no sample should reach, so that it never thrashes either.
+    """What Go's runtime is told: which HTTP it may speak, and to collect no garbage below a heap that no sample should reach, so that it never thrashes either.
 
     Far above what k6 keeps: a quarter of a MiB for a virtual user, 100 bytes in its Trends for a request.
     """
     requests = (load.rate_rps or CLOSED_RPS) * load.duration_s
-    return {COLLECTOR: "off", "GOMEMLIMIT": f"{512 + load.connections // 2 + int(requests / 5000)}MiB"}
+    memory = {COLLECTOR: "off", "GOMEMLIMIT": f"{512 + load.connections // 2 + int(requests / 5000)}MiB"}
+    return {**memory, **({"GODEBUG": "http2client=0"} if load.protocol == "h1" else {})}
 
 
 def made(result: Result) -> int:

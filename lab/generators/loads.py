@@ -31,4 +31,6 @@ def load_of(point: Point, endpoint: Endpoint) -> Load:
         generators=point.generators,
         timeout_s=point.timeout_s,
         logged=point.disturbance is not None,
+        protocol=point.protocol,
+        streams=point.streams,
     )

@@ -9,6 +9,8 @@ from typing import Literal
 from lab.stats.histogram import Histogram
 
 Encoding = Literal["identity", "gzip", "br"]
+Spoken = Literal["h1", "h2"]
+"""HTTP/1.1, or HTTP/2 over TLS."""
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
 
 
@@ -43,6 +45,7 @@ class Load:
     `shards`: the ways in where the hosts have several, each with its own; `url` is the first one's then.
     `generators`: how many processes make it together, each its part of the connections and the rate.
     `logged`: every request is told, for `Generator.requests`; those with `logs_requests` alone can.
+    `protocol`: what is spoken to the proxy, and nothing else; `streams`: requests at once on each connection, of HTTP/2 alone.
     `gzip`, `brotli`: accept a response that is compressed so. `answers`: the statuses that are right; empty: 2xx. `forwarded`: come as from a proxy in front, by the headers that it would add. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
 
@@ -65,6 +68,8 @@ class Load:
     resumption: bool | None = None
     generators: int = 1
     logged: bool = False
+    protocol: Spoken = "h1"
+    streams: int = 1
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from lab.base.errors import did_you_mean
 from lab.base.validation import Record
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
-from lab.model.load import Encoding
+from lab.model.load import Encoding, Spoken
 from lab.model.pages import OTHERS, PAGES
 from lab.model.pairs import Scheme
 
@@ -53,6 +53,8 @@ RESUMPTION = "whether new TLS connections must resume a session (true), must not
 ENCODING = "what the client accepts: `gzip` or `br` lets the proxy compress"
 ANSWERS = "the statuses that may be the answer (k6, wrk); any other is an error, and a page is whole where it is 200; empty = 200 alone"
 FORWARDED = "requests come as from a proxy in front: with X-Forwarded-For of two hops, -Host, -Port and -Proto"
+PROTOCOL = "what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)"
+STREAMS = "requests at once on each connection of HTTP/2 (h2load)"
 LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
 GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster with k6-operator"
 TIMEOUT = "an answer later than this is an error"
@@ -83,6 +85,8 @@ class Point(Record, strict=True):
     accept_encoding: Encoding = Field(default="identity", description=ENCODING)
     forwarded: bool = Field(default=False, description=FORWARDED)
     answers: tuple[int, ...] = Field(default=(), description=ANSWERS)
+    protocol: Spoken = Field(default="h1", description=PROTOCOL)
+    streams: int = Field(default=1, description=STREAMS)
     link_mbit: float | None = Field(default=None, description=LINK)
     generators: int = Field(default=1, description=GENERATORS)
     subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
@@ -172,6 +176,8 @@ class PointSpec(Record, strict=True):
     accept_encoding: Encoding = Field(default="identity", description=ENCODING)
     forwarded: bool = Field(default=False, description=FORWARDED)
     answers: list[Annotated[int, Field(ge=200, le=599)]] = Field(default_factory=list[int], description=ANSWERS)
+    protocol: Spoken = Field(default="h1", description=PROTOCOL)
+    streams: int = Field(default=1, ge=1, le=1000, description=STREAMS)
     link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(default=None, description=LINK)
     generators: int = Field(default=1, ge=1, le=100, description=GENERATORS)
     subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
@@ -197,6 +203,10 @@ class PointSpec(Record, strict=True):
             return "requests: so is requests_per_connection given: keep one"
         if self.resumption is not None and self.tls == "none":
             return 'resumption: there is no TLS to resume: leave it out, or leave out tls = "none"'
+        if self.protocol == "h2" and self.tls == "none":
+            return 'protocol: h2 is HTTP/2 over TLS: leave out tls = "none"'
+        if self.streams > 1 and self.protocol != "h2":
+            return 'streams: HTTP/1.1 has one request at a time on a connection: leave it out, or protocol = "h2"'
         if self.generators > 1 and self.generator != "k6":
             return f"generators: only k6 is run as several at once, not {self.generator}"
         if len(set(self.subject)) < len(self.subject):

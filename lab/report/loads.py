@@ -10,6 +10,8 @@ def load_text(point: Point) -> str:
     load = f"{point.rate_rps:,g} req/s" if point.rate_rps is not None else "closed loop"
     extra = ["new connection per request"] if not point.keepalive else []
     extra += [f"TLS {point.tls}"] if point.tls not in ("none", "routed") else []
+    extra += ["HTTP/2"] if point.protocol == "h2" else []
+    extra += [f"{point.streams} requests at once on each"] if point.streams > 1 else []
     extra += [f"client link {point.link_mbit:g} Mbit/s"] if point.link_mbit is not None else []
     extra += [f"accepts {point.accept_encoding}"] if point.accept_encoding != "identity" else []
     extra += [f"answered {' or '.join(map(str, point.answers))}"] if point.answers else []

@@ -39,6 +39,7 @@ apt_packages=(
   "hey hey"
   "iproute2 ip"
   "nftables nft"
+  "nghttp2-client h2load"
   "nginx nginx"
   "procps ps"
   "python3 $debian_python"

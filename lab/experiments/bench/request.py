@@ -90,7 +90,8 @@ def load(request: Request) -> LoadedRequest:
     fixtures = fixtures_of(points)
     asked = load_variants(request.variants, manifests, fixtures)
     steady = any(point.disturbance is None for point in points)
-    reference = reference_name(manifests) if steady else None
+    encrypted = any(point.tls not in ("none", "routed") for point in points)  # which the backend itself does not speak
+    reference = reference_name(manifests) if steady and not encrypted else None
     chosen = named_against(request)
     against = (
         [] if request.nulls is not None else [chosen.get(name, each.compared_with) for name, each in asked.items()]

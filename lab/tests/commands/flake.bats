@@ -20,7 +20,7 @@ outputs() { # EXPRESSION over `out`
         optionals = condition: list: if condition then list else [ ];
       };
       pkgsFor = system: named [
-        \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubectl\" \"kustomize\" \"nginx\"
+        \"git\" \"haproxy\" \"hey\" \"just\" \"k6\" \"kind\" \"kubectl\" \"kustomize\" \"nghttp2\" \"nginx\"
         \"nixfmt-tree\" \"oha\" \"pyright\" \"ruff\" \"shellcheck\" \"shfmt\" \"uv\" \"wrk\" \"wrk2\"
         \"e2fsprogs\" \"etcd\" \"go\" \"iproute2\" \"kubernetes\" \"nftables\" \"procps\" \"socat\" \"sockperf\" \"util-linux\"
         \"bashInteractive\" \"cacert\" \"coreutils\" \"curl\" \"gawk\" \"gnugrep\" \"gnused\" \"gnutar\" \"iana-etc\"
@@ -68,8 +68,8 @@ outputs() { # EXPRESSION over `out`
   run --separate-stderr outputs 'builtins.mapAttrs (name: packages: { inherit (packages.loadgen) name tag; }) out.packages'
   assert_success
   assert_output '{"aarch64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"},"x86_64-linux":{"name":"docker.io/lab/loadgen","tag":"built-here"}}'
-  run --separate-stderr outputs 'builtins.filter (name: builtins.elem name [ "hey" "k6" "microsocks" "oha" "wrk" "wrk2" ])
+  run --separate-stderr outputs 'builtins.filter (name: builtins.elem name [ "hey" "k6" "microsocks" "nghttp2" "oha" "wrk" "wrk2" ])
     out.packages.x86_64-linux.loadgen.contents'
   assert_success
-  assert_output '["hey","k6","microsocks","oha","wrk","wrk2"]'
+  assert_output '["hey","k6","microsocks","nghttp2","oha","wrk","wrk2"]'
 }

@@ -33,7 +33,16 @@ from lab.stats.histogram import Histogram
 
 TESTDATA = Path(__file__).parent / "testdata" / "generators"
 CASES = sorted(path.relative_to(TESTDATA).with_suffix("").as_posix() for path in TESTDATA.glob("*/*.out"))
-WHOLE = ["wrk/ok", "wrk2/ok", "hey/ok", "oha/ok-closed", "k6/ok-open", "k6/ok-closed"]
+WHOLE = [
+    "wrk/ok",
+    "wrk2/ok",
+    "hey/ok",
+    "oha/ok-closed",
+    "k6/ok-open",
+    "k6/ok-closed",
+    "h2load/ok-closed",
+    "h2load/streams",
+]
 LOAD = Load(url="http://127.0.0.1:1/", host="lab.test", connections=10, duration_s=30)
 DELAY_S = 0.020
 
@@ -213,7 +222,14 @@ def test_an_unknown_generator_has_the_nearest_known_one() -> None:
         generator("wkr")
 
 
-REFUSALS = [
+H2LOADS = [
+    ({"keepalive": False}, "opens each connection once"),
+    ({"resumption": True}, "never resumes"),
+    ({"threads": 20}, "connection for every thread"),
+    ({"requests": 9}, "request for every connection"),
+    ({"hosts": ("a.test", "b.test")}, "one host only"),
+]
+REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("wrk", {"rate_rps": 10.0}, "closed loop"),
     ("wrk", {"requests": 10}, "number of requests"),
     ("wrk", {"threads": 3}, "not a multiple"),
@@ -231,6 +247,10 @@ REFUSALS = [
     ("hey", {"requests": 1_000_001}, "keeps 1000000"),
     ("k6", {"requests": 10}, "number of requests"),
     ("k6", {"rate_rps": 0.0001}, "0.001"),
+    ("k6", {"streams": 2, "protocol": "h2", "url": "https://lab.test/"}, "only h2load"),
+    ("h2load", {}, "over TLS alone"),
+    ("h2load", {"protocol": "h2"}, "HTTP/2 is spoken over TLS here"),
+    *(("h2load", {"url": "https://lab.test/", **changes}, why) for changes, why in H2LOADS),
 ]
 NONSENSE = [
     {"connections": 0},
@@ -258,8 +278,9 @@ def test_a_load_beyond_a_tools_limits_is_refused(name: str, changes: dict[str, A
 def test_a_load_that_is_none_is_refused_by_all(name: str, changes: dict[str, Any]) -> None:
     """Zero, negative, absurd: no generator takes it."""
     rate = None if "closed" in generator(name).models else 100.0
-    assert generator(name).refusal(replace(LOAD, rate_rps=rate)) is None
-    assert generator(name).refusal(replace(LOAD, **({"rate_rps": rate} | changes))) is not None
+    url = LOAD.url.replace("http://", "https://")
+    assert generator(name).refusal(replace(LOAD, rate_rps=rate, url=url)) is None
+    assert generator(name).refusal(replace(LOAD, **({"rate_rps": rate, "url": url} | changes))) is not None
 
 
 def test_wrk_and_wrk2_are_told_apart() -> None:
@@ -275,7 +296,9 @@ def test_k6_collects_no_garbage_that_a_sample_could_bring_and_says_so() -> None:
     said = "k6 v1.8.1 (go1.25.9, linux/amd64)\n"
     assert (generator("k6").version(said), generator("k6").version("wrk 4.0.0")) == ("1.8.1, GOGC=off", None)
     load = replace(LOAD, rate_rps=1000.0, connections=1000, duration_s=10.0)
-    assert command(generator("k6"), "/opt/k6", load)[:5] == ["env", "GOGC=off", "GOMEMLIMIT=1014MiB", "/opt/k6", "run"]
+    assert command(generator("k6"), "/opt/k6", load)[:6] == [
+        *("env", "GOGC=off", "GOMEMLIMIT=1014MiB", "GODEBUG=http2client=0", "/opt/k6", "run")
+    ]
 
     def limit_mib(**changes: Any) -> int:
         return int(environment(replace(load, **changes))["GOMEMLIMIT"].removesuffix("MiB"))

@@ -28,7 +28,7 @@ from lab.targets.common.process import Ended
 from lab.tests.generators.test_generators import case
 
 BODY_BYTES, HEAD_BYTES = 1024, 240
-BARE = {"hey", "oha"}
+BARE = {"hey", "oha", "h2load"}
 """They count bodies alone."""
 
 TIMES: Mapping[str, tuple[str, ...]] = {
@@ -39,6 +39,8 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     "hey/slow": (r"LAB summary (\d+)",),
     "oha/ok-closed": (r'"total": ([\d.]+)',),
     "oha/ok-open": (r"(?m)^(0\.\d+)(?=,)",),
+    "h2load/ok-closed": (r"finished in ([\d.]+)ms",),
+    "h2load/ok-open": (r"finished in ([\d.]+)s",),
     "k6/ok-open": (r'"duration_ms":([\d.]+)',),
     "k6/ok-closed": (r'"duration_ms":([\d.]+)',),
 }
@@ -68,6 +70,10 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
     ),
     "hey/slow": (r"LAB summary \d+ (\d+)", r"LAB status 200 (\d+)", r"LAB latency (\d+)"),
     "oha/ok-closed": (r'"totalData": (\d+)', r'"200": (\d+)'),
+    **dict.fromkeys(
+        ("h2load/ok-closed", "h2load/ok-open"),
+        (r"(\d+) done", r"(\d+) succeeded", r"(\d+) failed", r"\((\d+)\) data"),
+    ),
     "k6/ok-open": (
         r'"made":(\d+)',
         r'"received_bytes":(\d+)',

@@ -32,10 +32,11 @@ http {{
   map $request_id $fate {{ "~^[01]" none; "~^[23]" wrong; "~^[45]" late; default good; }}
   server {{
     listen 127.0.0.1:{port};
-    listen 127.0.0.2:{tls} ssl; listen 127.0.0.3:{tls} ssl; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem;
+    listen 127.0.0.2:{tls} ssl http2; listen 127.0.0.3:{tls} ssl http2; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem;
     location = /1kb {{ }}
     location = /64kb.txt {{ }}
     location = /slow {{ alias {folder}/1kb; limit_rate 400; }}
+    location = /few {{ alias {folder}/1kb; keepalive_requests 20; }}
     location = /redirect {{ return 302 /1kb; }}
     location = /answer {{ alias {folder}/1kb; add_header X-Lab-Answer "backend-0 9003 17" always; }}
     location = /mixed {{ rewrite ^ /$fate last; }}
@@ -78,6 +79,13 @@ def named(cases: dict[str, Load], suffix: str) -> dict[str, Load]:
 
 ENOUGH = at(OPEN, "1kb", rate_rps=100.0, duration_s=30, connections=10)
 FEW = {case: at(CLOSED, "slow", requests=8, timeout_s=limit_s) for case, limit_s in (("slow", 10.0), ("late", 1.0))}
+H2 = replace(SECURE, hosts=(), protocol="h2", duration_s=0.1)
+
+
+def over_tls(load: Load, path: str, **changes: object) -> Load:
+    return replace(load, url=f"https://127.0.0.2:{TLS}/{path}", **changes)  # type: ignore[arg-type]
+
+
 CASES: dict[str, dict[str, Load]] = {
     "wrk": common(replace(CLOSED, duration_s=3))
     | {"hosts": HOSTS, "sni": replace(SECURE, sni_per_host=True), "gzip": at(CLOSED, "64kb.txt", gzip=True)},
@@ -87,6 +95,20 @@ CASES: dict[str, dict[str, Load]] = {
     | {"time": replace(CLOSED, duration_s=0.1), "gzip": at(CLOSED, "64kb.txt", requests=50, gzip=True)}
     | {"tls-close": replace(SECURE, hosts=(), keepalive=False, requests=50)},
     "oha": named(common(OPEN), "-open") | named(common(CLOSED), "-closed") | {"n": at(CLOSED, "flaky", requests=200)},
+    "h2load": {
+        "ok-closed": H2,
+        "ok-open": replace(H2, rate_rps=200.0, duration_s=1),
+        "streams": replace(H2, streams=8),
+        "h1": replace(H2, protocol="h1"),
+        "n": replace(H2, requests=200),
+        "gzip": over_tls(H2, "64kb.txt", gzip=True),
+        "few": over_tls(H2, "few"),
+        "http404": over_tls(H2, "missing"),
+        "redirect": over_tls(H2, "redirect"),
+        "flaky": over_tls(H2, "flaky"),
+        "late": over_tls(H2, "slow", timeout_s=1.0, duration_s=4),
+        "refused": replace(H2, url="https://127.0.0.1:9/1kb"),
+    },
     "k6": named(common(OPEN), "-open")
     | named(common(CLOSED), "-closed")
     | {"sni": replace(SECURE, sni_per_host=True), "gzip": at(CLOSED, "64kb.txt", gzip=True)}

@@ -1,0 +1,169 @@
+"""h2load: HTTP/2 (or HTTP/1.1) over TLS, several requests at once on a connection; closed loop or a rate. Latency from when sent.
+
+One row of its log (start in µs since the epoch, status, µs until the end of the response), and what it becomes:
+
+    1795648589245161	200	1171      →  one request took 1171 µs
+
+h2load facts this file respects (tried with 1.52):
+
+- its summary has no percentile, so its log is asked for, and comes by stderr: a row for every request that ended, as many as
+  the summary says were done. A request that failed has status -1.
+- it ends well with zeros where no server is, and goes on idle where the server went: both are told as failed here. So is a server
+  that ends connections after some requests (nginx: 1000), where each has several at once: only with one they are opened again.
+- which protocol the server chose (ALPN) it says once, of its first connection; another than was asked for is no result.
+- `--rps` is of each connection: all begin together, and a request that finds its connection's `-m` streams busy waits its turn. Latency
+  does not count that, and what is not sent by the end is in no count: a rate that is not reached shows as just that.
+- requests under way at the end are neither waited for nor counted. It is given no timeout, by which 1.52 crashes: what ended later is
+  counted as late, and where nothing ended for long before its end, the output is none.
+- sizes are of bodies (`data`): headers are compressed, and the connections' records are not counted.
+- one host, no new connection for each request, no certificate is ever verified; every connection does a whole handshake (no
+  session is kept).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.generators import Generator, common_refusal, one_host_refusal, plain, scheduled_s, unreadable
+from lab.generators._told import COUNT, MOST
+from lab.model.load import ErrorKind, Load, OutputError, Result
+from lab.stats.histogram import Histogram
+
+LOG = "/dev/stderr"
+ALPN = {"h1": "http/1.1", "h2": "h2"}
+UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+SUMMARY = re.compile(
+    rf"^finished in (?P<took>[\d.]+)(?P<unit>us|ms|s|m|h), .*\n"
+    rf"requests: (?P<total>{COUNT}) total, (?P<started>{COUNT}) started, (?P<done>{COUNT}) done, (?P<succeeded>{COUNT}) succeeded, "
+    rf"(?P<failed>{COUNT}) failed, (?P<errored>{COUNT}) errored, (?P<timeout>{COUNT}) timeout\n"
+    rf"status codes: .*\n"
+    rf"traffic: .*, \S+ \((?P<data>{COUNT})\) data\n"
+    rf"(?: +min .*\n)(?:time .*\n){{3}}req/s +: .*%\n\Z",
+    re.MULTILINE,
+)
+SPOKEN = re.compile(r"^Application protocol: (\S+)$", re.MULTILINE)
+ROW = re.compile(r"^(\d{1,16})\t(-1|\d{3})\t(\d{1,16})$")
+FAILED = -1
+AGREE_S = 0.25
+"""By so much the log's first and last row may be apart from what the summary says it took: connecting, and what was under way."""
+
+
+class H2load(Generator):
+    name = "h2load"
+    binary = "h2load"
+    models = frozenset({"open", "closed"})
+    version_flag = "--version"
+    latency_from = "sent"
+    remedy = "apt-get install nghttp2-client, or start the lab with scripts/shell"
+    protocols = frozenset({"h1", "h2"})
+
+    def version(self, output: str) -> str | None:
+        found = re.search(r"^h2load nghttp2/(\S+)", output, re.MULTILINE)
+        return found[1] if found else None
+
+    def refusal(self, load: Load) -> str | None:
+        if (common := common_refusal(replace(load, streams=1))) is not None:
+            return common
+        if not load.url.startswith("https://"):
+            return f"h2load is used over TLS alone, where it was tried, got {load.url!r}: wrk, oha and k6 speak HTTP/1.1 without"
+        if not load.keepalive:
+            return "h2load opens each connection once: wrk, oha, k6 and hey open one for every request"
+        if load.resumption:
+            return "h2load never resumes a TLS session: wrk does"
+        if load.threads > load.connections:
+            return f"h2load needs a connection for every thread, got {load.threads} and {load.connections} connections"
+        if load.requests is not None and load.requests < load.connections:
+            return (
+                f"h2load needs a request for every connection, got {load.requests} and {load.connections} connections"
+            )
+        return one_host_refusal(self.name, load)
+
+    def argv(self, load: Load) -> list[str]:
+        length = (
+            ["-n", str(load.requests)] if load.requests is not None else ["-D", f"{round(load.duration_s * 1000)}ms"]
+        )
+        argv = [self.binary, *length, "-c", str(load.connections), "-t", str(load.threads), "-m", str(load.streams)]
+        if load.rate_rps is not None:
+            argv += ["--rps", f"{load.rate_rps / load.connections:.12g}"]
+        argv += ["--h1"] if load.protocol == "h1" else ["--npn-list", ALPN["h2"]]
+        argv += [f"--log-file={LOG}"]
+        argv += [word for name, value in load.headers.items() for word in ("-H", f"{name.lower()}: {value}")]
+        return [*argv, load.url]
+
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        told = SUMMARY.search(plain(stdout))
+        if exit_status != 0 or told is None:
+            raise unreadable("h2load's summary", stdout, stderr, exit_status)
+        spoken = set(SPOKEN.findall(plain(stdout)))
+        rows = _rows(stderr, load)
+        if not len(rows) or not spoken:
+            raise OutputError("no request was answered, and no connection was made")
+        if spoken != {ALPN[load.protocol]}:
+            raise OutputError(f"expected {ALPN[load.protocol]} to be spoken, got {', '.join(sorted(spoken))}")
+        done, failed = int(told["done"]), int(told["failed"])
+        if int(told["succeeded"]) + failed != done or len(rows) != done:
+            raise OutputError(
+                f"expected {done} requests in its log, got {len(rows)}, {told['succeeded']} and {failed} failed"
+            )
+        duration_s = float(told["took"]) * UNITS_S[told["unit"]]
+        turn_s = load.connections / load.rate_rps if load.rate_rps is not None else 0.0
+        if (apart_s := abs(_span_s(rows) - duration_s)) > AGREE_S + duration_s / 20 + turn_s:
+            ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
+            raise OutputError(
+                f"its log spans {apart_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}"
+            )
+        return _result(rows, duration_s, int(told["data"]), load)
+
+
+def _rows(stderr: str, load: Load) -> npt.NDArray[np.int64]:
+    """Start µs, status, µs of each request; shape (n, 3). OutputError for a line that is none, and for numbers that cannot be."""
+    lines = plain(stderr).splitlines()
+    found = [match for line in lines if (match := ROW.match(line))]
+    if len(found) < len(lines):
+        other = next(line for line in lines if not ROW.match(line))
+        raise OutputError(f"expected rows of start, status and time in its log, got {other[:160]!r}")
+    rows = np.array([match.groups() for match in found], dtype=np.int64).reshape(len(found), 3)
+    if len(rows) and (rows[:, 0].max() > MOST or rows[:, 2].max() > MOST):
+        raise OutputError("expected times in its log, got numbers that are none")
+    return rows
+
+
+def _span_s(rows: npt.NDArray[np.int64]) -> float:
+    """From the first that was answered to the last; what was never sent has no beginning."""
+    rows = rows[rows[:, 1] != FAILED]
+    if not len(rows):
+        return 0.0
+    return float((rows[:, 0] + rows[:, 2]).max() - rows[:, 0].min()) * 1e-6
+
+
+def _result(rows: npt.NDArray[np.int64], duration_s: float, size_bytes: int, load: Load) -> Result:
+    status = rows[:, 1]
+    answered = rows[status != FAILED]
+    late = answered[:, 2] >= load.timeout_s * 1e6
+    in_time = answered[~late]
+    if not len(in_time):
+        raise OutputError(f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
+    errors: dict[ErrorKind, int] = {}
+    if lost := int(np.count_nonzero(status == FAILED)):
+        errors["read"] = lost
+    if late.any():
+        errors["timeout"] = int(np.count_nonzero(late))
+    if wrong := int(np.count_nonzero((in_time[:, 1] < 200) | (in_time[:, 1] >= 300))):
+        errors["status"] = wrong
+    return Result(
+        requests=len(in_time),
+        duration_s=duration_s,
+        latency=Histogram.of_values(in_time[:, 2] * 1e-6),
+        recorded_s=duration_s,
+        errors=errors,
+        size_bytes=size_bytes,
+        size_includes_headers=False,
+        scheduled_s=scheduled_s(load),
+    )
+
+
+GENERATOR = H2load()
