@@ -139,6 +139,6 @@ def test_the_control_plane_s_cluster_serves_no_load() -> None:
 def test_a_program_tells_the_module_that_it_was_built_from(tmp_path: Any) -> None:
     program = tmp_path / "envoy-gateway"
     program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
-    told = proxies._built_from  # pyright: ignore[reportPrivateUsage]
+    told = proxies.built_from
     assert told(program, "github.com/envoyproxy/gateway") == "1.9.1"
     assert told(program, "github.com/other/module") == ""
