@@ -20,6 +20,8 @@ from lab.targets.local.configmap import KEYS
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
 """Keys and places in lists; None: the text there is YAML again."""
+Seen: TypeAlias = "dict[int, Value]"
+"""What was looked through, by its id; held, so that no other gets that id."""
 _FIELDS = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
 _SET = "controller.config."
 _CHART = {"add-headers": "addHeaders", "proxy-set-headers": "proxySetHeaders"}
@@ -57,12 +59,12 @@ def text_at(value: Value | None, key: str) -> str:
 
 def maps(doc: Value, number: int | None = None) -> list[Settings]:
     """Every mapping that is a ConfigMap's data or a chart's controller.config. `number`: of the document, where there are several."""
-    return list(_maps(doc, (), number, set()))
+    return list(_maps(doc, (), number, {}))
 
 
 def hidden(doc: Value, number: int | None = None) -> list[Settings]:
     """Where there are none: every mapping that has a key of the controller's."""
-    return list(_hidden(doc, (), number, set()))
+    return list(_hidden(doc, (), number, {}))
 
 
 def named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
@@ -81,10 +83,10 @@ def named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
         )
 
 
-def _maps(value: Value, path: Path, number: int | None, seen: set[int]) -> Iterator[Settings]:
+def _maps(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
     if id(value) in seen:  # an anchor's, which may stand in a thousand places
         return
-    seen.add(id(value))
+    seen[id(value)] = value
     match value:
         case Scalar(text=text) if any(mark in text for mark in _TEXTS):  # Flux, Argo CD, k3s, patches
             try:
@@ -92,7 +94,8 @@ def _maps(value: Value, path: Path, number: int | None, seen: set[int]) -> Itera
             except UsageError:
                 return
             for each in inner:
-                yield from _maps(each, (*path, None), number, seen)
+                if not isinstance(each, Scalar):  # it could be itself
+                    yield from _maps(each, (*path, None), number, seen)
         case Scalar():
             return
         case Mapping():
@@ -105,7 +108,7 @@ def _maps(value: Value, path: Path, number: int | None, seen: set[int]) -> Itera
                 yield from _maps(item, (*path, place), number, seen)
 
 
-def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen: set[int]) -> Iterator[Settings]:
+def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
     kind = text_at(value, "kind")
     bare = not path and not kind and isinstance(value.get("data"), Mapping)  # its first lines left out
     if kind == "ConfigMap" or bare:
@@ -131,10 +134,10 @@ def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen
             yield from _maps(item, below, number, seen)
 
 
-def _hidden(value: Value, path: Path, number: int | None, seen: set[int]) -> Iterator[Settings]:
+def _hidden(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
     if id(value) in seen or isinstance(value, Scalar) or text_at(value, "kind") in ("ConfigMap", "Secret"):
         return
-    seen.add(id(value))
+    seen[id(value)] = value
     if isinstance(value, Mapping):
         if any(key in KEYS and isinstance(item, Scalar) for key, item in value.items()):
             where = _where(path)
@@ -148,7 +151,7 @@ def _hidden(value: Value, path: Path, number: int | None, seen: set[int]) -> Ite
         yield from _hidden(item, (*path, place), number, seen)
 
 
-def _configmap(obj: Mapping[str, Value], number: int | None, seen: set[int]) -> Iterator[Settings]:
+def _configmap(obj: Mapping[str, Value], number: int | None, seen: Seen) -> Iterator[Settings]:
     meta, data = obj.get("metadata"), obj.get("data")
     name, namespace = text_at(meta, "name"), text_at(meta, "namespace")
     if not isinstance(data, Mapping):

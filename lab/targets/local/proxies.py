@@ -78,13 +78,13 @@ def program(place: str, name: str, version: str) -> Program:
 def built(place: str, name: str, module: str, version: str) -> Program:
     """What scripts/bring builds, or PATH has. UsageError where that is another version, or it cannot be built."""
     file = found(name)
-    if file is None and outside.run("bring", [name]) == 0:
+    if (file is None or built_from(file, module) != version) and outside.run("bring", [name]) == 0:
         file = found(name)
     if file is None:
         raise UsageError(
             place, f"{name} cannot be built (see above)", f"scripts/bring {name}, where there is a Go proxy"
         )
-    if (own := _built_from(file, module)) != version:
+    if (own := built_from(file, module)) != version:
         fault = f"{name} {version} is asked for, {file} is {own or 'of another module'}"
         remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
         raise UsageError(place, fault, remedy)
@@ -94,21 +94,22 @@ def built(place: str, name: str, module: str, version: str) -> Program:
 def found(name: str) -> Path | None:
     """A program that is built: ours, else what is on PATH."""
     ours = BUILT / name
-    found = str(ours) if ours.exists() else shutil.which(name)
-    return Path(found).resolve() if found else None
+    path = str(ours) if ours.exists() else shutil.which(name)
+    return Path(path).resolve() if path else None
+
+
+def built_from(file: Path, module: str) -> str:
+    """The version of a module that a Go program says it was built from, as `go version -m` reads it; empty = of none."""
+    return _built_from(file, file.stat().st_mtime_ns, module)
 
 
 @cache
-def _built_from(file: Path, module: str) -> str:
-    """The version of a module that a Go program says it was built from, as `go version -m` reads it; empty = of none."""
+def _built_from(file: Path, _: int, module: str) -> str:
+    mark = f"\t{module}\tv".encode()
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start = content.find(f"\t{module}\tv".encode())
-        told = (
-            re.match(rb"v([\w.-]+)", content[start + len(module) + 2 : start + len(module) + 42])
-            if start >= 0
-            else None
-        )
-    return told[1].decode() if told else ""
+        start = content.find(mark) + len(mark)
+        told = re.match(rb"[\w.-]+", content[start : start + 40]) if start >= len(mark) else None
+    return told[0].decode() if told else ""
 
 
 @cache

@@ -21,7 +21,7 @@ from lab.measure.loop import Loop
 from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.model.events import Event
-from lab.model.load import Load, OutputError, Result
+from lab.model.load import Load, OutputError, Result, Spoken
 from lab.model.pairs import SIDES, Side
 from lab.model.plan import Shape, Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord, now
@@ -80,6 +80,7 @@ class FakeGenerator:
     aliases: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
     logs_requests: bool = False
+    protocols: frozenset[Spoken] = frozenset({"h1"})
 
     def version(self, output: str) -> str | None:
         return "1"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import read
@@ -136,6 +139,7 @@ def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
         ),
         ("data:\n{{- range .x }}\n  {{ . }}: 1\n", "its templates ({{ … }}) are filled in"),
         (b"\x1f\x8b\x08", "is packed with gzip"),
+        ("x: 'controller:x'\nkind: A\n", "expected ConfigMap, got 'A'"),
         ("NAME   DATA   AGE\nx      3      5d\n", "kubectl -n ingress-nginx get configmap"),
     ],
 )
@@ -176,6 +180,24 @@ def test_an_anchor_that_stands_a_million_times_is_read_once() -> None:
     rows = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise("abcdefghij")]
     bomb = "\n".join(["a: &a [x]", *rows, MAP.replace("kind: ConfigMap\n", "").replace("metadata", "meta")])
     assert data(bomb) == BOTH
+
+
+TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "\x00", "~", "items:"]  # fmt: skip
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
+    """Never an exception of another kind: a form of ours with something else in it."""
+    text = data.draw(
+        st.sampled_from([MAP, f"a:\n  controller: {{{CONFIG}}}\n", json.dumps({"data": BOTH}), "x: 'y'\n"])
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        until = at + data.draw(st.sampled_from([0, 1, 9]))
+        text = text[:at] + data.draw(st.sampled_from(TOKENS)) + text[until:]
+    with suppress(UsageError):
+        read("mine.yaml", text.encode())
 
 
 def test_all_keys_that_stand_twice_are_named_with_both_lines() -> None:

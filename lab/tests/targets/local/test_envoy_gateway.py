@@ -56,8 +56,8 @@ def test_a_rule_s_name_is_its_version_and_a_name_of_its_own_stays() -> None:
     route["spec"] = {**route["spec"], "hostnames": ["other.lab.test"]}
     changed = {rule["name"] for each in of("HTTPRoute", read(manifests)) for rule in each["spec"]["rules"]}
     assert names != changed and all(name.startswith(VERSION) for name in names | changed)
-    rule: dict[str, Any] = route["spec"]["rules"][0]
-    route["spec"]["rules"] = [{**rule, "name": "mine"}]
+    spec: dict[str, Any] = route["spec"]
+    route["spec"] = {**spec, "rules": [{**spec["rules"][0], "name": "mine"}]}
     assert of("HTTPRoute", read(manifests))[0]["spec"]["rules"][0]["name"] == "mine"
 
 
@@ -139,6 +139,6 @@ def test_the_control_plane_s_cluster_serves_no_load() -> None:
 def test_a_program_tells_the_module_that_it_was_built_from(tmp_path: Any) -> None:
     program = tmp_path / "envoy-gateway"
     program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
-    told = proxies._built_from  # pyright: ignore[reportPrivateUsage]
+    told = proxies.built_from
     assert told(program, "github.com/envoyproxy/gateway") == "1.9.1"
     assert told(program, "github.com/other/module") == ""
