@@ -64,6 +64,8 @@ wait_for() { # FILE: sets `group`
 turns() { # LENGTH_US FILE FILE
   local length_us=$1 running=0 due us group
   groups=()
+  # Of labs that were killed; ours are of this minute.
+  find "${2%/*}" -maxdepth 1 -type f -user "$(id -u)" -name 'lab-*-[01]*' -mmin +60 -delete 2>/dev/null || true # or somebody else's sweep was first
   for file in "$2" "$3"; do
     wait_for "$file"
     groups+=("$group")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -96,11 +97,30 @@ def test_one_of_them_is_stopped_at_any_time(tmp_path: Path) -> None:
     ]
     for job in jobs:
         job.scratch.mkdir()
+    before = set(Path("/tmp").glob("lab-*-[01]*"))  # of somebody else's
     began = time.monotonic()
     ended = run(Slices(jobs, first=0, length_s=0.05))
     ran = [json.loads(each.stdout)["ran"] for each in ended]
     assert min(ran) > 0 and sum(ran) < time.monotonic() - began
-    assert not list(Path("/tmp").glob("lab-*-[01].go")), "what they wait for goes with them"
+    assert set(Path("/tmp").glob("lab-*-[01]*")) <= before, "what they wait for goes with them"
+
+
+def test_what_a_killed_lab_left_is_swept(tmp_path: Path) -> None:
+    """By the next one, once it cannot be in use any more."""
+    old, young = (Path("/tmp", f"lab-0123456789abcdef-{name}") for name in ("0.go", "1.go"))
+    old.touch()
+    young.touch()
+    os.utime(old, (1e9, 1e9))
+    try:
+        job = Job(FakeSystem(), FakeGenerator(WORKS), FakeGenerator.binary, LOAD, tmp_path / "a")
+        jobs = [job, replace(job, scratch=tmp_path / "b")]
+        for each in jobs:
+            each.scratch.mkdir()
+        run(Slices(jobs, first=0, length_s=0.05))
+        assert not old.exists() and young.exists()
+    finally:
+        old.unlink(missing_ok=True)
+        young.unlink()
 
 
 def test_given_rates_run_together() -> None:

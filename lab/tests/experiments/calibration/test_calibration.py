@@ -103,7 +103,16 @@ def measured_here(generator: FakeGenerator, name: str, duration_s: float = 4.0) 
 # -- scenarios ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(generators()))
+ENCRYPTED = {"h2load"}
+"""They speak TLS alone, which the known server does not."""
+
+
+@pytest.mark.parametrize("name", sorted(ENCRYPTED))
+def test_who_cannot_ask_the_known_server_is_left_out_with_the_reason(name: str) -> None:
+    assert all("over TLS alone" in cell(generators()[name], of, 12.0).refusal for of in SCENARIOS)
+
+
+@pytest.mark.parametrize("name", [name for name in generators() if name not in ENCRYPTED])
 @pytest.mark.parametrize("of", SCENARIOS, ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     """For as long as was asked beyond its calibration, or longer; in an open loop where it has one."""
