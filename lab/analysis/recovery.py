@@ -14,8 +14,8 @@ from statistics import fmean
 import numpy as np
 import numpy.typing as npt
 
-from lab.analysis.pairs import scatter
-from lab.model.pairs import Compared, Scheme, Way
+from lab.analysis.pairs import Scatter, scatter
+from lab.model.pairs import REPEATS, Compared, Scheme, Way
 from lab.records.pairs import committed
 
 Floats = npt.NDArray[np.float64] | np.floating
@@ -84,10 +84,16 @@ def scatter_elsewhere() -> list[Elsewhere]:
     itself = [one for one in committed() if one.variant == one.baseline]
     loads: dict[str, Scheme] = {one.point: one.way for one in itself if one.way != "plain"}
     return [
-        Elsewhere(one.metric, None if one.way == "plain" else one.way, loads[one.point], one.sd / 100, one.rounds)
+        Elsewhere(one.metric, None if one.way == "plain" else one.way, loads[one.point], _once(one) / 100, one.rounds)
         for one in scatter(itself)
         if one.sd is not None and one.point in loads
     ]
+
+
+def _once(told: Scatter) -> float:
+    """What a pair scatters by that is measured once, as a block's is: a round's mean is of REPEATS of one pair."""
+    within = (told.repeat_sd or 0.0) ** 2
+    return ((told.sd or 0.0) ** 2 + within * (1 - 1 / REPEATS)) ** 0.5
 
 
 def _by_dose(found: Iterable[Compared]) -> dict[float, dict[int, list[Compared]]]:

@@ -15,11 +15,13 @@ FOLDER = reference_folder().parent / "pairs"
 
 @cache
 def committed() -> tuple[Compared, ...]:
-    """Of every file. UsageError for one that is damaged."""
+    """Of every file, rounds numbered on, so that no two files share one. UsageError for one that is damaged."""
     found: list[Compared] = []
     for path in sorted(FOLDER.glob("*.jsonl")):
         try:
-            found += [Compared.model_validate_json(line) for line in path.read_text("utf-8").splitlines() if line]
+            of_file = [Compared.model_validate_json(line) for line in path.read_text("utf-8").splitlines() if line]
         except (OSError, ValidationError) as error:
             raise UsageError(str(path), str(error).splitlines()[0], "restore it from a copy") from None
+        before = max((one.round + 1 for one in found), default=0)
+        found += [one.model_copy(update={"round": before + one.round}) for one in of_file]
     return tuple(found)
