@@ -38,8 +38,8 @@ ALPN = {"h1": "http/1.1", "h2": "h2"}
 UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 SUMMARY = re.compile(
     rf"^finished in (?P<took>[\d.]+)(?P<unit>us|ms|s|m|h), .*\n"
-    rf"requests: (?P<total>{COUNT}) total, (?P<started>{COUNT}) started, (?P<done>{COUNT}) done, (?P<succeeded>{COUNT}) succeeded, "
-    rf"(?P<failed>{COUNT}) failed, (?P<errored>{COUNT}) errored, (?P<timeout>{COUNT}) timeout\n"
+    rf"requests: {COUNT} total, {COUNT} started, (?P<done>{COUNT}) done, (?P<succeeded>{COUNT}) succeeded, "
+    rf"(?P<failed>{COUNT}) failed, {COUNT} errored, {COUNT} timeout\n"
     rf"status codes: .*\n"
     rf"traffic: .*, \S+ \((?P<data>{COUNT})\) data\n"
     rf"(?: +min .*\n)(?:time .*\n){{3}}req/s +: .*%\n\Z",

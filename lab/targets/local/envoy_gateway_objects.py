@@ -52,9 +52,9 @@ def objects(found: Objects, controller: str, addresses: Mapping[str, str]) -> li
     return [
         *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces),
         *(_class(name, controller) for name in classes),
-        *(_plain(each.manifest) for each in gateways),
+        *(dict(each.manifest) for each in gateways),
         *(_secret(found, name, gateways[0].namespace) for name in secrets),
-        *map(_plain, found.others),
+        *map(dict, found.others),
         *_backends(found, addresses),
         *(_route(each.manifest) for each in found.http_routes),
     ]
@@ -67,10 +67,6 @@ def written(manifests: Sequence[Manifest]) -> str:
 def _class(name: str, controller: str) -> Manifest:
     kind = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass"}
     return {**kind, "metadata": {"name": name}, "spec": {"controllerName": controller}}
-
-
-def _plain(raw: Mapping[str, Any]) -> Manifest:
-    return deepcopy(dict(raw))
 
 
 def _secret(found: Objects, name: str, namespace: str) -> Manifest:
