@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
-from lab.base.files import readable
 from lab.model.events import EventLog
 from lab.targets.apiserver import images
 from lab.targets.apiserver.images import Image
@@ -54,12 +53,7 @@ class Controllers:
     def processes(self) -> list[int]:
         """Those in the proxies' containers that are not the proxies themselves."""
         there = [followed for followed in self._followed if not followed.left]
-        return [
-            pid
-            for followed in there
-            for pid in followed.process.processes()
-            if readable(f"/proc/{pid}/comm").strip() != followed.image.PROXY
-        ]
+        return [pid for followed in there for pid in followed.process.processes_but(followed.image.PROXY)]
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""

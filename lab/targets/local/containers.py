@@ -24,6 +24,7 @@ from pathlib import Path
 import psutil
 
 from lab.base.errors import UsageError
+from lab.base.files import readable
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import thread_ids
 from lab.targets.local import cpus
@@ -189,6 +190,10 @@ class Process:
     def processes(self) -> list[int]:
         """The main process and all its descendants that run; empty when it ended."""
         return tree(self.pid) if self.pid is not None else []
+
+    def processes_but(self, name: str) -> list[int]:
+        """Those of `processes` that the kernel calls otherwise."""
+        return [pid for pid in self.processes() if readable(f"/proc/{pid}/comm").strip() != name]
 
     def confine(self) -> list[int]:
         """Cut CPU affinities back to the role's CPUs, as a cpuset would. Returns the threads that had others.

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import readable
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
 from lab.targets.local import bringup, images, objects
@@ -146,7 +145,7 @@ class Routing:
         """Of proxies whose image names the processes that serve: the others in their containers."""
         there = (follower.process for follower in self._followers if not follower.left)
         served_by = ((process, images.serving(process.container.repository)) for process in there)
-        return [pid for process, name in served_by if name for pid in process.processes() if _called(pid) != name]
+        return [pid for process, name in served_by if name for pid in process.processes_but(name)]
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         return []
@@ -230,7 +229,3 @@ class Routing:
         if new != old:
             for follower in self._followers:
                 follower.changed()
-
-
-def _called(pid: int) -> str:
-    return readable(f"/proc/{pid}/comm").strip()
