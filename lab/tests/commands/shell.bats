@@ -84,6 +84,8 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   for tool in k6 kind kustomize shfmt; do
     local flag=version
     [[ $tool != shfmt ]] || flag=--version
+    # Of these that scripts/bring brings, one's own on PATH will do.
+    [[ ! $tool =~ ^(kind|shfmt)$ || -e $root/.cache/bin/$tool ]] || continue
     local module
     module=$(sed -n 's/^tool //p' "$root/scripts/tools/$tool/go.mod")
     run "$root/scripts/shell" "$tool" "$flag"
