@@ -44,10 +44,7 @@ def gains(
     Pairs that the run does not have are named below it, with why, and blocks that do not count.
     """
     points = points_of(run, point)
-    found = {
-        pair: [row for at in points if (row := _gain(run, *pair, at, metric, len(points) > 1)) is not None]
-        for pair in pairs
-    }
+    found = {pair: told_gains(run, metric, point, [pair]) for pair in pairs}
     rows = [row for each in found.values() for row in each]
     missing = [
         f"{variant} against {against}: {_why_not(run, variant, against)}"
@@ -63,7 +60,9 @@ def gains(
         value, text = _claimed(claim)
         line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
         figure.add_vline(x=value, line=line, annotation=note, annotation_position="top")
-    below = "diamond: paired effect with its 95 % interval; rings: single blocks, where no pair leads; dashed: as claimed"
+    below = (
+        "diamond: paired effect with its 95 % interval; rings: single blocks, where no pair leads; dashed: as claimed"
+    )
     shown = [arm for pair in pairs if found[pair] for each in pair for arm in run.arms(each)[:1]]
     lost = (f"{arm} at {at}: {why}" for arm in shown for at in points if (why := run.lost(arm, at)))
     lines = [*missing, *dict.fromkeys(lost)]
@@ -92,6 +91,13 @@ def absent(run: Evidence, variant: str) -> str:
     if unable is not None:
         return f"not measurable here ({unable})"
     return "" if run.arms(variant) else "not part of this run"
+
+
+def told_gains(run: Evidence, metric: str, point: str, pairs: Sequence[tuple[str, str]]) -> list[Told]:
+    """Of each pair at each such point, where the run has it."""
+    points = points_of(run, point)
+    told = (_gain(run, *pair, at, metric, len(points) > 1) for pair in pairs for at in points)
+    return [row for row in told if row is not None]
 
 
 def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, named: bool) -> Told | None:
