@@ -1,4 +1,4 @@
-"""Each parameter and each sweep of the five studies × each target: measured there, seen to work there, not possible there, or not shown.
+"""Each parameter and each sweep of the studies × each target: measured there, seen to work there, not possible there, or not shown.
 
 All from data: data/published, components' annotations, the studies' files, the committed runs, the committed trials
 (`lab.records.trials`) and the command lines in the tests. Refuses to leave a cell empty and to call anything possible that

@@ -61,10 +61,12 @@ class Change(BaseModel):
     variants: list[str] = Field(min_length=1)
     sweep: str = Field(description="one with a disturbance")
     quick: str = Field(description="the same, shortened")
+    against: str = Field(default="", description="what they are compared with; none: each with its own baseline")
 
     def command(self, quick: bool, place: str) -> str:
         """`place`: as `lab.analysis.rerun.place` has it."""
-        return f"just bench {' '.join(self.variants)} --sweep {self.quick if quick else self.sweep}{place}"
+        against = f" --against {self.against}" if self.against else ""
+        return f"just bench {' '.join(self.variants)}{against} --sweep {self.quick if quick else self.sweep}{place}"
 
 
 class NotAKnob(BaseModel):
@@ -203,7 +205,8 @@ def load_study(key: str) -> Study:
         _known(f"{place}: published_loads.{row}", "variants", load.variants, variant_names())
         _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweeps.sweep_names())
     for number, change in enumerate(file.changes):
-        _known(f"{place}: changes.{number}", "variants", change.variants, variant_names())
+        asked = [*change.variants, *([change.against] if change.against else [])]
+        _known(f"{place}: changes.{number}", "variants", [name.partition("+")[0] for name in asked], variant_names())
         _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweeps.sweep_names())
     for number, table in enumerate(file.tables):
         _known_columns(f"{place}: tables.{number}", table)

@@ -386,6 +386,23 @@ def _unmeasured(rows: Sequence[Pair]) -> tuple[str, int]:
     return _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items())), len(empty)
 
 
+def printed(
+    title: str, table: str, metric: str, column: str, over: str, line: str, where: Mapping[str, Sequence[str]]
+) -> go.Figure:
+    """What a publication prints, beside nothing of ours: `column` of its table over `over`, a line for each value of `line`.
+
+    `where`: only rows with one of these values; `metric` is what the column is, of which its name ends in the unit.
+    """
+    rows = [row for row in published.texts(table) if all(row[name] in values for name, values in where.items())]
+    scale = next((size for unit, size in UNITS.items() if column.endswith(f"_{unit}")), 1.0)
+    lines: dict[str, list[tuple[float, Told]]] = {}
+    for row in rows:
+        told = Told(f"{row[line]}, {row[over]} {over}", row[line], float(row[column]) * scale)
+        lines.setdefault(row[line], []).append((float(row[over]), told))
+    words, unit = about(metric).title, about(metric).own_unit
+    return _of([], figures.scaling({}, title, over, words, unit, published=lines))
+
+
 def concurrency(
     run: Run,
     title: str,

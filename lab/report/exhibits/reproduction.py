@@ -44,10 +44,7 @@ def gains(
     Pairs that the run does not have are named below it, with why, and blocks that do not count.
     """
     points = points_of(run, point)
-    found = {
-        pair: [row for at in points if (row := _gain(run, *pair, at, metric, len(points) > 1)) is not None]
-        for pair in pairs
-    }
+    found = {pair: told_gains(run, metric, point, [pair]) for pair in pairs}
     rows = [row for each in found.values() for row in each]
     missing = [
         f"{variant} against {against}: {_why_not(run, variant, against)}"
@@ -63,7 +60,9 @@ def gains(
         value, text = _claimed(claim)
         line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
         figure.add_vline(x=value, line=line, annotation=note, annotation_position="top")
-    below = "diamond: paired effect with its 95 % interval; rings: single blocks; dashed: as claimed"
+    below = (
+        "diamond: paired effect with its 95 % interval; rings: single blocks, where no pair leads; dashed: as claimed"
+    )
     shown = [arm for pair in pairs if found[pair] for each in pair for arm in run.arms(each)[:1]]
     lost = (f"{arm} at {at}: {why}" for arm in shown for at in points if (why := run.lost(arm, at)))
     lines = [*missing, *dict.fromkeys(lost)]
@@ -94,23 +93,38 @@ def absent(run: Evidence, variant: str) -> str:
     return "" if run.arms(variant) else "not part of this run"
 
 
+def told_gains(run: Evidence, metric: str, point: str, pairs: Sequence[tuple[str, str]]) -> list[Told]:
+    """Of each pair at each such point, where the run has it."""
+    points = points_of(run, point)
+    told = (_gain(run, *pair, at, metric, len(points) > 1) for pair in pairs for at in points)
+    return [row for row in told if row is not None]
+
+
 def _gain(run: Evidence, variant: str, against: str, point: str, metric: str, named: bool) -> Told | None:
-    """None where the run has not measured both in one block."""
+    """Of the pair, where the two were one and its effect leads; else of the blocks that have both. None where the run has neither."""
     mine, other = (next(iter(run.arms(name)), None) for name in (variant, against))
     if mine is None or other is None:
         return None
-    values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
-    sides = {block: (values[block] or 0.0, theirs.get(block) or 0.0) for block in values}
-    both = {block: pair for block, pair in sides.items() if min(pair) > 0}
-    if not both:
+    pair = run.as_pair(mine, other, point, metric)
+    found, blocks = (pair.estimate, list[float]()) if pair else _alone(run, mine, other, point, metric)
+    if found is None:
         return None
-    found = stats.paired([pair[0] for pair in both.values()], [pair[1] for pair in both.values()])
-    blocks = [_percent(first / second) for first, second in both.values()]
     limits = {sample.limited_by for arm in (mine, other) for sample in run.blocks(arm, point).values()}
     note = "in some block the generator was the limit" if metric == "rate" and "generator" in limits else ""
     label = f"{variant} against {against}{f' · {point}' if named else ''}{' (generator-limited)' if note else ''}"
     low, high = (None, None) if found.ratio_interval is None else (_percent(end) for end in found.ratio_interval)
     return Told(label, variant, _percent(found.ratio), low, high, blocks, note)
+
+
+def _alone(run: Evidence, mine: str, other: str, point: str, metric: str) -> tuple[stats.Estimate | None, list[float]]:
+    """(effect, in percent of each block) of what each arm did by itself; None where no block has both."""
+    values, theirs = run.values(mine, point, metric), run.values(other, point, metric)
+    sides = [(values[block] or 0.0, theirs.get(block) or 0.0) for block in values]
+    both = [pair for pair in sides if min(pair) > 0]
+    if not both:
+        return None, []
+    found = stats.paired([pair[0] for pair in both], [pair[1] for pair in both])
+    return found, [_percent(first / second) for first, second in both]
 
 
 def _percent(ratio: float) -> float:

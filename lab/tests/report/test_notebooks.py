@@ -30,7 +30,7 @@ CALLED = {
 """Modules of the lab that a notebook may call; nothing below them."""
 LIMIT_S = 120
 LINES = 9
-PUBLISHED = {"nds", "okd", "qinng"}
+PUBLISHED = {"nds", "okd", "qinng", "successors"}
 """Studies whose published tables their notebooks show."""
 
 EXPLORE = "explore"

@@ -27,7 +27,7 @@ def every() -> dict[str, Own]:
 
 
 def test_every_claim_is_held_against_its_own_data(every: dict[str, Own]) -> None:
-    """All 102; each with a sentence, and with a rule in words where there are data."""
+    """All; each with a sentence, and with a rule in words where there are data."""
     assert every.keys() == {claim.id for claim in claims.claims()}
     for name, found in every.items():
         assert found.answer in publications.OWN_ANSWERS, name
@@ -235,7 +235,7 @@ def test_ways_to_take_a_number() -> None:
         ("[DO-24]\nrule='r'\ntests=[{table='sweeps',column='x',take='exponent',above=1}]", "exponent needs it"),
         ("[DO-24]\nrule='r'\ntests=[{table='sweep',column='x',above=1}]", "did you mean 'sweeps'"),
         ("[DO-24]\nrule='r'\ntests=[{table='sweeps',column='duration',above=1}]", "did you mean 'duration_s'"),
-        ("[DO-24]\nrule='r'\ntests=[{table='sweeps',column='duration_s',above=1}]", "one value of 20 rows"),
+        ("[DO-24]\nrule='r'\ntests=[{table='qinng_setups',column='requests_per_s',above=1}]", "one value of 4 rows"),
         ("[DO-24]\nrule='r'\ntests=[{table='sweeps',where={tol='x'},column='duration_s',above=1}]", "column 'tol'"),
         ("[DO-24]\nrule='r'\ntests=[{table='sweeps',where={tool='x'},column='duration_s',above=1}]", "has no row with"),
         ("[DO-24", "not TOML"),

@@ -85,11 +85,12 @@ def test_every_study_loads_with_every_variant_and_sweep_it_names(key: str) -> No
 
 @pytest.mark.parametrize("key", study_keys())
 def test_every_variant_of_a_table_is_measured_by_its_study(key: str) -> None:
-    """All in one run: asked for together, or the direct reference, which every run has."""
+    """All in one run: asked for together, as the baseline of one, or the direct reference, which every run has."""
     file = load_study(key).file
     for table in file.tables:
         measured = [file.variants, *(change.variants for change in file.changes)]
-        assert any(set(table.variants) <= {*variants, "direct"} for variants in measured), table.title
+        arms = ({*each, *(load_variant(name).baseline for name in each), "direct"} for each in measured)
+        assert any(set(table.variants) <= each for each in arms), table.title
 
 
 @pytest.mark.parametrize("key", ["okd", "qinng"])
@@ -119,6 +120,11 @@ def test_a_study_file_is_read_with_its_reasons_for_what_is_no_knob(study_file: P
         ("blocks = 6", 'blocks = "6"', "quick.blocks"),
         ('"keepalive"]', '"keepalvie"]', "there is no 'keepalvie'\n  did you mean 'keepalive'?"),
         ('sweep = "smoke"', 'sweep = "smok"', "did you mean 'smoke'?"),
+        (
+            "[not_a_knob]",
+            '[[changes]]\nquestion = "q"\nvariants = ["baseline"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n\n[not_a_knob]',
+            "changes.0: variants: there is no 'nginks'\n  did you mean 'nginx'?",
+        ),
         ("okd_router_throughput", "okd_router_troughput", "did you mean 'okd_router_throughput.csv'?"),
         ('"transactions_per_s"', '"transactions"', "did you mean 'transactions_per_s'?"),
         ('["HostNetwork"]', '["Hostnetwork"]', "no row of okd_router_throughput.csv has these values"),
@@ -313,3 +319,5 @@ def test_what_is_measured_beside_a_study_is_measured_where_it_is() -> None:
     change = Change(question="How long?", variants=["okd", "okd-edge"], sweep="reload", quick="reload-quick")
     assert change.command(True, " --target kind") == "just bench okd okd-edge --sweep reload-quick --target kind"
     assert change.command(False, "") == "just bench okd okd-edge --sweep reload"
+    beside = change.model_copy(update={"against": "baseline"})
+    assert beside.command(False, "") == "just bench okd okd-edge --against baseline --sweep reload"

@@ -22,7 +22,7 @@ from lab.model.run import NotMeasured
 from lab.model.samples import Sample
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report.exhibits import exhibits
+from lab.report.exhibits import exhibits, reproduction
 from lab.report.html import markdown
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_plan, make_point, make_sample
@@ -113,6 +113,22 @@ def test_gains_are_shown_beside_what_was_claimed() -> None:
         "packet-steering against baseline: packet-steering is not part of this run"
         in data(figure)["layout"]["xaxis"]["title"]["text"]
     )
+
+
+@pytest.mark.committed
+def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
+    """Not of the two blocks in which each was alone, which have no interval; the other way round nothing was a pair."""
+    store = RunStore.open("data/reference/successors-quick")
+    samples = tuple(store.samples())
+    run = Evidence("successors-quick", store, samples, counted_alone(samples))
+    (told,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("haproxy", "baseline")])
+    pair = run.as_pair("haproxy", "baseline", "ceiling", "cpu_per_request")
+    assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
+    low, high = pair.estimate.ratio_interval
+    assert (told.value, told.low, told.high) == tuple(100 * (end - 1) for end in (pair.estimate.ratio, low, high))
+    assert not told.blocks
+    (back,) = reproduction.told_gains(run, "cpu_per_request", "ceiling", [("baseline", "haproxy")])
+    assert back.low is None and len(back.blocks) == 2
 
 
 def test_a_gain_that_the_generator_limited_says_so() -> None:
