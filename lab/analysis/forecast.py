@@ -31,6 +31,8 @@ from lab.stats import power
 
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = TAKES_S
+RELOAD = 0.6
+"""Of a bring-up, what a reload takes, about: ingress-nginx reloads once in 3.3 s and comes up in some 5."""
 POOLED = 10
 """Earlier runs whose noise is put together."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
@@ -135,6 +137,7 @@ def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
 def duration_s(planned: Plan, bring_up_s: float) -> float:
     """How long a plan takes, without what has to be measured again."""
     lasts_s = planned.measuring_s + planned.bring_ups * bring_up_s + len(planned.slots) * SAMPLE_OVERHEAD_S
+    lasts_s += planned.reloads * RELOAD * bring_up_s
     return lasts_s + ROUNDTRIP_S * any(arm.role == "reference" for arm in planned.arms)
 
 

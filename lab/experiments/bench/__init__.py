@@ -62,6 +62,9 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     asked = {name: (differs_shared(loaded, name), primary_of(loaded, name)) for name in shown.variants}
     shape = shape_of(shown.arms, shown.points, blocks, target.sides, leading(shown.arms, shown.points, asked))
+    if shape is None and (asking := [point for point in shown.points if point.generations > 1]):
+        fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
+        raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
     planned = plan(shown.arms, shown.points, blocks, seed, shape)
     check_writable(runs_folder(), sum(len(slot.sides) for slot in planned.slots) * SAMPLE_BYTES)
     planned_for, past = (choice.planned_for, choice.past) if choice else (None, None)
