@@ -35,7 +35,13 @@ def _cells(one: Levels) -> list[str]:
     parts = (told.repeat, told.generation, told.bring_up) if told else (None, None, None)
     lost = "" if one.whole == one.planned else f" of {one.planned}"
     start = "–" if one.start is None else f"{100 * one.start:.1f} %"
-    return [one.arm.variant, one.point.name, *map(sd_text, parts), start, f"{one.whole}{lost} × {one.point.generations}"]
+    return [
+        one.arm.variant,
+        one.point.name,
+        *map(sd_text, parts),
+        start,
+        f"{one.whole}{lost} × {one.point.generations}",
+    ]
 
 
 def sentence(one: Levels) -> str:
