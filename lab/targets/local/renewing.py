@@ -6,9 +6,12 @@ ones: what is measured next would be of both.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from lab.base.errors import MeasuringError
 from lab.model.pairs import Renewed
@@ -30,23 +33,55 @@ def by_signal(number: int) -> Renew:
     return renew
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process: who started it, and what the kernel calls it."""
+
+    parent: int
+    name: str
+
+
+def running(pids: Iterable[int]) -> dict[int, Running]:
+    """Those of them that are still there."""
+    found: dict[int, Running] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            name, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rsplit(")", 1)
+            found[pid] = Running(int(rest.split()[1]), name)
+    return found
+
+
 def renewed(
-    ask: Callable[[], None], serving: Callable[[], list[int]], answers: Callable[[], bool], said: Callable[[], str]
+    ask: Callable[[], None],
+    serving: Callable[[], Mapping[int, Running]],
+    answers: Callable[[], bool],
+    said: Callable[[], str],
 ) -> Renewed:
-    """Until as many processes of `serving` have begun as have ended, twice in a row, and it `answers`. MeasuringError after MOST_S."""
+    """Until new processes of `serving` are there, none of the old ones beside them, twice in a row, and it `answers`. MeasuringError after
+    MOST_S.
+    """
     before, began_s = frozenset(serving()), time.monotonic()
     ask()
     last = before
     while True:
-        now = frozenset(serving())
-        fresh, gone = now - before, before - now
-        if fresh and len(fresh) == len(gone) and now == last and answers():
+        found = serving()
+        now = frozenset(found)
+        fresh, gone, old = now - before, before - now, _old(found, before)
+        if fresh and gone and not old and now == last and answers():
             took_s = time.monotonic() - began_s
             return Renewed(began=tuple(sorted(fresh)), ended=tuple(sorted(gone)), took_s=took_s)
         if time.monotonic() > began_s + MOST_S:
-            fault = (
-                f"{len(fresh)} processes began and {len(gone)} of {len(before)} ended within {MOST_S:g} s of a reload"
-            )
+            fault = f"{len(fresh)} processes began, {len(gone)} ended and {len(old)} old ones stayed within {MOST_S:g} s of a reload"
             raise MeasuringError("the proxy's workers", fault, said() or "nothing was logged")
         last = now
         time.sleep(LOOK_S)
+
+
+def _old(found: Mapping[int, Running], before: Collection[int]) -> list[int]:
+    """Those of before that are what new ones are: called the same, and none that started one (a master, a router's script)."""
+    fresh = [pid for pid in found if pid not in before]
+    names, starters = {found[pid].name for pid in fresh}, set[int]()
+    for pid in fresh:
+        while (pid := found[pid].parent if pid in found else 0) and pid not in starters:
+            starters.add(pid)
+    return [pid for pid in found if pid in before and found[pid].name in names and pid not in starters]

@@ -271,10 +271,10 @@ class LocalSystem:
             runner.process.confine()  # its new workers may have chosen CPUs of their own
         return found
 
-    def _serving(self) -> list[int]:
+    def _serving(self) -> Mapping[int, renewing.Running]:
         """The proxy's processes, without what of its containers is the control plane's."""
         apart = set(self.routing.apart())
-        return [pid for pid in self.processes("proxy") if pid not in apart]
+        return renewing.running(pid for pid in self.processes("proxy") if pid not in apart)
 
     def _answers(self) -> bool:
         try:

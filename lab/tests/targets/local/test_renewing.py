@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 
 import pytest
@@ -10,27 +11,31 @@ import pytest
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.variants.variants import load_variant
 from lab.targets.local import LocalTarget, renewing
+from lab.targets.local.renewing import Running
 from lab.tests.support.factories import make_point
 
 
-def looks(*seen: list[int]) -> Callable[[], list[int]]:
-    """One after the other, the last again and again."""
+def looks(*seen: Sequence[int]) -> Callable[[], Mapping[int, Running]]:
+    """One after the other, the last again and again: 1 is the master of all others but 90, which a script starts."""
     told = chain(seen, repeat(seen[-1]))
-    return lambda: next(told)
+    known = {1: Running(80, "nginx"), 90: Running(80, "nginx")}
+    return lambda: {pid: known.get(pid, Running(1, "nginx")) for pid in next(told)}
 
 
 def test_it_is_over_when_the_old_ones_are_gone_and_not_before() -> None:
-    """A trial of the configuration comes and goes; one of two old workers stays a while."""
-    serving = looks([1, 2, 3], [1, 2, 3, 90], [1, 2, 3, 4, 5], [1, 3, 4, 5], [1, 4, 5], [1, 4, 5])
+    """A trial of the configuration comes and goes; one of two old workers stays a while; a third (a cache's loader) has no successor."""
+    serving = looks(
+        [1, 2, 3, 6], [1, 2, 3, 6, 90], [1, 2, 3, 90], [1, 2, 3, 4, 5], [1, 3, 4, 5], [1, 4, 5], [1, 4, 5], [1, 4, 5]
+    )
     asked: list[int] = []
     answers = chain([False], repeat(True))
     found = renewing.renewed(lambda: asked.append(1), serving, lambda: next(answers), lambda: "")
-    assert (found.began, found.ended, asked) == ((4, 5), (2, 3), [1])
+    assert (found.began, found.ended, asked) == ((4, 5), (2, 3, 6), [1])
 
 
 @pytest.mark.parametrize(
     ("after", "said"),
-    [([1, 2], "0 processes began and 0 of 2 ended"), ([1, 2, 3], "1 processes began and 0 of 2 ended")],
+    [([1, 2], "0 processes began, 0 ended and 0 old ones stayed"), ([1, 2, 3], "1 processes began, 0 ended and 1 old")],
     ids=["nothing-happened", "the-old-one-stays"],
 )
 def test_a_reload_that_does_not_come_about_is_a_fault(
@@ -39,6 +44,11 @@ def test_a_reload_that_does_not_come_about_is_a_fault(
     monkeypatch.setattr(renewing, "MOST_S", 0.1)
     with pytest.raises(MeasuringError, match=said):
         renewing.renewed(lambda: None, looks([1, 2], after), lambda: True, lambda: "its log")
+
+
+def test_what_runs_is_read_with_its_name_and_who_started_it() -> None:
+    found = renewing.running([os.getpid(), 2**22 + 1])
+    assert list(found) == [os.getpid()] and found[os.getpid()].parent == os.getppid()
 
 
 @pytest.mark.parametrize("name", ["envoy", "traefik", "caddy"])
