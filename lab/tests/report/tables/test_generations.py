@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import pytest
+
+from lab.base.errors import UsageError
+from lab.records.levels import Known
+from lab.report.export.tables import tables, write
 from lab.report.html import run as run_page
 from lab.report.result import Result
 from lab.report.tables import generations
@@ -20,6 +26,24 @@ def test_table_json_and_page_name_each_level_and_every_generation(tmp_path: Path
     assert [len(each["log_ratios"]) for each in told["generations"]] == [2, 2, 2, 2] and told["bring_up"]["sd"] == 0
     page = run_page.write(result, tmp_path).read_text()
     assert page.count('<i class="middle"') >= 4 and "+5.1 -4.9 %" in page
+
+
+def test_levels_are_exported_as_data_levels_has_them() -> None:
+    run = made(planned=planned(), change=known)
+    (frame,) = tables(run, "levels", run.samples())
+    line = io.BytesIO()
+    write([frame], "json", line)
+    told = Known.model_validate_json(line.getvalue())
+    assert (told.variant, told.target, told.scheme, told.bring_ups, told.generations) == (
+        "baseline",
+        "local",
+        "slices",
+        2,
+        2,
+    )
+    assert told.repeat == pytest.approx(0.01) and told.bring_up == 0
+    with pytest.raises(UsageError, match="has no levels"):
+        list(tables(made(), "levels", made().samples()))
 
 
 def test_a_run_without_generations_says_nothing_of_levels() -> None:
