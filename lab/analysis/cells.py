@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from statistics import median
+from statistics import geometric_mean, median
 
 from lab.analysis.decision import guard_of
 from lab.base.errors import MeasuringError
@@ -25,6 +25,8 @@ from lab.stats.histogram import Histogram, Kind
 
 CONTROLS = ("backend_cpu_per_request",)
 """What is read beside what has effects: of a pair it must be the same on both sides."""
+ENOUGH = 0.5
+"""Of a block's measurements of one pair, those that must count, so that the block does."""
 HistogramOf = Callable[[Sample], Histogram | None]
 Values = Mapping[str, Mapping[int, float | None]]
 _Where = tuple[str, ...]
@@ -36,7 +38,7 @@ class Cell:
     """One arm at one point, which may be a control run. Seconds, bytes, requests per second, counts.
 
     `planned`: its blocks; of a search, those of the trials of this arm at this rate. `samples`: every attempt. `counted`: block → the
-    sample that counts. `lost`: blocks with a valid sample that does not count for want of a valid control run. `values`: metric →
+    sample that counts, of several (generations of workers, repeats) the first; `values` are then their geometric mean. `lost`: blocks with a valid sample that does not count for want of a valid control run. `values`: metric →
     block → number, None = it could not be told. `merged`: the counted samples' latencies together.
     """
 
@@ -242,14 +244,19 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     refuse_mixtures(plan, samples)
     planned: dict[_Where, set[int]] = defaultdict(set)
     tried: dict[_Where, list[Sample]] = defaultdict(list)
-    counted: dict[_Where, dict[int, Sample]] = defaultdict(dict)
+    wanted: Counter[tuple[int, *_Where]] = Counter()
     for slot in plan.slots:
-        for block, *where in cells(slot):
-            planned[tuple(where)].add(block)
+        for block, where in ((each[0], each[1:4]) for each in cells(slot)):
+            planned[where].add(block)
+            wanted[block, *where] += 1
     for sample in samples:
-        tried[tuple(cell(sample)[1:])].append(sample)
-    for (block, *where), sample in sorted(counted_samples(samples).items()):
-        counted[tuple(where)][block] = sample
+        tried[cell(sample)[1:4]].append(sample)
+    counted: dict[_Where, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    for place, sample in sorted(counted_samples(samples).items()):
+        counted[place[1:4]][place[0]].append(sample)
+    for where, blocks in counted.items():
+        for block in [block for block, found in blocks.items() if len(found) < ENOUGH * wanted[block, *where]]:
+            del blocks[block]
 
     def read(arm: Arm, point: Point, against: str = "") -> Cell:
         where = arm.name, point.name, against
@@ -257,7 +264,8 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
         lost = counted[where].keys() - counted[arm.name, control.name, ""].keys() if control else set[int]()
         kept = {block: sample for block, sample in counted[where].items() if block not in lost}
         values = _steady(kept, histogram_of) if point.disturbance is None else (_outcomes(kept), None)
-        return Cell(arm, point, frozenset(planned[where]), tuple(tried[where]), kept, tuple(sorted(lost)), *values)
+        firsts = {block: found[0] for block, found in kept.items()}
+        return Cell(arm, point, frozenset(planned[where]), tuple(tried[where]), firsts, tuple(sorted(lost)), *values)
 
     points = [point for point in plan.points if disturbed is None or (point.disturbance is not None) is disturbed]
     places = [(arm, point) for point in points for arm in plan.arms]
@@ -273,24 +281,35 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     )
 
 
-def _steady(counted: Mapping[int, Sample], histogram_of: HistogramOf) -> tuple[Values, Histogram | None]:
+def _steady(counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf) -> tuple[Values, Histogram | None]:
     values: dict[str, dict[int, float | None]] = {metric: {} for metric in (*RATIOS, *CONTROLS)}
     merged: Histogram | None = None
-    for block, sample in counted.items():
-        histogram = histogram_of(sample)
+    for block, found in counted.items():
+        histograms = [histogram_of(sample) for sample in found]
         for metric in values:
-            values[metric][block] = METRICS[metric].read(sample, histogram)
-        if histogram is not None:
-            merged = merged.merge(histogram) if merged else histogram
+            values[metric][block] = _middle(
+                [METRICS[metric].read(*each) for each in zip(found, histograms, strict=True)]
+            )
+        for histogram in histograms:
+            if histogram is not None:
+                merged = merged.merge(histogram) if merged else histogram
     return values, merged
 
 
-def _outcomes(counted: Mapping[int, Sample]) -> Values:
+def _middle(values: Sequence[float | None]) -> float | None:
+    """Of a block's measurements: the geometric mean, so that the ratio of two arms' is the mean of their log-ratios; None without all."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or len(known) == 1:
+        return known[0] if len(values) == 1 and known else None
+    return geometric_mean(known) if min(known) > 0 else 0.0
+
+
+def _outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
     """Only of the blocks whose sample has the metric."""
     return {
         metric: values
         for metric in DIFFERENCES
-        if (values := {block: one.outcome[metric] for block, one in counted.items() if metric in one.outcome})
+        if (values := {block: one.outcome[metric] for block, (one, *_) in counted.items() if metric in one.outcome})
     }
 
 

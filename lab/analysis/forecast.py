@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
 
+from lab.analysis import levels
 from lab.analysis.decision import SURE_P
 from lab.analysis.judging import carrier
 from lab.analysis.noise import Noise, noises, null_arms, pairs, pooled
@@ -31,6 +32,8 @@ from lab.stats import power
 
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = TAKES_S
+RELOAD = 0.6
+"""Of a bring-up, what a reload takes, about: ingress-nginx reloads once in 3.3 s and comes up in some 5."""
 POOLED = 10
 """Earlier runs whose noise is put together."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
@@ -117,7 +120,7 @@ def committed(record: RunRecord) -> list[Noise]:
     """What `just selfbench pairs` found elsewhere, as if it were of this run's baselines."""
     bases = dict.fromkeys(arm.baseline for arm in record.arms if arm.baseline)
     variant_of = {arm.name: arm.variant for arm in record.arms}
-    return [
+    found = [
         Noise(variant_of[base], point.name, one.metric, one.scheme, None, None, one.sd, one.rounds, None, False, 0, 0)
         for base in bases
         if base
@@ -125,6 +128,18 @@ def committed(record: RunRecord) -> list[Noise]:
         for one in scatter_elsewhere()
         if one.load == point.scheme
     ]
+    return [_by_levels(record, noise) for noise in found]
+
+
+def _by_levels(record: RunRecord, noise: Noise) -> Noise:
+    """Its scatter by what is known of this very system's levels on this target, where anything is."""
+    point = next(each for each in record.points if each.name == noise.point)
+    if noise.metric != "cpu_per_request" or noise.scheme is None:
+        return noise
+    known = levels.known(record.target, {noise.variant}, noise.scheme)
+    if known is None:
+        return noise
+    return replace(noise, sd=levels.block_sd(known, point.generations), pilot_blocks=known.bring_ups)
 
 
 def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
@@ -135,6 +150,7 @@ def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
 def duration_s(planned: Plan, bring_up_s: float) -> float:
     """How long a plan takes, without what has to be measured again."""
     lasts_s = planned.measuring_s + planned.bring_ups * bring_up_s + len(planned.slots) * SAMPLE_OVERHEAD_S
+    lasts_s += planned.reloads * RELOAD * bring_up_s
     return lasts_s + ROUNDTRIP_S * any(arm.role == "reference" for arm in planned.arms)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from scipy import special
 
-from lab.analysis import rerun
+from lab.analysis import levels, rerun
 from lab.analysis.cells import Cells, HistogramOf, cells_of
 from lab.analysis.effects import Asked, Effect, Effects, beside_disturbance
 from lab.analysis.rows import Row, general_notes
@@ -83,7 +83,13 @@ def summarise_run(
         if variant.hypothesis_sweep not in (None, record.sweep)
     }
     summary = summarise(record.plan(), samples, histogram_of, _asked(record, disturbed), snippets, disturbed)
-    notes = (*summary.notes, *changed_facts(record), *(() if disturbed else beyond_plan(record, summary)))
+    bases = {record.variants[arm.variant].name for arm in record.arms if arm.role != "reference"}
+    notes = (
+        *summary.notes,
+        *changed_facts(record),
+        *levels.notes(record.target, bases),
+        *(() if disturbed else beyond_plan(record, summary)),
+    )
     ran = {arm.name: arm.variant for arm in record.arms}
     nulls = frozenset(
         arm.name for arm in record.arms if arm.role == "variant" and ran.get(arm.baseline or "") == arm.variant

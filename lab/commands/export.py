@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 AnyFormat = Literal["csv", "json", "parquet", "openmetrics"]
 FORMATS: tuple[AnyFormat, ...] = ("csv", "json", "parquet", "openmetrics")
-TABLES = ("samples", "histograms", "requests", "events", "usage")
+TABLES = ("samples", "histograms", "requests", "events", "usage", "levels")
 VERBATIM = ("raw", "k6", "k6-summary")
 SUFFIXES: Mapping[str, AnyFormat] = {
     ".csv": "csv",
@@ -53,8 +53,8 @@ def add(adder: Adder) -> None:
         choices=(*TABLES, *VERBATIM),
         default="samples",
         help="samples: a row each, also of those that do not count; histograms: a row per bucket; requests, events: beside a"
-        " disturbance; usage: a row per process and second; raw: the generator's output, byte for byte, on stdout and stderr as"
-        " it came; k6, k6-summary: k6's own, of a run with `bench --k6-out` (default: samples)",
+        " disturbance; usage: a row per process and second; levels: what twins scatter by on several generations of workers, as"
+        " data/levels has it; raw: the generator's output, byte for byte, on stdout and stderr as it came; k6, k6-summary: k6's own, of a run with `bench --k6-out` (default: samples)",
     )
     verb.add_argument("--sample", metavar="ID", help="of one sample only; raw and k6 need it")
     verb.add_argument(

@@ -18,6 +18,7 @@ from lab.model.events import FIRST_PORT
 HOST = "changing.lab.test"
 PORT = 8080
 FIXTURE = _long_lived.FIXTURE
+OF_COPIES = "apps.lab.test"
 MOST = 999
 """Changes of endpoints: the backend has that many ports for them."""
 
@@ -95,6 +96,30 @@ def route(manifests: Manifests, number: int) -> Object:
         action = {"name": _PREFIX, "action": {"type": "Set", "set": {"value": f"/{number}"}}}
         spec["httpHeaders"] = {"actions": {"request": [action]}}
     return made | {"spec": spec}
+
+
+def copies(manifests: Manifests, count: int) -> list[Object]:
+    """So many more like the variant's own first Route, Ingress or HTTPRoute: hosts of their own, which lead where that leads."""
+    found = template(manifests)
+    return [_copy(found, f"more-{number:04}") for number in range(1, count + 1)]
+
+
+def host_of(copied: Object) -> str:
+    """The host of one of `copies`."""
+    return f"{copied['metadata']['name']}.{OF_COPIES}"
+
+
+def _copy(found: Mapping[str, Any], name: str) -> Object:
+    metadata = {**found["metadata"], "name": name}
+    spec, host = copy.deepcopy(dict(found["spec"])), f"{name}.{OF_COPIES}"
+    match found["kind"]:
+        case "Ingress":
+            spec["rules"] = [{**spec["rules"][0], "host": host}]
+        case "HTTPRoute":
+            spec["hostnames"] = [host]
+        case _:
+            spec["host"] = host
+    return {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": metadata, "spec": spec}
 
 
 def _metadata(manifests: Manifests) -> Object:

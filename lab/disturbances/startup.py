@@ -1,20 +1,31 @@
 """The proxy dies and must start again with all its routes, perhaps with little CPU: does its startup probe wait long enough?
 
+`routes` has that many made before the load, all like the variant's own, and waits until the last is served.
+
 By SIGKILL, so that the same pod starts its container anew: a new pod would not have the limit. Between dying and
 the first answer lies what it takes to start.
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
+from lab.base.errors import MeasuringError, UsageError
+from lab.disturbances import _changing
 from lab.disturbances._asked import deployment, replicas
 from lab.disturbances.starve import CPU
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
+from lab.model.endpoint import Endpoint
 
 POLL_S = 0.25
+SERVED_S, EACH_S = 60.0, 0.05
+"""For all routes to be served before the load: a while, and so much for each."""
+PAGE = "/1kB.bin"
+FETCH_S = 5.0
 
 
 class Startup(Disturbance):
@@ -23,6 +34,13 @@ class Startup(Disturbance):
         default=None, pattern=CPU, description="all it has to start with; null = as the manifests say"
     )
     within_s: float = Field(ge=1, le=3600, description="how long it may take; it has its CPU again once it is ready")
+    routes: int | None = Field(
+        default=None, ge=1, le=20_000, description="how many routes there are in all; null = the variant's own"
+    )
+
+    @property
+    def prepared(self) -> tuple[object, ...]:
+        return (*super().prepared, self.routes)
 
     @property
     def acts_s(self) -> float:
@@ -30,6 +48,27 @@ class Startup(Disturbance):
 
     def vet(self, manifests: Manifests) -> None:
         deployment(manifests, "proxy")
+        if self.routes is not None:
+            _changing.template(manifests)
+            if (own := _own(manifests)) > self.routes:
+                fault = f"asks for {self.routes} routes, the variant has {own} of its own"
+                raise UsageError("disturbance.routes", fault, f"{own} at least, or a variant with fewer")
+
+    def prepare(self, context: DisturbanceContext) -> None:
+        """As many routes as are asked for, the last of them served."""
+        more = [] if self.routes is None else _changing.copies(context.manifests, self.routes - _own(context.manifests))
+        if not more:
+            return
+        context.system.apply(more)
+        host, entry = _changing.host_of(more[-1]), context.system.entry()
+        entry = replace(entry, host=host, hosts=(host,))
+        deadline = time.monotonic() + SERVED_S + EACH_S * len(more)
+        while (said := _status(context, entry)) != "200":
+            if time.monotonic() > deadline:
+                raise MeasuringError(
+                    host, f"the last of {self.routes} routes is not served: {said}", "the proxy's log may say why"
+                )
+            context.wait(POLL_S)
 
     def disturb(self, context: DisturbanceContext) -> None:
         context.say("Begin", detail=f"SIGKILL, to start with {self.cpu or 'its own'} CPU", role="proxy")
@@ -52,6 +91,17 @@ class Startup(Disturbance):
             if dict(context.system.restarts()) != before and len(context.system.pods("proxy")) >= wanted:
                 return
             context.wait(POLL_S)
+
+
+def _own(manifests: Manifests) -> int:
+    return sum(obj["kind"] in _changing.KINDS for obj in manifests)
+
+
+def _status(context: DisturbanceContext, entry: Endpoint) -> str:
+    try:
+        return str(context.system.fetch(entry, PAGE, FETCH_S).status)
+    except OSError as error:
+        return str(error)
 
 
 KIND = Startup

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Protocol
@@ -22,7 +22,7 @@ from lab.measure.pair import PairRun
 from lab.measure.regime import Regime
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
-from lab.model.pairs import SIDES, Layout, Side
+from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Slot
 from lab.model.run import RoundTrip
 from lab.model.samples import ATTEMPTS, Cell, Sample, cell, cells, counts, planned_cells, settled
@@ -60,6 +60,8 @@ class _Up:
     took_s: float
     readings: Sequence[Reading]
     workers: int | None
+    renewed: Renewed | None = None
+    """The reload that made its workers; None: it came up with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,10 @@ class Loop:
         self.observer.bringing_up(first)
         try:
             with ExitStack() as lasting:
-                up = self._up(first, lasting)
+                up, reloads = self._up(first, lasting), 0
                 for slot in due:  # it grows meanwhile
+                    if slot.reload > reloads:
+                        up, reloads = [replace(side, renewed=side.system.renew()) for side in up], slot.reload
                     runs = [self._run(side, slot if side.arm == slot.arm else slot.turned) for side in up]
                     self._until_settled(slot, runs)
                     if slot is due[-1] and (following := then()) is not None:
@@ -146,7 +150,8 @@ class Loop:
 
     def _run(self, up: _Up, slot: Slot) -> SampleRun:
         chosen, generation = self.chosen[slot.point.name], self._generation(slot)
-        return SampleRun(self.target, up.system, slot, chosen, generation, up.took_s, up.readings, up.workers)
+        own = up.took_s, up.readings, up.workers, up.renewed
+        return SampleRun(self.target, up.system, slot, chosen, generation, *own)
 
     def _until_settled(self, slot: Slot, runs: Sequence[SampleRun]) -> None:
         """A disturbed system is measured once: what has to be measured again is brought up again.

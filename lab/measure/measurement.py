@@ -106,6 +106,8 @@ def _pair_side(slot: Slot) -> PairSide | None:
         scheme=scheme,
         first_up=layout.first_up == layout.side,
         first_slice=scheme == "slices" and layout.first_slice == layout.side,
+        reload=slot.reload,
+        repeat=slot.repeat,
     )
 
 

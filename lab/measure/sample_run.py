@@ -18,6 +18,7 @@ from lab.measure.regime import LoadRun, Regime
 from lab.measure.validity import Fault
 from lab.model.endpoint import Endpoint
 from lab.model.load import Load, OutputError, Result
+from lab.model.pairs import Renewed
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
 from lab.model.usage import Observation
@@ -60,6 +61,8 @@ class SampleRun:
     readings: Sequence[Reading]
     workers: int | None = None
     """Of the proxy, as the manifests ask; None: as many as it makes of its CPUs. How many really run is among the gauges."""
+    renewed: Renewed | None = None
+    """The reload that made its workers; None: it came up with them."""
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
         """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number."""
@@ -80,6 +83,8 @@ class SampleRun:
         """All that comes before a load; a Measurement where none is worth making. What `lasting` holds is to stay until the load is judged."""
         system, point, chosen = self.system, self.slot.point, self.chosen
         blank = blank_sample(self.target, self.slot, chosen, self.generation, attempt, self.bring_up_s)
+        if blank.pair is not None:
+            blank = blank.model_copy(update={"pair": blank.pair.model_copy(update={"renewed": self.renewed})})
         folder = lasting.enter_context(scratch())
         prepared, unprepared = regime.prepare(lasting)
         if unprepared:

@@ -74,6 +74,7 @@ METRICS: Mapping[str, Metric] = {
     "reloads": Metric("reloads", always=True),
     "processes": Metric("proxy processes at once", idle=True, primary=True),
     "rss_bytes": Metric("proxy's memory", "MB", decimals=1, scale=1e6, idle=True, primary=True),
+    "api_rss_bytes": Metric("API server's memory", "MB", decimals=1, scale=1e6, idle=True),
     "restarts": Metric("restarts", primary=True),
     "probe_failures": Metric("failed probes", primary=True),
     "probe_p50_s": _ms("probe p50", decimals=2, idle=True),

@@ -29,6 +29,14 @@ class Layout(Record):
         return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 
+class Renewed(Record):
+    """A reload of one system's proxy by its own means, as it was read back: which of its processes began by it, and which are gone."""
+
+    began: tuple[int, ...] = Field(description="processes of the proxy that were not there before")
+    ended: tuple[int, ...] = Field(description="those that were, and are gone")
+    took_s: float = Field(description="until the new ones alone served")
+
+
 class PairSide(Record):
     """One side of a pair, in that side's sample. Seconds; shares are fractions."""
 
@@ -45,6 +53,13 @@ class PairSide(Record):
     )
     unexplained: float | None = Field(
         default=None, description="of the time for which CPUs were busy, what no process of anybody's was seen to use"
+    )
+    reload: int = Field(
+        default=0, description="which generation of workers: how many reloads of both sides before it in its bring-up"
+    )
+    repeat: int = Field(default=0, description="which measurement of that generation, from 0")
+    renewed: Renewed | None = Field(
+        default=None, description="the reload that made this generation; null = there was none"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -36,6 +36,10 @@ class Slot:
     against: Arm | None = None
     """The arm on a pair's other side."""
     layout: Layout | None = None
+    reload: int = 0
+    """Of a pair: which generation of workers it is measured on, by the reloads of both sides since they came up."""
+    repeat: int = 0
+    """Which measurement of that generation."""
 
     @property
     def bring_up(self) -> tuple[int, str, str, str]:
@@ -63,7 +67,8 @@ class Slot:
         beside = f"-beside-{self.other}" if self.other else ""
         again = f"-g{generation}" if generation else ""
         retry = f"-try{attempt}" if attempt > 1 else ""
-        return f"{self.order:04d}-b{self.block:02d}-{self.arm.name}{beside}-{self.point.name}{again}{retry}"
+        more = (f"-reload{self.reload}" if self.reload else "") + (f"-repeat{self.repeat}" if self.repeat else "")
+        return f"{self.order:04d}-b{self.block:02d}-{self.arm.name}{beside}-{self.point.name}{more}{again}{retry}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,13 @@ class Plan:
     def measuring_s(self) -> float:
         """Warm-up and measuring, without bring-ups."""
         return sum(slot.point.warmup_s + slot.point.duration_s for slot in self.slots)
+
+    @property
+    def reloads(self) -> int:
+        """Of both sides of pairs, which wait for each other."""
+        return len(
+            {(slot.bring_up, slot.reload, side.arm.name) for slot in self.slots if slot.reload for side in slot.sides}
+        )
 
     @property
     def bring_ups(self) -> int:
@@ -130,6 +142,7 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
 
     The reference arm is block 0, at every point once, before the others. Where a `shape` asks for pairs, each is one bring-up more; which
     arm has which side, which comes up and which runs first is half and half over its blocks. Which blocks, where not all, is drawn by lot.
+    A pair at a point that asks for several generations of workers is measured on each of them, in its one bring-up.
     """
     shape, lots = shape or Shape(), random.Random(seed)
     some = lots.sample(range(1, blocks + 1), blocks) if shape.alone else []
@@ -139,15 +152,26 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
         units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if (arm.role == "reference") == (block == 0)]
         units += [(arm, _named(arms, arm.baseline)) for arm in arms if block in paired.get(arm.name, ())]
         for arm, against in lots.sample(units, len(units)):
-            for point in lots.sample(list(points), len(points)):
+            for point, reload, repeat in _measurements(lots, points, shape.points if against else frozenset()):
                 if against is None:
                     count = shape.alone.get((arm.name, point.name), blocks)
                     if block == 0 or count == blocks or block in some[:count]:
                         slots.append(Slot(len(slots) + 1, block, arm, point))
                 elif point.name in shape.points:
                     layout = paired[arm.name][block][point.name]
-                    slots.append(Slot(len(slots) + 1, block, arm, point, against, layout))
+                    slots.append(Slot(len(slots) + 1, block, arm, point, against, layout, reload, repeat))
     return Plan(tuple(arms), tuple(points), blocks, seed, tuple(slots))
+
+
+def _measurements(
+    lots: random.Random, points: Sequence[Point], paired: Collection[str]
+) -> Iterator[tuple[Point, int, int]]:
+    """(point, generation, repeat) of one bring-up: in each generation the points that ask for it, shuffled, each so often as it says."""
+    for reload in range(max((point.generations for point in points if point.name in paired), default=1)):
+        for point in lots.sample(list(points), len(points)):
+            mine = point.name in paired
+            if reload < (point.generations if mine else 1):
+                yield from ((point, reload, repeat) for repeat in range(point.repeats if mine else 1))
 
 
 def _named(arms: Sequence[Arm], name: str | None) -> Arm | None:

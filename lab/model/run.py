@@ -119,6 +119,10 @@ class PairSlot(Layout):
 
     order: int = Field(description="of the slot in the plan, from 1")
     against: str = Field(description="the arm on the other side")
+    reload: int = Field(
+        default=0, description="which generation of workers: how many reloads of both sides before it in its bring-up"
+    )
+    repeat: int = Field(default=0, description="which measurement of that generation, from 0")
 
 
 class RunRecord(Record):
@@ -190,11 +194,11 @@ class RunRecord(Record):
         return Plan(self.arms, self.points, self.blocks, self.seed, slots)
 
 
-def _paired(pair: PairSlot | None, arms: Mapping[str, Arm]) -> tuple[Arm | None, Layout | None]:
+def _paired(pair: PairSlot | None, arms: Mapping[str, Arm]) -> tuple[Arm | None, Layout | None, int, int]:
     if pair is None:
-        return None, None
+        return None, None, 0, 0
     layout = Layout(side=pair.side, first_up=pair.first_up, first_slice=pair.first_slice, longer=pair.longer)
-    return arms[pair.against], layout
+    return arms[pair.against], layout, pair.reload, pair.repeat
 
 
 def now() -> str:

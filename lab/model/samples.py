@@ -229,14 +229,18 @@ class Sample(Record):
 
 ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
 
-Cell = tuple[int, str, str, str]
+Cell = tuple[int, str, str, str, int, int]
 
 
 def cell(of: Slot | Sample) -> Cell:
-    """(block, arm, point, the arm on a pair's other side or empty): what is measured once. Of a pair's slot, its own arm's."""
-    if isinstance(of, Sample):
-        return of.block, of.arm, of.point.name, of.pair.against if of.pair else ""
-    return of.block, of.arm.name, of.point.name, of.other
+    """(block, arm, point, the arm on a pair's other side or empty, generation of workers, repeat): what is measured once. Of a pair's slot,
+    its own arm's.
+    """
+    if isinstance(of, Slot):
+        return of.block, of.arm.name, of.point.name, of.other, of.reload, of.repeat
+    if of.pair is None:
+        return of.block, of.arm, of.point.name, "", 0, 0
+    return of.block, of.arm, of.point.name, of.pair.against, of.pair.reload, of.pair.repeat
 
 
 def cells(slot: Slot) -> tuple[Cell, ...]:

@@ -25,14 +25,16 @@ GUARD = MIN_BLOCKS
 def shape_of(
     arms: Sequence[Arm], points: Sequence[Point], blocks: int, sides: Sequence[Side], leading: Collection[Place] = ()
 ) -> Shape | None:
-    """None: every arm is alone, in every block, as nothing here can be paired, or so few blocks tell no effect anyway.
+    """None: every arm is alone, in every block, as nothing here can be paired, or so few blocks tell no effect anyway (but what several
+    generations of workers differ by).
 
     `leading`: where an arm's own effect leads, alone.
     """
     bearing = [point for point in points if not point.why_alone]
-    if len(sides) < len(SIDES) or not bearing or blocks < MIN_BLOCKS:
+    generations = any(point.generations > 1 or point.repeats > 1 for point in bearing)
+    if len(sides) < len(SIDES) or not bearing or (blocks < MIN_BLOCKS and not generations):
         return None
-    guards = blocks if any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
+    guards = blocks if generations or any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
     pairs: dict[str, int] = {}
     for arm in arms:
         if arm.role == "variant" and arm.baseline is not None:

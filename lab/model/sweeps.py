@@ -61,6 +61,10 @@ TIMEOUT = "an answer later than this is an error"
 DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every request is logged, errors are the outcome"
 OF_KNEE = "the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured"
 ALONE = "why a pair cannot bear this load, so that arms are measured one after the other; empty = it can, as far as its keys tell"
+GENERATIONS = (
+    "on how many generations of workers a pair is measured in each bring-up: between two of them both sides reload"
+)
+REPEATED = "how often a pair is measured on each of its generations of workers"
 SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 
 
@@ -92,6 +96,8 @@ class Point(Record, strict=True):
     subject: tuple[Subject, ...] = Field(default=(), description=SUBJECT)
     timeout_s: float = Field(default=10.0, description=TIMEOUT)
     alone: str = Field(default="", description=ALONE)
+    generations: int = Field(default=1, description=GENERATIONS)
+    repeats: int = Field(default=1, description=REPEATED)
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
@@ -183,6 +189,8 @@ class PointSpec(Record, strict=True):
     subject: list[Subject] = Field(default_factory=list[Subject], description=SUBJECT)
     timeout_s: float = Field(default=10.0, gt=0, le=600, description=TIMEOUT)
     alone: str = Field(default="", description=ALONE)
+    generations: int = Field(default=1, ge=1, le=200, description=GENERATIONS)
+    repeats: int = Field(default=1, ge=1, le=20, description=REPEATED)
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
 
     @property
@@ -209,6 +217,8 @@ class PointSpec(Record, strict=True):
             return 'streams: HTTP/1.1 has one request at a time on a connection: leave it out, or protocol = "h2"'
         if self.generators > 1 and self.generator != "k6":
             return f"generators: only k6 is run as several at once, not {self.generator}"
+        if (self.generations > 1 or self.repeats > 1) and (self.alone or self.subject or self.requests):
+            return "generations: they are a pair's, and this load is of arms alone: leave them out"
         if len(set(self.subject)) < len(self.subject):
             return f"subject: {self.subject[0]!r} stands there twice"
         return None
@@ -226,6 +236,8 @@ class PointSpec(Record, strict=True):
             )
         if self.link_mbit is not None:
             return "link_mbit: beside a disturbance the client's link is not shaped: leave it out"
+        if self.generations > 1 or self.repeats > 1:
+            return "generations: what is done to a system is done once: leave them out"
         if disturbance.host is not None and self.routes != 1:
             return f"routes: the load asks for one host alone, {disturbance.host}: leave it out"
         return None
@@ -273,6 +285,9 @@ class Sweep(Record, strict=True):
     study: str | None = None
     disturbance: AnyDisturbance | None = Field(
         default=None, description=f"{DISTURBANCE}; of every point without one of its own"
+    )
+    itself: bool = Field(
+        default=False, description="each variant is compared with its twin: what it scatters by is the question"
     )
     points: list[PointSpec] = Field(min_length=1)
 

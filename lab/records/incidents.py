@@ -5,6 +5,7 @@ reloads           how often the proxy served a new configuration, from the load'
 processes         the most processes of the proxy's own program (PROGRAMS) at once, second by second: old ones that still hold
                   connections after a reload are in it; controllers, shells and helpers are none
 rss_bytes         the most memory of all of the proxy's processes at once
+api_rss_bytes     the most memory of the API server, where it is a process beside the system; without its etcd
 restarts          containers that began anew in their pod
 probe_failures    attempts that failed; where single attempts are not told, those the kubelet reported
 probe_p50_s …     how long attempts took from the disturbance on, failed ones as long as they waited
@@ -34,6 +35,7 @@ from lab.base.errors import MeasuringError
 
 PROGRAMS = ("nginx", "haproxy")
 """The proxies' own programs, as the kernel calls their processes: `nginx-ingress-c`, `openshift-route` and shells are others."""
+API_SERVER = "kube-apiserver"
 LOOK_S = 0.3
 """Looks at the processes are a second apart; those of one look, at several pods, are closer together than this."""
 _SECONDS = r"\d+(?:\.\d+)?"
@@ -59,7 +61,7 @@ def outcome(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: 
     since = events.filter(pl.col("at_s") >= began_s)
     reloaded = since.filter(pl.col("kind") == "Reloaded")["object"].value_counts()["count"].max()
     found: Outcome = {"reloads": float(reloaded) if isinstance(reloaded, int) else 0.0}
-    found |= _processes(usage)
+    found |= _processes(usage) | _api_server(usage)
     again = since.filter((pl.col("kind") == "Started") & pl.col("detail").str.starts_with("restart"))
     found["restarts"] = float(again.height)
     return found | _probes(since, begin_s) | _pods(since) | _held(events, begin_s) | _transfers(since)
@@ -93,6 +95,11 @@ def _processes(usage: pl.DataFrame) -> Outcome:
         return {}
     processes, rss_bytes = seen.select(pl.col("processes").max(), pl.col("rss_bytes").max()).row(0)
     return {"processes": float(processes) if processes else None, "rss_bytes": float(rss_bytes)}
+
+
+def _api_server(usage: pl.DataFrame) -> Outcome:
+    rows = usage.filter((pl.col("role") == "control") & pl.col("tid").is_null() & (pl.col("title") == API_SERVER))
+    return {} if rows.is_empty() else {"api_rss_bytes": float(rows.select(pl.col("rss_bytes").max()).item())}
 
 
 def probes(events: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lab.analysis.claims.studies import Study, load_study, study_keys
+from lab.analysis.generations import Levels, levels
 from lab.analysis.knee.report import report_of
 from lab.analysis.summary import Summary, summarise_run
 from lab.measure import roundtrip
@@ -14,7 +15,7 @@ from lab.records.store import RunStore
 from lab.report import grid
 from lab.report.grid import Part
 from lab.report.json import run as run_json
-from lab.report.tables import gauges, knee
+from lab.report.tables import gauges, generations, knee
 from lab.report.tables import study as study_tables
 from lab.report.tables.run import sentences, tables
 
@@ -34,6 +35,11 @@ class Result:
         )
         return steady, disturbed
 
+    @cached_property
+    def levels(self) -> list[Levels]:
+        """Where scatter lies, of what was measured on several generations of workers."""
+        return levels(self.run.record, self.run.samples())
+
     @property
     def told(self) -> list[Summary]:
         """Those that have anything to say: the first where neither has."""
@@ -50,12 +56,13 @@ class Result:
             yield from sentences(summary)
         for summary in self.told:
             yield from tables(summary, elsewhere)
+        yield from generations.page(self.levels)
 
     def tables(self) -> list[list[Part]]:
         """All, without the sentences; of a search for a knee what it found."""
         if self.run.record.knee is not None:
             return [knee.page(report_of(self.run))]
-        return [*map(tables, self.told), self.more(), self.study()]
+        return [*map(tables, self.told), generations.page(self.levels), self.more(), self.study()]
 
     def more(self) -> list[Part]:
         """What the systems hold, and how far the bare network is: what explains a table."""
@@ -79,4 +86,4 @@ class Result:
 
     def printed(self) -> run_json.ResultJson:
         shown = study_tables.printed(*self._shaped) if self._shaped else None
-        return run_json.printed(*self.summaries, shown, self.run.roundtrip())
+        return run_json.printed(*self.summaries, shown, self.run.roundtrip(), self.levels)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Ran, Role
 from lab.model.load import Load
-from lab.model.pairs import Side
+from lab.model.pairs import Renewed, Side
 from lab.model.sweeps import Point
 from lab.model.system import Disturbable
 from lab.model.usage import Observation
@@ -75,6 +75,13 @@ class System(Disturbable, Protocol):
 
     def ask(self, role: Role, port: int, path: str) -> str:
         """What the role's first pod answers to a GET on its own loopback. Raises OSError."""
+        ...
+
+    def renew(self) -> Renewed:
+        """Have the proxy make new workers by a reload of its own, of the configuration that it has; returns when they alone serve.
+
+        MeasuringError where it makes none, or the old ones do not end. Only where `check_variant` let a point with several generations pass.
+        """
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:

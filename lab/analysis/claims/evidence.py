@@ -140,7 +140,7 @@ class Evidence:
         lost = sorted(planned - self.blocks(arm, point).keys())
         reasons: dict[str, None] = {}
         for block in lost:
-            tried = [each for each in self.samples if cell(each) == (block, arm, point, "")]
+            tried = [each for each in self.samples if cell(each)[:4] == (block, arm, point, "")]
             told = [str(each.reason) for each in tried if each.reason is not None]
             reasons |= dict.fromkeys(told or ["no valid control run" if tried else "not measured"])
         return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lab.analysis.forecast import Conditions, Forecast, forecast
+from lab.analysis import levels
+from lab.analysis.forecast import RELOAD, SAMPLE_OVERHEAD_S, Conditions, Forecast, forecast
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import resolve
@@ -24,6 +25,7 @@ from lab.experiments.resolve import Choice, Subject
 from lab.measure.loop import stale_blocks
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
+from lab.model.pairs import SIDES
 from lab.model.plan import Plan, plan
 from lab.model.run import RunRecord
 from lab.model.shape import leading, scheme_of, shape_of
@@ -31,6 +33,7 @@ from lab.model.sweeps import Point
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
+from lab.stats.paired import MIN_BLOCKS
 from lab.targets.base import Target
 
 CLUSTER = "cluster"
@@ -56,12 +59,16 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     """
     loaded = load(request)
     shown = measurable(loaded, target)
+    shown, planned_blocks = on_generations(loaded, shown, target)
     chosen = choose_generators(loaded, shown, target)
     choice = choose_blocks(loaded, shown, chosen, target)
-    blocks = choice.blocks if choice else request.blocks or loaded.sweep.blocks
+    blocks = choice.blocks if choice else planned_blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     asked = {name: (differs_shared(loaded, name), primary_of(loaded, name)) for name in shown.variants}
     shape = shape_of(shown.arms, shown.points, blocks, target.sides, leading(shown.arms, shown.points, asked))
+    if shape is None and (asking := [point for point in shown.points if point.generations > 1]):
+        fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
+        raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
     planned = plan(shown.arms, shown.points, blocks, seed, shape)
     check_writable(runs_folder(), sum(len(slot.sides) for slot in planned.slots) * SAMPLE_BYTES)
     planned_for, past = (choice.planned_for, choice.past) if choice else (None, None)
@@ -69,6 +76,31 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     known = forecast(record, target.bring_up_s, past)
     record = record.model_copy(update={"promised": known.promised})
     return Prepared(record, planned, shown.variants, chosen, known)
+
+
+def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) -> tuple[MeasurableRun, int]:
+    """(with its closed loops on as many generations of workers as what is known of the systems' scatter asks for, the blocks that go with it).
+
+    As they are where blocks or an effect were named: how many measurements that takes is reckoned with one generation in each.
+    """
+    request, blocks = loaded.request, loaded.request.blocks or loaded.sweep.blocks
+    known = levels.known(target.name, set(loaded.baselines.values()), "slices")
+    named = request.blocks is not None or request.resolve is not None or request.nulls is not None
+    steady = all(point.disturbance is None for point in shown.points)
+    if known is None or named or not steady or len(target.sides) < len(SIDES) or blocks < MIN_BLOCKS:
+        return shown, blocks
+    bearing = [point for point in shown.points if not point.why_alone]
+    slices = [point for point in bearing if point.scheme == "slices" and point.generations == 1]
+    if not slices:
+        return shown, blocks
+    load_s = {point.name: point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in bearing}
+    costs = levels.Costs(
+        2 * target.bring_up_s + sum(load_s.values()),
+        RELOAD * target.bring_up_s + sum(load_s[point.name] for point in slices),
+        blocks,
+    )
+    planned, generations = levels.plan_of(known, costs)
+    return replace(shown, points=levels.on_generations(shown.points, generations, "slices")), planned
 
 
 def choose_blocks(

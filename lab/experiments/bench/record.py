@@ -77,7 +77,13 @@ def new_record(
         points=planned.points,
         slots=tuple((slot.block, slot.arm.name, slot.point.name) for slot in planned.slots),
         pairs=tuple(
-            PairSlot(order=slot.order, against=slot.other, **slot.layout.model_dump())
+            PairSlot(
+                order=slot.order,
+                against=slot.other,
+                reload=slot.reload,
+                repeat=slot.repeat,
+                **slot.layout.model_dump(),
+            )
             for slot in planned.slots
             if slot.layout is not None
         ),

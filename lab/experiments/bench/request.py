@@ -67,6 +67,8 @@ class LoadedRequest:
     @property
     def against(self) -> dict[str, str | None]:
         """Variant that was asked for → what it is compared with; None = with nothing."""
+        if self.sweep.itself:
+            return dict.fromkeys(self.asked)
         own = {name: variant.compared_with for name, variant in self.asked.items()}
         return own | named_against(self.request)
 
@@ -88,13 +90,17 @@ def load(request: Request) -> LoadedRequest:
     name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
     points = tuple(sweep.expanded())
     fixtures = fixtures_of(points)
+    if sweep.itself and request.against:
+        raise UsageError("--against", f"sweep '{name}' has each variant beside its twin", "leave it out")
     asked = load_variants(request.variants, manifests, fixtures)
     steady = any(point.disturbance is None for point in points)
     encrypted = any(point.tls not in ("none", "routed") for point in points)  # which the backend itself does not speak
     reference = reference_name(manifests) if steady and not encrypted else None
     chosen = named_against(request)
     against = (
-        [] if request.nulls is not None else [chosen.get(name, each.compared_with) for name, each in asked.items()]
+        []
+        if request.nulls is not None or sweep.itself
+        else [chosen.get(name, each.compared_with) for name, each in asked.items()]
     )
     others = load_variants([name for name in (*against, reference) if name and name not in asked], manifests, fixtures)
     _refuse_mixed(item for item in (asked | others).values() if item.name != reference)

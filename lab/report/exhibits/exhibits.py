@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import product
+from math import expm1
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec
 
@@ -21,6 +22,7 @@ from lab.analysis.claims import fits
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
 from lab.analysis.claims.judging import Verdict
+from lab.analysis.generations import levels
 from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import effect_text
 from lab.base.errors import LabError
@@ -33,6 +35,7 @@ from lab.report import figures, grid
 from lab.report.exhibits import curves, reproduction
 from lab.report.exhibits import pidstat as pidstat_tables
 from lab.report.figures.beside import Pair
+from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
 from lab.report.figures.percentiles import Curve, Panel
 from lab.report.figures.scaling import Bound
@@ -41,6 +44,7 @@ from lab.report.grid import texts
 from lab.report.markdown import markdown
 from lab.report.tables import ledger as ledger_tables
 from lab.report.tables import study as study_tables
+from lab.report.tables.generations import sentence
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, with_interval
 
@@ -195,6 +199,29 @@ def scaling(
             lines.setdefault(at, []).append((size.value, told))
     figure = figures.scaling(lines, title, over, about(metric).title, about(metric).own_unit, log_y)
     return _noted(run, figure, (), point)
+
+
+@_exhibit
+def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
+    """What twins differ by, each dot a generation of workers; of the first fitting point whose pairs were measured on several."""
+    told = [one for one in levels(run.run.record, run.samples) if fits(one.point.name, point) and one.generations]
+    first = next((one.point for one in told), None)
+    shown = [one for one in told if one.point == first and (not variants or one.arm.variant in variants)]
+    dots = [
+        Dot(
+            one.arm.variant,
+            each.block,
+            each.reload + 1,
+            100 * expm1(each.ratio),
+            [100 * expm1(value) for value in each.ratios],
+        )
+        for one in shown
+        for each in one.generations
+    ]
+    text = "<br>".join(f"{one.arm.variant}: {sentence(one)}" for one in shown)
+    return noted(
+        figures.generations(dots, title), _folded(text) if dots else "no pair was measured on several generations"
+    )
 
 
 @_exhibit

@@ -11,8 +11,10 @@ from typing import IO, Literal
 
 import polars as pl
 
+from lab.analysis.generations import levels
 from lab.base.errors import UsageError
 from lab.model.samples import Sample
+from lab.records.levels import Known
 from lab.records.store import RunStore
 from lab.report.export.flat import sample_row, samples_frame
 from lab.stats.histogram import bucket_edges_s
@@ -70,6 +72,30 @@ def events_table(run: RunStore, sample: Sample) -> pl.DataFrame | None:
     return None if sample.point.disturbance is None else run.events(sample)
 
 
+def levels_table(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame:
+    """A row for each variant and load that was measured on several generations of workers, as data/levels has it. UsageError without any."""
+    rows = [
+        Known(
+            run=run.record.id,
+            target=run.record.target,
+            variant=one.arm.variant,
+            point=one.point.name,
+            scheme=one.point.scheme,
+            repeat=one.found.repeat.sd if one.found.repeat else None,
+            generation=one.found.generation.sd if one.found.generation else None,
+            bring_up=one.found.bring_up.sd if one.found.bring_up else None,
+            bring_ups=one.whole,
+            generations=one.point.generations,
+        )
+        for one in levels(run.record, samples)
+        if one.found is not None
+    ]
+    if not rows:
+        fault = "has no levels: no pair of twins was measured on several generations of workers"
+        raise UsageError(f"run {run.record.id}", fault, "just bench VARIANT --sweep generations")
+    return pl.DataFrame([row.model_dump() for row in rows])
+
+
 def usage_table(run: RunStore, sample: Sample) -> pl.DataFrame | None:
     return run.usage(sample)
 
@@ -92,6 +118,9 @@ def tables(run: RunStore, what: str, samples: Sequence[Sample]) -> Iterator[pl.D
     """The frames of one table, to be written one after the other: all of the same columns. UsageError where there are none."""
     if what == "samples":
         yield samples_frame([sample_row(run.record.id, sample, run.histogram(sample)) for sample in samples])
+        return
+    if what == "levels":
+        yield levels_table(run, samples)
         return
     some = False
     for sample in samples:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lab.report.figures.beside import beside
 from lab.report.figures.events import delays, probing, transfers
+from lab.report.figures.generations import generations
 from lab.report.figures.intervals import intervals
 from lab.report.figures.percentiles import percentiles
 from lab.report.figures.processes import processes
@@ -17,6 +18,7 @@ from lab.report.figures.timeline import timeline
 __all__ = [
     "beside",
     "delays",
+    "generations",
     "intervals",
     "percentiles",
     "probing",

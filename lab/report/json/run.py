@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from lab.analysis.generations import Levels
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Kind, noise_line, verdicts
@@ -13,6 +15,7 @@ from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, WINDOWED
 from lab.model.plan import ArmRole
 from lab.model.run import NotMeasured, RoundTrip
 from lab.report.json.effects import DifferenceJson, RatioJson
+from lab.report.json.generations import LevelsJson
 from lab.report.json.printed import Bound, Count, Invalid, Printed
 from lab.report.json.study import StudyJson
 from lab.stats import paired as stats
@@ -214,7 +217,7 @@ class OutcomesJson(Printed):
 
 
 class ResultJson(Printed):
-    """A run's result. `study` and `outcomes` are left out where there is none."""
+    """A run's result. `study`, `outcomes` and `levels` are left out where there is none."""
 
     model_config = ConfigDict(
         title="What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known"
@@ -235,9 +238,13 @@ class ResultJson(Printed):
     roundtrip: RoundTrip | None = Field(default=None, description="of the bare network; null = not tried yet")
     study: StudyJson | None = Field(default=None, description="of a study's run: its tables")
     outcomes: OutcomesJson | None = None
+    levels: tuple[LevelsJson, ...] | None = Field(
+        default=None,
+        description="of pairs of a variant with itself on several generations of workers: where its scatter lies",
+    )
 
     def plain(self) -> dict[str, Any]:
-        absent = {name for name in ("study", "outcomes") if getattr(self, name) is None}
+        absent = {name for name in ("study", "outcomes", "levels") if getattr(self, name) is None}
         return self.model_dump(mode="json", by_alias=True, exclude=absent)
 
 
@@ -246,6 +253,7 @@ def printed(
     outcomes: Summary | None = None,
     study: StudyJson | None = None,
     network: RoundTrip | None = None,
+    levels: Sequence[Levels] = (),
 ) -> ResultJson:
     """`summary`: of the steady loads; `outcomes`: of the disturbed ones, where there are any."""
     return ResultJson(
@@ -262,4 +270,5 @@ def printed(
         roundtrip=network,
         study=study,
         outcomes=OutcomesJson.of(outcomes) if outcomes and outcomes.rows else None,
+        levels=tuple(map(LevelsJson.of, levels)) or None,
     )

@@ -40,6 +40,11 @@ class Controllers:
             if self._changing:
                 followed.start()
 
+    def images(self) -> list[Image]:
+        """Of the controllers that are there, each once."""
+        there = {followed.image.IMAGE: followed.image for followed in self._followed if not followed.left}
+        return list(there.values())
+
     def leave(self, pod: Pod) -> None:
         for followed in self._followed:
             if followed.pod.name == pod.name:

@@ -18,10 +18,12 @@ from typing import Any
 from lab.base.errors import LabError, MeasuringError
 from lab.model.events import EventLog
 from lab.model.pairs import Side
-from lab.targets.apiserver import objects
+from lab.targets.apiserver import images, objects
 from lab.targets.apiserver.controllers import Controllers
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.objects import Reference
+from lab.targets.local import images as local
+from lab.targets.local import renewing
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.kubelet import Kubelet
@@ -74,6 +76,9 @@ class Registry:
         self._told: dict[Reference, Object] = {}
         self._lock = threading.RLock()
         self._faults: list[LabError] = []
+        self._plain: list[Process] = []
+        """Proxies without a controller."""
+        self._renewals = 0
         self._over = False
 
     @property
@@ -137,6 +142,8 @@ class Registry:
             self._pods[pod.name] = Reference("v1", "Pod", pod.namespace, pod.name)
         if pod.role == "proxy":
             self._controllers.follow(pod, process)
+            if images.find(process.container.repository) is None:
+                self._plain.append(process)
 
     def leave(self, pod: Pod) -> None:
         """It was told to end."""
@@ -174,6 +181,20 @@ class Registry:
                 self._api.apply(obj)
                 self._applied.append(obj)
             self._manifests += found
+
+    def renew(self) -> None:
+        """By an object that its controller must load; of a proxy that has none, as on the local target."""
+        self._renewals += 1
+        for image in self._controllers.images():
+            if image.renewal is None:
+                raise MeasuringError(image.IMAGE, *renewing.NONE)
+            obj = dict(image.renewal(self._manifests, self._renewals))
+            self._api.apply(obj)
+            self._applied.append(obj)
+        for process in self._plain:
+            if (renew := local.renew(process.container.repository)) is None:
+                raise MeasuringError(process.container.place, *renewing.NONE)
+            renew(process)
 
     def gauges(self) -> Mapping[str, float]:
         return self._controllers.gauges()

@@ -88,6 +88,10 @@ class ApiserverTarget(LocalTarget):
     def fixed(self, container: Container) -> bool:
         return images.find(container.repository) is None
 
+    def renews(self, container: Container) -> bool:
+        image = images.find(container.repository)
+        return super().renews(container) if image is None else image.renewal is not None
+
     def routes(
         self,
         manifests: Sequence[Mapping[str, Any]],

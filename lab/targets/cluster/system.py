@@ -14,6 +14,7 @@ from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
 from lab.model.load import Load
 from lab.model.pages import PAGES
+from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
@@ -245,6 +246,11 @@ class ClusterSystem:
             listed = shell.script(f"SHELL_PID={shell.pid}\n{_PIDS}").stdout.split()
             found += [(number << 32) + int(pid) for pid in listed]  # each pod counts from 1
         return found
+
+    def renew(self) -> Renewed:
+        raise MeasuringError(
+            "a cluster", "has one place for a system, and generations are a pair's", "--target apiserver"
+        )
 
     def restarts(self) -> Mapping[str, int]:
         return {

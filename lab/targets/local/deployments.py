@@ -43,10 +43,12 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
         replicas, min_ready_s = spec.take("replicas", 1), spec.take("minReadySeconds", 0)
         strategy = read_strategy(spec)
         with spec.inner("template") as template, template.inner("metadata") as header, template.inner("spec") as body:
-            header.waive("annotations", "name", "creationTimestamp")
+            header.waive("name", "creationTimestamp")
+            annotations = header.take("annotations", dict[str, str]())
             labels = header.take("labels", dict[str, str]())
             namespace = str(metadata.get("namespace", "default"))
             pod = _pod(place, namespace, labels, role_label, body)
+            pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
     if replicas < 0 or replicas > 200:
         raise UsageError(f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
     return Deployment(str(metadata["name"]), pod, replicas, strategy, min_ready_s)
@@ -67,6 +69,8 @@ def _named(pod: Pod, name: str) -> Pod:
     return replace(pod, name=name, init=tuple(map(fill, pod.init)), containers=tuple(map(fill, pod.containers)))
 
 
+SHARES_CPUS = "lab/workers-share-cpus"
+"""A pod's annotation, `true`: it may have more workers than CPUs, as what they cost is the question and not how many fit."""
 _REF = "\0fieldRef:"
 
 

@@ -66,7 +66,7 @@ class RouterControl:
         main, asked = self._process.pid, False
         deadline = time.monotonic() + TAKEN_S
         while (loading := self.started()) is None:
-            asked = asked or self._ask()
+            asked = asked or self.ask()
             if self._process.pid != main:  # what is written is what it starts with next
                 raise MeasuringError(self._place, "ended before it took a reload", self._process.tail(5))
             if time.monotonic() > deadline:
@@ -87,7 +87,7 @@ class RouterControl:
     def _starts(self) -> list[Loading]:
         return [Loading(float(began), int(pid)) for pid, began in _STARTED.findall(readable(self._process.stdout))]
 
-    def _ask(self) -> bool:
+    def ask(self) -> bool:
         """A line to the FIFO; False while the script does not have it open: it is about to, or has ended."""
         fifo = self._process.inside(f"{RUN}/reload")
         try:

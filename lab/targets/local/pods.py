@@ -97,6 +97,8 @@ class Pod:
     init: tuple[Container, ...]
     containers: tuple[Container, ...]
     host_network: bool = False
+    shares_cpus: bool = False
+    """It may have more workers than CPUs."""
 
     @property
     def deployment(self) -> str:

@@ -5,7 +5,7 @@ Refuses to ask of a control run what only its disturbance needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from lab.base.errors import NotMeasurableError
 from lab.disturbances.backends import Backends
@@ -15,7 +15,7 @@ from lab.disturbances.starve import Starve
 from lab.model.disturbance import Disturbance
 from lab.model.endpoint import Role
 from lab.model.sweeps import Point
-from lab.targets.local import cgroups
+from lab.targets.local import cgroups, renewing
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container
 
@@ -64,6 +64,15 @@ def moves_backends(disturbance: Disturbance) -> bool:
             return role == "backend"
         case _:
             return False
+
+
+def vet_generations(objects: Objects, points: Sequence[Point], renews: Callable[[Container], bool]) -> None:
+    """NotMeasurableError where a point asks for generations of workers, and no reload of the proxy makes new ones."""
+    if all(point.generations == 1 for point in points):
+        return
+    containers = [pod.containers[0] for pod in objects.role("proxy")]
+    if fixed := [container for container in containers if not renews(container)]:
+        raise NotMeasurableError("generations of workers", fixed[0].place, *renewing.NONE)
 
 
 def _vet_squeeze(place: str, objects: Objects, role: Role | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
-from lab.targets.local import bringup, images, objects
+from lab.targets.local import bringup, images, objects, renewing
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.objects import Objects
@@ -71,6 +71,10 @@ class Routes(Protocol):
         """As `lab.model.system.Disturbable.apply`."""
         ...
 
+    def renew(self) -> None:
+        """Ask every proxy for a reload that makes new workers; returns when it was asked for. MeasuringError."""
+        ...
+
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
         ...
@@ -115,6 +119,8 @@ class Routing:
         self._first, self._moved = wanted.role("backend"), False
         self._followers: list[Follower] = []
         """Also of proxies that are no more: their faults stay."""
+        self._proxies: list[Process] = []
+        """Those that can be renewed."""
         self._accepting = threading.Lock()
         self._deaf: set[str] = set()
         """Proxies whose configuration is fixed."""
@@ -157,6 +163,8 @@ class Routing:
         container = process.container
         if pod.role != "proxy":
             return
+        if images.renew(container.repository) is not None:
+            self._proxies.append(process)
         image = images.find(container.repository)
         if image is None or image.control is None:
             self._deaf.add(container.place)
@@ -206,6 +214,13 @@ class Routing:
             except UsageError as error:
                 raise MeasuringError(error.place, error.fault, error.remedy) from None
             self._accept(found)
+
+    def renew(self) -> None:
+        """By what its image says that its controller does."""
+        for process in self._proxies:
+            if (renew := images.renew(process.container.repository)) is None:
+                raise MeasuringError(process.container.place, *renewing.NONE)
+            renew(process)
 
     def gauges(self) -> Mapping[str, float]:
         """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""

@@ -20,6 +20,7 @@ from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, R
 from lab.model.events import Event, EventLog
 from lab.model.load import Load
 from lab.model.pages import PAGES
+from lab.model.pairs import Renewed
 from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
@@ -27,7 +28,7 @@ from lab.model.variants.workers import GAUGE
 from lab.targets.common import fetching, haproxy, nginx, workers
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import Sampler, thread_ids
-from lab.targets.local import admin, bringup, cpus, hostwide, images, network, pod_objects, services, shaping
+from lab.targets.local import admin, bringup, cpus, hostwide, images, network, pod_objects, renewing, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
 from lab.targets.local.kubelet import Kubelet
@@ -39,6 +40,8 @@ from lab.targets.local.routing import Routes
 from lab.targets.local.runner import CONTAINER, Runner
 
 PROBED_PAGE = "1kB.bin"
+ERRORS = 400
+"""Statuses from here on are none of a system that serves."""
 
 AT_ONCE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
 """What a sample of a changing system says of it."""
@@ -261,6 +264,23 @@ class LocalSystem:
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         self._control("objects")
         self.routing.apply(objects)
+
+    def renew(self) -> Renewed:
+        found = renewing.renewed(self.routing.renew, self._serving, self._answers, self.log_tail)
+        for runner in self.kubelet.runners("proxy"):
+            runner.process.confine()  # its new workers may have chosen CPUs of their own
+        return found
+
+    def _serving(self) -> Mapping[int, renewing.Running]:
+        """The proxy's processes, without what of its containers is the control plane's."""
+        apart = set(self.routing.apart())
+        return renewing.running(pid for pid in self.processes("proxy") if pid not in apart)
+
+    def _answers(self) -> bool:
+        try:
+            return self.fetch(self.entry(), f"/{PROBED_PAGE}", 2.0).status < ERRORS
+        except OSError:
+            return False
 
     def restarts(self) -> Mapping[str, int]:
         return {

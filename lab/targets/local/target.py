@@ -81,6 +81,10 @@ class LocalTarget:
         image = images.find(container.repository)
         return image is None or image.control is None
 
+    def renews(self, container: Container) -> bool:
+        """Whether a reload of a proxy makes new workers."""
+        return images.renew(container.repository) is not None
+
     def routes(
         self,
         manifests: Sequence[Mapping[str, Any]],
@@ -172,6 +176,7 @@ class LocalTarget:
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
         refusals.vet_limits(wanted)
         refusals.vet(wanted, points, self.fixed)
+        refusals.vet_generations(wanted, points, self.renews)
         routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
         proxied = bool(wanted.role("proxy"))
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}

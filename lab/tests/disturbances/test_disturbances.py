@@ -487,3 +487,35 @@ def test_websockets_need_a_backend_of_one_pod(name: str, okd: Manifests) -> None
         of(kind=name, websockets=5, **keys).vet(several)
     of(kind=name, downloads=5, **keys).vet(several)
     of(kind=name, websockets=5, **keys).vet(okd)
+
+
+@pytest.mark.parametrize(("name", "own"), [("baseline", 1), ("okd", 100), ("nginx-ngf", 1)])
+def test_a_start_is_with_as_many_routes_as_are_asked_for(
+    name: str, own: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All like the variant's own, each with a host and a name of its own; the last must be served before the load begins."""
+    manifests = load_variant(name).manifests
+    startup = of(kind="startup", within_s=10, routes=own + 7)
+    startup.vet(manifests)
+    context, system = context_of(manifests, tmp_path)
+    made, asked = list[Mapping[str, Any]](), list[str]()
+    statuses = iter([404, 503, 200])
+
+    def fetch(endpoint: Endpoint, *_: object) -> Response:
+        asked.append(endpoint.host)
+        return Response(next(statuses), PAGE, {})
+
+    monkeypatch.setattr(system, "apply", made.extend)
+    monkeypatch.setattr(system, "fetch", fetch)
+    startup.prepare(context)
+    specs = [obj["spec"] for obj in made]
+    hosts = {str(spec.get("host") or spec.get("hostnames") or spec["rules"][0]["host"]) for spec in specs}
+    assert (len(made), len(hosts), len({obj["metadata"]["name"] for obj in made})) == (7, 7, 7)
+    assert {obj["metadata"]["namespace"] for obj in made} == {"ingress-lab"}
+    assert asked == ["more-0007.apps.lab.test"] * 3
+    assert of(kind="startup", within_s=10).prepared != startup.prepared
+
+
+def test_a_start_with_fewer_routes_than_there_are_is_refused() -> None:
+    with pytest.raises(UsageError, match="asks for 99 routes, the variant has 100 of its own"):
+        of(kind="startup", within_s=10, routes=99).vet(load_variant("okd").manifests)

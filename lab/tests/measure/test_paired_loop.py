@@ -185,3 +185,19 @@ def test_a_block_whose_pair_is_not_whole_is_stale(monkeypatch: pytest.MonkeyPatc
     half = [one for one in whole if (one.block, one.arm) != (2, AGAIN)]
     monkeypatch.setattr(RunStore, "samples", lambda _store: half)
     assert [(one.block, one.arm) for one in stale_blocks(loop.store, {"fake": "no longer"})] == [(2, "baseline")]
+
+
+def test_both_sides_reload_between_generations_and_each_sample_says_what_it_was_measured_on() -> None:
+    """Two reloads for three generations, none between two measurements of one; arms alone keep the workers that they came up with."""
+    point = RATE.model_copy(update={"generations": 3, "repeats": 2})
+    shape = Shape({"baseline-again": 1}, frozenset({point.name}), {})
+    loop = bench(1, [point], target=FakeTarget(sides=SIDES), shape=shape)
+    loop.measure()
+    sides = [sample for sample in loop.store.samples() if sample.pair is not None]
+    told = [(each.pair.reload, each.pair.repeat) for each in sides if each.pair and each.arm == "baseline"]
+    assert told == [(reload, repeat) for reload in range(3) for repeat in range(2)]
+    for each in sides:
+        assert each.pair is not None
+        assert (each.pair.renewed is None) is (each.pair.reload == 0)
+    assert len({each.pair.renewed.began for each in sides if each.pair and each.pair.renewed}) == 2 * len(SIDES)
+    assert all(sample.pair is None or sample.valid for sample in loop.store.samples())

@@ -306,3 +306,22 @@ def test_a_pairs_other_side_is_the_same_slot_turned() -> None:
     assert one.layout and other.layout and {one.layout.side, other.layout.side} == {"left", "right"}
     assert (one.bring_up[0], one.layout.first_up) == (other.bring_up[0], other.layout.first_up)
     assert run.slots[0].sides == (run.slots[0],), "who is alone has one side"
+
+
+def test_a_pair_is_measured_on_each_of_its_generations_of_workers_in_one_bring_up() -> None:
+    """Reload by reload, each so often as the point says; what is alone, and another point, once. The record has it all."""
+    points = [make_point("ceiling", rate_rps=None, generations=3, repeats=2), make_point()]
+    shape = Shape({"baseline-again": 2}, frozenset({"ceiling", "rate-1000"}))
+    made = make_plan([("baseline", None)], points, 2, reference=None, shape=shape)
+    for block in (1, 2):
+        mine = [slot for slot in made.slots if slot.block == block and slot.layout is not None]
+        assert [(slot.reload, slot.repeat) for slot in mine if slot.point.name == "ceiling"] == [
+            (reload, repeat) for reload in range(3) for repeat in range(2)
+        ]
+        assert [slot.reload for slot in mine] == sorted(slot.reload for slot in mine)
+        assert len([slot for slot in mine if slot.point.name == "rate-1000"]) == 1
+        assert len({slot.bring_up for slot in mine}) == 1 and len({cells(slot) for slot in mine}) == 7
+    assert {slot.reload for slot in made.slots if slot.layout is None} == {0}
+    assert made.reloads == 2 * 2 * 2
+    assert made_record("run-1", made).plan() == made
+    assert len({slot.sample_id(1) for slot in made.slots}) == len(made.slots)

@@ -37,6 +37,12 @@ def test_the_most_processes_at_once_are_of_the_proxys_own_program() -> None:
     assert (found["processes"], found["rss_bytes"]) == (3, 40_000_000)
 
 
+def test_the_api_servers_memory_is_told_apart_from_its_stores() -> None:
+    found = of(usage=seen({0.0: ["kube-apiserver", "etcd"], 1.0: ["kube-apiserver", "etcd"]}, role="control"))
+    assert found["api_rss_bytes"] == 10_000_000
+    assert "api_rss_bytes" not in of(usage=seen({0.0: ["nginx"]}))
+
+
 def test_a_controller_that_works_more_than_nginx_is_not_counted() -> None:
     """As on a real ingress-nginx, whichever of them has used the most CPU."""
     pod = ["dumb-init", "nginx-ingress-c", "nginx", "nginx", "nginx"]

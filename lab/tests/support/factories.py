@@ -95,7 +95,9 @@ def make_plan(
 def pair_slots(planned: Plan) -> tuple[PairSlot, ...]:
     """What a run's record has of a plan's pairs."""
     return tuple(
-        PairSlot(order=slot.order, against=slot.other, **slot.layout.model_dump())
+        PairSlot(
+            order=slot.order, against=slot.other, reload=slot.reload, repeat=slot.repeat, **slot.layout.model_dump()
+        )
         for slot in planned.slots
         if slot.layout is not None
     )
@@ -164,7 +166,14 @@ def _pair_of(slot: Slot) -> PairSide | None:
     if slot.layout is None:
         return None
     layout, scheme = slot.layout, slot.point.scheme
-    side = PairSide(against=slot.other, side=layout.side, scheme=scheme, first_up=layout.first_up == layout.side)
+    side = PairSide(
+        against=slot.other,
+        side=layout.side,
+        scheme=scheme,
+        first_up=layout.first_up == layout.side,
+        reload=slot.reload,
+        repeat=slot.repeat,
+    )
     if scheme == "together":
         return side
     length_s, own_s = 0.1 if layout.longer else 0.05, slot.point.duration_s / 2

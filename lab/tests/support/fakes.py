@@ -22,7 +22,7 @@ from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
 from lab.model.events import Event
 from lab.model.load import Load, OutputError, Result, Spoken
-from lab.model.pairs import SIDES, Side
+from lab.model.pairs import SIDES, Renewed, Side
 from lab.model.plan import Shape, Slot, arms_for, plan
 from lab.model.run import RunRecord, VariantRecord, now
 from lab.model.samples import Sample
@@ -130,6 +130,7 @@ class FakeSystem:
     through_proxy: bytes = PAGE
     limits: Sequence[str] = ()
     restarted: int = 0
+    renewals: int = 0
     happened: Sequence[Event] | LabError = ()
     done: list[str] = field(default_factory=list[str])
     """What a disturbance did, in words."""
@@ -190,6 +191,11 @@ class FakeSystem:
 
     def ask(self, role: Role, port: int, path: str) -> str:
         raise OSError("nothing listens")
+
+    def renew(self) -> Renewed:
+        """Its process is another from now on."""
+        self.renewals += 1
+        return Renewed(began=(100 + self.renewals,), ended=(99 + self.renewals,), took_s=0.1)
 
     def restarts(self) -> Mapping[str, int]:
         return {"proxy": self.restarted}

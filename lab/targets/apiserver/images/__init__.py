@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Iterable, Mapping
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, cast
 
 from lab.base.errors import UsageError
 from lab.targets.apiserver import programs
@@ -37,6 +37,10 @@ class Image(Protocol):
     def realise(self, context: Context) -> Realisation:
         """UsageError for anything asked of the image that cannot be honoured here, or files that are not there."""
         ...
+
+    renewal: Callable[[Sequence[Mapping[str, Any]], int], Mapping[str, Any]] | None
+    """(a system's manifests, a number) → an object that is another with every number, and makes the controller reload; None where no reload
+    makes new workers."""
 
     def about(self) -> str:
         """What it really is: release, and what stands in for what. UsageError when its files are not there."""

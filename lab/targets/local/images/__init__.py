@@ -19,6 +19,7 @@ from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.gateway_api import Backend, Served
 from lab.targets.local.objects import Member, Objects
 from lab.targets.local.pods import Container, Pod
+from lab.targets.local.renewing import Renew
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Context:
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
     """NotMeasurableError for more workers (or threads: `noun`) than the container has CPUs: their number would measure the scheduler (README, "How to read a table", 6)."""
-    if workers > context.cpus:
+    if workers > context.cpus and not context.pod.shares_cpus:
         cpus = "1 CPU" if context.cpus == 1 else f"{context.cpus} CPUs"
         fault = f"asks for {workers} {noun}, the {context.pod.role} has {cpus} here"
         raise NotMeasurableError("cores", place, fault, f"a machine with more CPUs, or {context.cpus} at most")
@@ -214,6 +215,11 @@ def telling(repository: str) -> Telling | None:
 def serving(repository: str) -> str:
     """What the processes that serve are called, of an image in whose container others run, too; empty = all serve."""
     return getattr(find(repository), "PROXY", "")
+
+
+def renew(repository: str) -> Renew | None:
+    """How a reload of what it has makes new workers of an image's proxy; None where none does."""
+    return getattr(find(repository), "RENEW", None)
 
 
 def find(repository: str) -> Image | None:

@@ -19,9 +19,12 @@ from lab.targets.local.haproxy_control import MasterControl
 from lab.targets.local.haproxy_served import CHECKER, COMMAND, CONFIG, Sections
 from lab.targets.local.images import Context, Control, refuse_workers
 from lab.targets.local.images.haproxy_router import FD_CEILING
+from lab.targets.local.renewing import by_signal
 
 IMAGE = "library/haproxy"
 NOTE = "endpoints change by a reload"
+RENEW = by_signal(signal.SIGUSR2)
+"""As its master is told."""
 CONTROLLER = "lab.test/haproxy"
 CONFIGMAP = "haproxy"
 ARGUMENTS = ("haproxy", "-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg")

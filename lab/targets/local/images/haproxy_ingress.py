@@ -19,9 +19,12 @@ from lab.targets.local.haproxy_control import MasterControl
 from lab.targets.local.haproxy_served import CHECKER, COMMAND, CONFIG, Sections
 from lab.targets.local.images import Context, Control, refuse_workers
 from lab.targets.local.images.haproxy import bounded
+from lab.targets.local.renewing import by_signal
 
 IMAGE = "haproxytech/kubernetes-ingress"
 NOTE = "directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)"
+RENEW = by_signal(signal.SIGUSR2)
+"""As its master is told."""
 CONTROLLER = "haproxy.org/ingress-controller"
 HTTP, HTTPS, HEALTH = 8080, 8443, (1042, "/healthz")
 SYNC_S = 5.0

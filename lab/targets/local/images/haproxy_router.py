@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from lab.base import durations
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import MeasuringError, UsageError, did_you_mean
 from lab.targets.local.containers import Process, Realisation, find_program
 from lab.targets.local.haproxy_conf import CERTIFICATE, CONF, HOME, Backend, render
-from lab.targets.local.haproxy_control import RouterControl
+from lab.targets.local.haproxy_control import TAKEN_S, RouterControl
 from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
 from lab.targets.local.network import NODE_ADDRESS as SINK
 from lab.targets.local.objects import Objects
@@ -117,6 +118,15 @@ def realise(context: Context) -> Realisation:
         checker=("sh", "-euc", _CHECKED, CERTIFICATE, certificates, "haproxy", "-c", "-f", f"{CONF}/haproxy.config"),
         waits=(delay_s, 1.0),
     )
+
+
+def RENEW(process: Process) -> None:  # noqa: N802 - a constant of every image that has one
+    """A reload as the router asks for one."""
+    router, deadline = RouterControl(process, 0.0), time.monotonic() + TAKEN_S
+    while not router.ask():
+        if process.pid is None or time.monotonic() > deadline:
+            raise MeasuringError(process.container.place, f"took no reload within {TAKEN_S:g} s", process.tail(5))
+        time.sleep(0.01)
 
 
 def control(process: Process) -> Control:

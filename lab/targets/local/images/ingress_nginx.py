@@ -23,9 +23,12 @@ from lab.targets.local.nginx_conf import PID, certificates, keys_for_tls, render
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container
+from lab.targets.local.renewing import by_signal
 
 IMAGE = "ingress-nginx/controller"
 NOTE = "endpoints change by a reload (no Lua)"
+RENEW = by_signal(signal.SIGHUP)
+"""As `nginx -s reload` tells it."""
 CONFIG = "/tmp/nginx/nginx.conf"
 CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
 LOOKS_EVERY_S = 1.0

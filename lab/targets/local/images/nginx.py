@@ -8,9 +8,12 @@ import signal
 from lab.base.errors import UsageError
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context, refuse_nginx_workers, refuse_open_files
+from lab.targets.local.renewing import by_signal
 
 IMAGE = "nginx"
 NOTE = ""
+RENEW = by_signal(signal.SIGHUP)
+"""As `nginx -s reload` tells it."""
 control = None  # its configuration is a ConfigMap, which a pod reads when it starts
 _REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": refuse_open_files}
 

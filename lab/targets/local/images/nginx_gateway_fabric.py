@@ -20,9 +20,12 @@ from lab.targets.local.images import Context, Control, refuse_open_files, refuse
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.nginx_served import CONFIG, Directives
 from lab.targets.local.objects import Objects
+from lab.targets.local.renewing import by_signal
 
 IMAGE = "nginx-gateway-fabric/nginx"
 NOTE = "directive-equivalent: no control plane, endpoints change by a reload as its open-source nginx's do"
+RENEW = by_signal(signal.SIGHUP)
+"""As `nginx -s reload` tells it."""
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
 KINDS = frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"})
 KEPT: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}

@@ -18,9 +18,12 @@ from lab.targets.local.images import Context, Control, refuse_nginx_workers, ref
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.nginx_served import CONFIG, Directives
 from lab.targets.local.pods import Container
+from lab.targets.local.renewing import by_signal
 
 IMAGE = "nginx/nginx-ingress"
 NOTE = "directive-equivalent: no controller, endpoints change by a reload as its open-source nginx's do"
+RENEW = by_signal(signal.SIGHUP)
+"""As `nginx -s reload` tells it."""
 _CONFIGMAP, _CLASS = "-nginx-configmaps", "-ingress-class"
 _WAIVED = ("-default-server-tls-secret", "-watch-namespace", "-enable-", "-report-ingress-status", "-external-service")
 _PER_S = 10.0

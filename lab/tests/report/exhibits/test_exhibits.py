@@ -23,6 +23,7 @@ MADE: dict[str, Callable[[Run], go.Figure]] = {
     "timeline": lambda run: exhibits.timeline(run, "T", VARIANT, "held"),
     "intervals": lambda run: exhibits.intervals(run, "T", "gap_s"),
     "scaling": lambda run: exhibits.scaling(run, "T", "gap_s"),
+    "generations": lambda run: exhibits.generations(run, "T"),
     "tails": lambda run: exhibits.tails(run, "T"),
     "processes": lambda run: exhibits.processes(run, "T"),
     "delays": lambda run: exhibits.delays(run, "T"),

@@ -158,3 +158,15 @@ def test_routes_that_are_added_and_endpoints_that_move_reach_the_controller(targ
         system.end_pod("backend", "delete")
         until(lambda: [pod["metadata"]["name"] for pod in system.pods("backend")] == ["backend-1"], 20)
         until(lambda: served(system) == 200, 20)
+
+
+def test_a_reload_of_the_controller_itself_makes_new_workers(target: ApiserverTarget) -> None:
+    """By an Ingress that comes: the host's own server stays as it is."""
+    variant = load_variant("workers-2")
+    target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
+    with target.up(variant) as system:
+        first, second = system.renew(), system.renew()
+        assert (
+            len(first.began) >= 2 and set(second.ended) <= set(first.began) and not set(second.began) & set(first.began)
+        )
+        assert "renewal.lab.test" in system.exec("proxy", ["nginx", "-T"]).stdout and served(system) == 200

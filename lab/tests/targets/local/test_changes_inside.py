@@ -389,3 +389,18 @@ def test_a_steady_system_does_not_change(target: LocalTarget) -> None:
                 act()
         with pytest.raises(MeasuringError, match="bring it up as `changing`"):
             system.apply([])
+
+
+@inside
+@pytest.mark.parametrize("name", ["workers-2", "nginx", "haproxy", "okd"])
+def test_a_reload_makes_new_workers_and_the_old_ones_are_gone(target: LocalTarget, name: str) -> None:
+    """Of the configuration that there is: what is served is what was."""
+    variant = load_variant(name)
+    target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
+    with target.up(variant) as system:
+        before = set(system.processes("proxy"))
+        first, second = system.renew(), system.renew()
+        assert set(first.ended) < before and not set(first.began) & before
+        assert set(second.ended) == set(first.began) and len(first.began) == (2 if name == "workers-2" else 1)
+        assert set(second.began) <= set(system.processes("proxy"))
+        assert system.fetch(system.entry(), "/1kB.bin", 2.0).status == 200 and set(system.restarts().values()) == {0}

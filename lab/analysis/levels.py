@@ -1,0 +1,81 @@
+"""What is known of a system's levels of scatter → on how many generations of workers a pair is measured, and what a block of it scatters by.
+
+Refuses to plan by what was not measured: a system without committed levels (`lab.records.levels`) is measured on the workers that it came up with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from lab.model.pairs import Scheme
+from lab.model.sweeps import Point
+from lab.records.levels import Known, committed
+from lab.stats.paired import MIN_BLOCKS
+
+WORTHWHILE = 1.5
+"""Workers that differ by no more than this many times what a repeat does are no reason to make others."""
+LEAST_S = 150.0
+"""What one variant's pairs may take where workers scatter, however short the sweep: a variant and its A/A pair in some five minutes."""
+MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds: of a bring-up of both sides with all points once, of one more generation of a point; `blocks` as they were planned."""
+
+    block_s: float
+    generation_s: float
+    blocks: int
+
+
+def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | None:
+    """Of these that there alone are compared, the one whose workers scatter most; None where none is known."""
+    fitting = [one for one in committed() if (one.target, one.scheme) == (target, scheme) and one.variant in variants]
+    return max(fitting, key=lambda one: one.generation or 0.0, default=None)
+
+
+def block_sd(one: Known, generations: int) -> float:
+    """Of one block's log-ratio of two such systems, each generation measured once."""
+    within = (one.generation or 0.0) ** 2 + (one.repeat or 0.0) ** 2
+    return sqrt(2 * ((one.bring_up or 0.0) ** 2 + within / generations))
+
+
+def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
+    """(blocks, generations in each) that tell most in the time that the planned blocks take, or LEAST_S where that is less.
+
+    The variance of the mean, σ²/blocks, least over what fits (Kalibera & Jones 2013, §9: repeat the level that scatters, as its cost allows);
+    never fewer than MIN_BLOCKS, as an interval is over bring-ups. One generation where workers scatter no more than repeats do.
+    """
+    if (one.generation or 0.0) <= WORTHWHILE * (one.repeat or 0.0):
+        return costs.blocks, 1
+    allowed_s = max(LEAST_S, costs.blocks * costs.block_s)
+    choices = [
+        (blocks, generations)
+        for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.blocks) + 1)
+        for generations in range(1, MOST + 1)
+        if generations == 1 or blocks * (costs.block_s + (generations - 1) * costs.generation_s) <= allowed_s
+    ]
+    return min(choices, key=lambda each: (block_sd(one, each[1]) ** 2 / each[0], -each[0]))
+
+
+def on_generations(points: Sequence[Point], generations: int, scheme: Scheme) -> tuple[Point, ...]:
+    """The points that a pair bears in that way, each on so many generations of workers; others, and those that ask for some, as they are."""
+    return tuple(
+        point.model_copy(update={"generations": generations})
+        if point.scheme == scheme and not point.why_alone and point.generations == 1
+        else point
+        for point in points
+    )
+
+
+def notes(target: str, variants: Collection[str]) -> list[str]:
+    """What one start of each can be off by, where that is known and more than a repeat is."""
+    found: list[str] = []
+    for one in committed():
+        start = sqrt((one.generation or 0.0) ** 2 + (one.bring_up or 0.0) ** 2)
+        if one.target == target and one.variant in variants and start > WORTHWHILE * (one.repeat or 0.0):
+            said = f"{one.variant}: one start of it is off by {100 * start:.1f} % in CPU per request (standard deviation, {one.scheme}; {one.run})"
+            found.append(f"{said}, however long it is measured: starts and reloads must be repeated")
+    return found

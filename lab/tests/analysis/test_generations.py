@@ -1,0 +1,81 @@
+"""Levels of scatter of a run whose scatter is known, and what several measurements of a block come to."""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+
+import pytest
+
+from lab.analysis.cells import cells_of, paired
+from lab.analysis.generations import levels
+from lab.model.plan import Plan, Shape, Slot
+from lab.model.samples import Reason, Sample
+from lab.tests.support.factories import made_invalid, make_plan, make_point
+from lab.tests.support.made_runs import made
+
+RATIOS = ((0.05, -0.05), (0.03, -0.03))
+"""log-ratio = RATIOS[bring-up][generation] ± 0.01 by the repeat."""
+
+
+def planned(blocks: int = 2) -> Plan:
+    point = make_point("ceiling", rate_rps=None, generations=2, repeats=2)
+    return make_plan(
+        [("baseline", None)],
+        [point],
+        blocks,
+        reference=None,
+        shape=Shape({"baseline-again": blocks}, frozenset({"ceiling"})),
+    )
+
+
+def known(slot: Slot, sample: Sample) -> Sample:
+    """20 µs a request, on the second side times what is known."""
+    ratio = RATIOS[slot.block - 1][slot.reload] + (0.01 if slot.repeat else -0.01)
+    factor = exp(ratio) if slot.arm.role == "again" and slot.other else 1.0
+    usage = {
+        **sample.usage,
+        "proxy": sample.usage["proxy"].model_copy(update={"cpu_s": 20e-6 * factor * (sample.requests or 0)}),
+    }
+    return sample.model_copy(update={"usage": usage})
+
+
+def test_levels_are_those_of_one_system() -> None:
+    """Two alike: every standard deviation is that of the ratio by √2."""
+    run = made(planned=planned(), change=known)
+    (found,) = levels(run.record, run.samples())
+    assert found.found is not None and found.found.repeat is not None and found.found.generation is not None
+    assert found.found.repeat.sd == pytest.approx(sqrt(2 * 0.01**2) / sqrt(2))
+    squares = 2 * (2 * 0.05**2 + 2 * 0.03**2) / 2  # of two degrees of freedom, two repeats a mean
+    assert found.found.generation.sd**2 == pytest.approx((squares - 2 * 0.01**2) / 2 / 2)
+    assert found.found.bring_up is not None and found.found.bring_up.sd == 0.0  # their means are alike
+    assert [one.ratio for one in found.generations] == pytest.approx([0.05, -0.05, 0.03, -0.03])
+    assert (found.planned, found.whole) == (2, 2)
+    assert found.start == pytest.approx(found.found.generation.sd)
+
+
+def test_a_bring_up_with_a_lost_measurement_is_not_reckoned_with() -> None:
+    """It is counted, and its other generations are shown."""
+
+    def lose(slot: Slot, sample: Sample) -> Sample:
+        lost = slot.other and (slot.block, slot.reload, slot.repeat) == (2, 1, 0)
+        return made_invalid(known(slot, sample), Reason.STEAL) if lost else known(slot, sample)
+
+    run = made(planned=planned(), change=lose)
+    (found,) = levels(run.record, run.samples())
+    assert (found.planned, found.whole, len(found.generations)) == (2, 1, 4)
+    assert found.found is not None and found.found.bring_up is None
+
+
+def test_a_blocks_effect_is_the_mean_of_its_measurements_and_half_of_them_must_count() -> None:
+    def lose(slot: Slot, sample: Sample) -> Sample:
+        lost = slot.other and slot.block == 2 and (slot.reload, slot.repeat) != (0, 0)
+        return made_invalid(known(slot, sample), Reason.STEAL) if lost else known(slot, sample)
+
+    for change, blocks in ((known, [1, 2]), (lose, [1])):
+        run = made(planned=planned(), change=change)
+        cells = cells_of(run.record.plan(), run.samples(), run.histogram)
+        pair = cells.pair("baseline-again", run.record.points[0])
+        assert pair is not None and sorted(pair.own.counted) == blocks
+        own, base = pair.own.known("cpu_per_request"), pair.base.known("cpu_per_request")
+        assert [log(own[block] / base[block]) for block in blocks] == pytest.approx([0.0] * len(blocks), abs=1e-9)
+        assert paired(pair.own, pair.base, "cpu_per_request") is not None

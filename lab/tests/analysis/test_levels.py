@@ -1,0 +1,80 @@
+"""Plans by levels of scatter: the level that scatters is repeated, as its cost in time allows."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import pytest
+
+from lab.analysis import forecast, levels
+from lab.analysis.levels import Costs, block_sd, notes, on_generations, plan_of
+from lab.records.levels import Known
+from lab.tests.support.factories import make_plan, make_point
+from lab.tests.support.made_runs import made_record
+
+COSTS = Costs(block_s=17.0, generation_s=8.6, blocks=9)
+
+
+def known(**changed: Any) -> Known:
+    fields: dict[str, Any] = {
+        "run": "r-1", "target": "apiserver", "variant": "baseline", "point": "ceiling", "scheme": "slices",
+        "repeat": 0.01, "generation": 0.05, "bring_up": 0.0, "bring_ups": 8, "generations": 6,
+    }  # fmt: skip
+    return Known(**(fields | changed))
+
+
+def test_a_block_scatters_by_its_levels_and_generations_average_what_lies_below_them() -> None:
+    assert block_sd(known(), 1) == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
+    assert block_sd(known(bring_up=0.02), 4) == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
+
+
+@pytest.mark.parametrize(
+    ("one", "costs", "blocks", "generations"),
+    [
+        (known(generation=0.009), COSTS, 9, 1),
+        (known(generation=None), COSTS, 9, 1),
+        (known(), COSTS, 9, 1),
+        (known(bring_up=0.2), COSTS, 9, 1),
+        (known(), Costs(block_s=17.0, generation_s=1.0, blocks=9), 6, 1 + int((153 / 6 - 17.0) / 1.0)),
+        (known(), Costs(block_s=5.0, generation_s=50.0, blocks=6), 6, 1),
+    ],
+    ids=["workers-alike", "not-known", "reloads-dear", "starts-scatter", "reloads-cheap", "no-time"],
+)
+def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_time(
+    one: Known, costs: Costs, blocks: int, generations: int
+) -> None:
+    found = plan_of(one, costs)
+    best = block_sd(one, generations) ** 2 / blocks
+    assert block_sd(one, found[1]) ** 2 / found[0] <= best
+    if generations == 1:
+        assert found == (blocks, generations)
+    allowed_s = max(levels.LEAST_S, costs.blocks * costs.block_s)
+    assert found[1] == 1 or found[0] * (costs.block_s + (found[1] - 1) * costs.generation_s) <= allowed_s
+
+
+def test_only_closed_loops_that_a_pair_bears_are_measured_on_generations() -> None:
+    points = [
+        make_point("ceiling", rate_rps=None),
+        make_point("rate"),
+        make_point("own", rate_rps=None, generations=2),
+        make_point("alone", rate_rps=None, alone="said so"),
+    ]
+    assert [point.generations for point in on_generations(points, 4, "slices")] == [4, 1, 2, 1]
+
+
+def test_what_is_committed_is_told_and_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this very system on this very target; of others nothing changes."""
+    monkeypatch.setattr(levels, "committed", lambda: (known(), known(variant="traefik", generation=0.01)))
+    assert [said[:34] for said in notes("apiserver", {"baseline", "traefik"})] == [
+        "baseline: one start of it is off by"[:34]
+    ]
+    assert notes("local", {"baseline"}) == []
+    planned = make_plan(
+        [("keepalive", "baseline")], [make_point("ceiling", rate_rps=None, generations=4)], reference=None
+    )
+    there = forecast.committed(made_record("run-1", planned, target="apiserver"))
+    (mine,) = [noise for noise in there if noise.metric == "cpu_per_request" and noise.scheme == "slices"]
+    assert mine.sd == pytest.approx(block_sd(known(), 4)) and mine.pilot_blocks == 8
+    here = forecast.committed(made_record("run-1", planned))
+    assert mine.sd not in [noise.sd for noise in here]

@@ -1,0 +1,62 @@
+"""When a reload is over: as many new processes as old ones gone, and an answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
+
+import pytest
+
+from lab.base.errors import MeasuringError, NotMeasurableError
+from lab.model.variants.variants import load_variant
+from lab.targets.local import LocalTarget, renewing
+from lab.targets.local.renewing import Running
+from lab.tests.support.factories import make_point
+
+
+def looks(*seen: Sequence[int]) -> Callable[[], Mapping[int, Running]]:
+    """One after the other, the last again and again: 1 is the master of all others but 90, which a script starts."""
+    told = chain(seen, repeat(seen[-1]))
+    known = {1: Running(80, "nginx"), 90: Running(80, "nginx")}
+    return lambda: {pid: known.get(pid, Running(1, "nginx")) for pid in next(told)}
+
+
+def test_it_is_over_when_the_old_ones_are_gone_and_not_before() -> None:
+    """A trial of the configuration comes and goes; one of two old workers stays a while; a third (a cache's loader) has no successor."""
+    serving = looks(
+        [1, 2, 3, 6], [1, 2, 3, 6, 90], [1, 2, 3, 90], [1, 2, 3, 4, 5], [1, 3, 4, 5], [1, 4, 5], [1, 4, 5], [1, 4, 5]
+    )
+    asked: list[int] = []
+    answers = chain([False], repeat(True))
+    found = renewing.renewed(lambda: asked.append(1), serving, lambda: next(answers), lambda: "")
+    assert (found.began, found.ended, asked) == ((4, 5), (2, 3, 6), [1])
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [([1, 2], "0 processes began, 0 ended and 0 old ones stayed"), ([1, 2, 3], "1 processes began, 0 ended and 1 old")],
+    ids=["nothing-happened", "the-old-one-stays"],
+)
+def test_a_reload_that_does_not_come_about_is_a_fault(
+    after: list[int], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewing, "MOST_S", 0.1)
+    with pytest.raises(MeasuringError, match=said):
+        renewing.renewed(lambda: None, looks([1, 2], after), lambda: True, lambda: "its log")
+
+
+def test_what_runs_is_read_with_its_name_and_who_started_it() -> None:
+    found = renewing.running([os.getpid(), 2**22 + 1])
+    assert list(found) == [os.getpid()] and found[os.getpid()].parent == os.getppid()
+
+
+@pytest.mark.parametrize("name", ["envoy", "traefik", "caddy"])
+def test_generations_of_a_proxy_that_makes_no_new_workers_cannot_be_shown(name: str) -> None:
+    with pytest.raises(NotMeasurableError, match="no reload of this proxy makes new workers"):
+        LocalTarget().check_variant(load_variant(name), [make_point("ceiling", rate_rps=None, generations=2)])
+
+
+def test_more_workers_than_cpus_may_be_asked_for_where_that_is_the_question() -> None:
+    """`worker-processes-4` alone is refused where there are fewer CPUs (test_refusals)."""
+    LocalTarget().check_variant(load_variant("workers-4"), [make_point("ceiling", rate_rps=None, generations=2)])
