@@ -69,6 +69,11 @@ def test_every_claim_is_held_against_its_own_data(every: dict[str, Own]) -> None
         ("QN-14", "not resolved", "near the generator's limit"),
         ("QN-15", "borne out", "2.22 ×"),
         ("QN-18", "no data", "without the Lua scripts"),
+        ("NG-02", "borne out", "5 of 5 below 0.9"),
+        ("NG-06", "not borne out", "0 of 5 below 1.05"),
+        ("NG-07", "not borne out", "1.13 × (routing POST method) to 1.16 × (routing path), 0 of 5 from 1 to 1.1"),
+        ("EG-01", "borne out", "0.96 ×"),
+        ("EG-06", "not resolved", "cannot take a tenth"),
     ],
 )
 def test_what_the_publications_own_data_say(every: dict[str, Own], name: str, answer: str, said: str) -> None:
