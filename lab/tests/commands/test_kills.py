@@ -1,6 +1,6 @@
 """`kill -9` at seeded moments of real runs, plain and paired: nothing of the lab's stays, every complete sample does, --resume finishes.
 
-A disk fills or the API server is paused where the kill says so. One is in the measuring lane; all twenty are long.
+A disk fills or the API server is paused where the kill says so. One and one of Envoy Gateway are in the measuring lane; all twenty, and one of each successor, are long.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pytest
 from lab.commands.measuring import done_samples
 from lab.records.store import RunStore, run_names
 from lab.tests.targets.apiserver.test_apiserver import missing
+from lab.tests.targets.local.test_successors_inside import changing
 
 ROOT = Path(__file__).parents[3]
 SWEEP = """\
@@ -37,8 +38,8 @@ connections = 4
 duration_s = 1
 """
 DEADLINE_S = 300.0
-PAIRED, PLAIN = 6, 3
-"""Blocks: from six on a baseline and itself are paired."""
+PAIRED, PLAIN, ONE = 6, 3, 1
+"""Blocks: from six on a baseline and itself are paired; one is killed under its only load, when the whole system is sure to be up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,16 @@ class Kill:
     target: Literal["local", "apiserver"]
     blocks: int
     trouble: Literal["none", "full disk", "paused server"] = "none"
+    variant: str = "baseline"
 
     def __str__(self) -> str:
-        return f"{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
+        return f"{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
 
 
 FIRST = Kill(1, "local", PAIRED)
+TWO_PLANES = Kill(21, "local", ONE, variant="envoy-gateway")
+"""Its controller starts the proxy: three generations of processes in one container."""
+SUCCESSORS = [Kill(22 + number, "local", ONE, variant=name) for number, name in enumerate(changing())]
 TWENTY = [
     FIRST,
     *(Kill(seed, "local", PLAIN) for seed in range(2, 6)),
@@ -94,6 +99,13 @@ def complete(folder: Path) -> Mapping[Path, str]:
 def alive(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def loading(outer: psutil.Process) -> bool:
+    """Whether a load's generator runs below it."""
+    with suppress(psutil.NoSuchProcess):
+        return any(each.name() == "wrk" for each in outer.children(recursive=True))
     return False
 
 
@@ -139,7 +151,7 @@ def survives(kill: Kill, folder: Path) -> None:
     lot = random.Random(kill.seed)
     with small(folder, kill.trouble == "full disk"):
         begun = [
-            "baseline",
+            kill.variant,
             "--target",
             kill.target,
             "--sweep",
@@ -148,12 +160,15 @@ def survives(kill: Kill, folder: Path) -> None:
             str(kill.blocks),
         ]
         first = lab(folder, *begun, "--seed", str(kill.seed))
-        until(lambda: bool(complete(folder)) or first.poll() is not None, "no sample")
-        assert first.poll() is None, (folder / "said").read_text()
         outer = psutil.Process(first.pid)
+        under_load = kill.blocks == ONE
+        until(
+            lambda: first.poll() is not None or (loading(outer) if under_load else bool(complete(folder))), "no sample"
+        )
+        assert first.poll() is None, (folder / "said").read_text()
         family = outer.children(recursive=True)
         trouble(kill, folder, family)
-        moment = time.monotonic() + lot.uniform(0, 8)
+        moment = time.monotonic() + lot.uniform(0, 0.5 if under_load else 8)
         until(lambda: time.monotonic() > moment or first.poll() is not None, "")
         with suppress(psutil.NoSuchProcess):
             family += outer.children(recursive=True)
@@ -178,11 +193,12 @@ def survives(kill: Kill, folder: Path) -> None:
 
 
 @pytest.mark.measures
-def test_a_paired_run_that_is_killed_is_finished(tmp_path: Path) -> None:
-    survives(FIRST, tmp_path)
+@pytest.mark.parametrize("kill", [FIRST, TWO_PLANES], ids=str)
+def test_a_run_that_is_killed_in_the_middle_is_finished(kill: Kill, tmp_path: Path) -> None:
+    survives(kill, tmp_path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kill", TWENTY, ids=str)
+@pytest.mark.parametrize("kill", [*TWENTY, *SUCCESSORS], ids=str)
 def test_a_killed_run_leaves_nothing_and_is_finished(kill: Kill, tmp_path: Path) -> None:
     survives(kill, tmp_path)
