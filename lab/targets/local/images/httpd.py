@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local import admin, proxies, settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.gateway_api import ANY, Backend, Match, Rule, Served
@@ -61,7 +61,7 @@ def realise(context: Context) -> Realisation:
     inside = f"{proxies.INSIDE}/{PROGRAM}"
     ports, members, certificates = led_to(context, CONTROLLER, "httpd", CAN)
     loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates else ()))
-    sections = settings.sections("ConfigMap/httpd", context.objects.configmaps.get("httpd", {}), DEFAULTS)
+    sections = _sections(context.objects.configmaps.get("httpd", {}))
     lines = _lines(loaded, ports, members, sections)
     text = "\n".join(lines)
     marked = text.replace(f"{MARK} -", f"{MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}")
@@ -79,6 +79,16 @@ def realise(context: Context) -> Realisation:
         },
         about=f"httpd {_version(program, tuple(libraries))}",
     )
+
+
+def _sections(data: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
+    """UsageError for an empty value where nothing is to be left out: httpd would never hear of it."""
+    own = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
+    for key, value in data.items():
+        if not value and key not in own:
+            fault = "is empty, and nothing stands there by itself"
+            raise UsageError(f"ConfigMap/httpd: {key}", fault, did_you_mean(key, own))
+    return settings.sections("ConfigMap/httpd", data, DEFAULTS)
 
 
 def _found(place: str) -> tuple[Path, Path, Sequence[Path]]:

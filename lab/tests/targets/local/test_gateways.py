@@ -240,6 +240,7 @@ def test_haproxytechs_controller_as_shipped_and_with_its_keys() -> None:
         ("haproxy", "defalts__maxconn", "9", "expected SECTION.DIRECTIVE"),
         ("haproxy", "defaults__maxconn", "9\n  nbthread 9", "expected one line"),
         ("caddy", "sever__logs", "{}", "there is no part 'sever'"),
+        ("httpd", "server__CustomLg", "", "nothing stands there by itself"),
         ("httpd", "sever__LogLevel", "info", "expected SECTION.DIRECTIVE"),
     ],
 )
