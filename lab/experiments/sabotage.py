@@ -65,7 +65,7 @@ class Saboteur:
     _held: dict[tuple[str, Check], bool] = field(default_factory=dict[tuple[str, Check], bool])
 
     def findings(self, name: str) -> Iterator[Finding]:
-        """Every own knob of a variant, sabotaged in every way that applies; nothing for a root."""
+        """Every own knob of a variant, sabotaged in every way that applies; nothing for a root without any."""
         variant = load_variant(name)
         for knob in variant.own_knobs:
             yield self._left_out(variant, knob)
@@ -114,10 +114,10 @@ class Saboteur:
         if harmed:
             return found("NOT CAUGHT", f"a check of another knob fails: {'; '.join(harmed)}")
         held = [reading.check for reading in readings[:count] if reading.ok and reading.check in own]
-        unexplained = [check for check in held if check not in shared and not self._holds(variant.baseline, check)]
+        unexplained = [check for check in held if check not in shared and not self._holds(variant, check)]
         if unexplained:
             told = "; ".join(_said(reading) for reading in readings[:count] if reading.check in unexplained)
-            return found("NOT CAUGHT", f"holds without the knob, and not on {variant.baseline}: {told}")
+            return found("NOT CAUGHT", f"holds without the knob, and not on {_below(variant)}: {told}")
         toothless = [_said(reading) for reading in readings[count:] if reading.ok]
         if toothless:
             return found("NOT CAUGHT", f"holds whatever it asks for: {'; '.join(toothless)}")
@@ -127,15 +127,26 @@ class Saboteur:
             )
         return found("caught", "; ".join(_said(reading) for reading in failed))
 
-    def _holds(self, baseline: str | None, check: Check) -> bool:
-        assert baseline is not None, "a root has no knobs"
-        if (baseline, check) not in self._held:
+    def _holds(self, variant: Variant, check: Check) -> bool:
+        """On the baseline; a root that has knobs of its own is asked without any of them."""
+        below = _below(variant)
+        if (below, check) not in self._held:
             try:
-                (reading,) = _tried(self.target, load_variant(baseline), [check])
-                self._held[baseline, check] = reading.ok
+                (reading,) = _tried(self.target, _bare(variant), [check])
+                self._held[below, check] = reading.ok
             except LabError:
-                self._held[baseline, check] = False
-        return self._held[baseline, check]
+                self._held[below, check] = False
+        return self._held[below, check]
+
+
+def _below(variant: Variant) -> str:
+    return variant.baseline or f"{variant.name} without its knobs"
+
+
+def _bare(variant: Variant) -> Variant:
+    if variant.baseline is not None:
+        return load_variant(variant.baseline)
+    return without(variant, *variant.own_knobs)
 
 
 def findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:

@@ -60,6 +60,8 @@ class Check(Record, coerce_numbers_to_str=True):
                 `router`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
     traefik     what lies at a path (`name`) in what Traefik's API shows: after `service`, `router`, `entrypoint` in those that serve the load,
                 after `overview` in its overview; after `metrics` a metric, `version` alone its release
+    page        what stands in a line (`name`: the page's path, a blank, the words with which the line begins) that any proxy's own interface
+                shows on `port` of its pod's loopback; `absent` without such a line
     argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
     haproxy     a key (`name`) of HAProxy's `show info`
     haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …) or
@@ -91,6 +93,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "caddy": ({"name"}, set()),
         "envoy": ({"name"}, set()),
         "traefik": ({"name"}, set()),
+        "page": ({"name", "port"}, set()),
         "argument": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
         "haproxy-config": ({"name"}, {"context", "among"}),
@@ -108,7 +111,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     kind: Literal[
         "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
-        "caddy", "envoy", "traefik", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
+        "caddy", "envoy", "traefik", "page", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
         "termination", "tls", "shards", "disk",
     ]  # fmt: skip
     value: str = Field(min_length=1)

@@ -229,9 +229,9 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
     )
 
 
-def without(variant: Variant, knob: str, manifests: Path = MANIFESTS) -> Variant:
-    """The variant less one of its own knobs, but read back as if it had it: a sabotage that must be caught. UsageError."""
-    others = [own for own in variant.own_knobs if own != knob]
+def without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
+    """The variant less some of its own knobs, but read back as if it had them: a sabotage that must be caught. UsageError."""
+    others = [own for own in variant.own_knobs if own not in knobs]
     rendered = _render(load_overlay(variant.name, manifests), manifests, others)
     return variant.model_copy(update={"manifests": kustomize.objects(rendered)})
 

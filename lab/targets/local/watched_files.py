@@ -1,10 +1,12 @@
-"""Has a proxy take a new configuration by itself: it watches its files, and tells by its admin interface which version it serves.
+"""Has a proxy take a new configuration from its files, which it watches or is told of, and tells by its admin interface which version it serves.
 
-No reload and no restart: what was in flight goes on.
+What was in flight goes on.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -33,10 +35,11 @@ class WatchedFiles:
         watched: Callable[[str], bool],
         served: Callable[[Mapping[str, str]], bool],
         interval_s: float = 0.0,
+        told: signal.Signals | None = None,
     ) -> None:
-        """`program`: as its main process is called; `watched`: whether a file is."""
+        """`program`: as its main process is called; `watched`: whether a file is; `told`: by which signal, where it does not look by itself."""
         self._process, self._program, self._watched, self._served = process, program, watched, served
-        self.interval_s = interval_s
+        self.interval_s, self._told = interval_s, told
         self._files: Mapping[str, str] = process.setting.started.files
         self._main: int | None = None
 
@@ -63,6 +66,8 @@ class WatchedFiles:
         if over.is_set() or not write_changed(self._process, changed):
             return None
         self._files = files
+        if self._told is not None and (pid := self._process.pid) is not None:
+            os.kill(pid, self._told)
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """`kill -9` at seeded moments of real runs, plain and paired: nothing of the lab's stays, every complete sample does, --resume finishes.
 
-A disk fills or the API server is paused where the kill says so. One is in the measuring lane; all twenty are long.
+A disk fills or the API server is paused where the kill says so. One, and Envoy Gateway's, are in the measuring lane; all twenty and one of each successor are long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,11 @@ import psutil
 import pytest
 
 from lab.commands.measuring import done_samples
+from lab.model.variants.variants import load_variant
 from lab.records.store import RunStore, run_names
+from lab.targets.local import cgroups, images, objects
 from lab.tests.targets.apiserver.test_apiserver import missing
+from lab.tests.targets.local.test_successors_inside import changing
 
 ROOT = Path(__file__).parents[3]
 SWEEP = """\
@@ -37,8 +40,8 @@ connections = 4
 duration_s = 1
 """
 DEADLINE_S = 300.0
-PAIRED, PLAIN = 6, 3
-"""Blocks: from six on a baseline and itself are paired."""
+PAIRED, PLAIN, ONE = 6, 3, 1
+"""Blocks: from six on a baseline and itself are paired; one is killed as soon as its system is up and read back, and not resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,16 @@ class Kill:
     target: Literal["local", "apiserver"]
     blocks: int
     trouble: Literal["none", "full disk", "paused server"] = "none"
+    variant: str = "baseline"
 
     def __str__(self) -> str:
-        return f"{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
+        return f"{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
 
 
 FIRST = Kill(1, "local", PAIRED)
+TWO_PLANES = Kill(456762944, "local", ONE, variant="envoy-gateway")
+"""Its controller starts the proxy: three generations of processes in one container. By this seed it comes before its baseline."""
+SUCCESSORS = [Kill(22 + number, "local", ONE, variant=name) for number, name in enumerate(changing())]
 TWENTY = [
     FIRST,
     *(Kill(seed, "local", PLAIN) for seed in range(2, 6)),
@@ -95,6 +102,21 @@ def alive(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
+
+
+def proxies(variant: str) -> set[str]:
+    """What those that serve are called, where a control plane starts them."""
+    pods = objects.read(load_variant(variant).manifests).role("proxy")
+    return {images.serving(item.repository) for pod in pods for item in pod.containers} - {""}
+
+
+def names(family: Iterable[psutil.Process]) -> set[str]:
+    """Of those that are alive."""
+    found = set[str]()
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            found.add(process.name())
+    return found
 
 
 def groups(owner: int) -> list[Path]:
@@ -139,7 +161,7 @@ def survives(kill: Kill, folder: Path) -> None:
     lot = random.Random(kill.seed)
     with small(folder, kill.trouble == "full disk"):
         begun = [
-            "baseline",
+            kill.variant,
             "--target",
             kill.target,
             "--sweep",
@@ -148,15 +170,18 @@ def survives(kill: Kill, folder: Path) -> None:
             str(kill.blocks),
         ]
         first = lab(folder, *begun, "--seed", str(kill.seed))
-        until(lambda: bool(complete(folder)) or first.poll() is not None, "no sample")
-        assert first.poll() is None, (folder / "said").read_text()
         outer = psutil.Process(first.pid)
+        read_back = f"runs/*/readback/b01-{kill.variant}.json"
+        up = (lambda: any(folder.glob(read_back))) if kill.blocks == ONE else (lambda: bool(complete(folder)))
+        until(lambda: first.poll() is not None or up(), "no sample")
+        assert first.poll() is None, (folder / "said").read_text()
         family = outer.children(recursive=True)
         trouble(kill, folder, family)
-        moment = time.monotonic() + lot.uniform(0, 8)
+        moment = time.monotonic() + lot.uniform(0, 0.5 if kill.blocks == ONE else 8)
         until(lambda: time.monotonic() > moment or first.poll() is not None, "")
         with suppress(psutil.NoSuchProcess):
             family += outer.children(recursive=True)
+        assert kill.blocks != ONE or proxies(kill.variant) <= names(family)
         first.send_signal(signal.SIGKILL)
         first.wait()
         until(lambda: not any(map(alive, family)), f"still there: {[each for each in family if alive(each)]}")
@@ -164,6 +189,10 @@ def survives(kill: Kill, folder: Path) -> None:
             line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder / "scratch") in line
         ] == []
         (folder / "runs" / "filler").unlink(missing_ok=True)
+        if kill.blocks == ONE:
+            cgroups.sweep()  # what the next lab begins with
+            assert groups(first.pid) == []
+            return
         kept = complete(folder)
         (name,) = run_names(folder / "runs")
         second = lab(folder, "--resume", str(folder / "runs" / name))
@@ -178,11 +207,13 @@ def survives(kill: Kill, folder: Path) -> None:
 
 
 @pytest.mark.measures
-def test_a_paired_run_that_is_killed_is_finished(tmp_path: Path) -> None:
-    survives(FIRST, tmp_path)
+@pytest.mark.parametrize("kill", [FIRST, TWO_PLANES], ids=str)
+def test_a_run_that_is_killed_in_the_middle_leaves_nothing(kill: Kill, tmp_path: Path) -> None:
+    """A paired one of the baseline is finished, too."""
+    survives(kill, tmp_path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kill", TWENTY, ids=str)
-def test_a_killed_run_leaves_nothing_and_is_finished(kill: Kill, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kill", [*TWENTY, *SUCCESSORS], ids=str)
+def test_one_killed_anywhere_leaves_nothing_and_is_finished(kill: Kill, tmp_path: Path) -> None:
     survives(kill, tmp_path)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
-from lab.experiments.sabotage import Saboteur
+from lab.experiments.sabotage import Saboteur, _bare  # pyright: ignore[reportPrivateUsage]
+from lab.model.variants.variants import load_variant
 
 
 class Target:
@@ -35,3 +36,9 @@ class Target:
 def test_a_system_that_does_not_come_up_proves_nothing(error: LabError, outcome: str) -> None:
     target: Any = Target(error)
     assert next(Saboteur(target).findings("backlog")).outcome == outcome
+
+
+def test_a_root_with_knobs_is_asked_without_any_of_them_and_another_on_its_baseline() -> None:
+    assert [_bare(load_variant(name)).manifests for name in ("httpd-equal", "httpd-log-off")] == [
+        load_variant("httpd").manifests
+    ] * 2

@@ -7,13 +7,12 @@ A key is a section and a directive of HAProxy's own, an underscore stands for a 
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lab.base.errors import UsageError, did_you_mean
-from lab.targets.local import haproxy_served
+from lab.base.errors import UsageError
+from lab.targets.local import haproxy_served, settings
 from lab.targets.local.containers import Process, Realisation, find_program
 from lab.targets.local.haproxy_control import MasterControl
 from lab.targets.local.haproxy_served import CHECKER, COMMAND, CONFIG, Sections
@@ -45,7 +44,7 @@ def realise(context: Context) -> Realisation:
             container.place, f"expected no command, and args {list(ARGUMENTS[1:])}", "as in manifests/base/haproxy"
         )
     find_program(container.place, "haproxy")
-    found = merged(f"ConfigMap/{CONFIGMAP}", context.objects.configmaps.get(CONFIGMAP, {}), DEFAULTS)
+    found = settings.sections(f"ConfigMap/{CONFIGMAP}", context.objects.configmaps.get(CONFIGMAP, {}), DEFAULTS)
     return started(context, Sections(*(found[name] for name in DEFAULTS)), "HAProxy", CONTROLLER)
 
 
@@ -67,20 +66,6 @@ def bounded(sections: Sections, context: Context) -> Sections:
     if context.open_files > FD_CEILING:
         return replace(sections, globals={"fd-hard-limit": str(FD_CEILING), **sections.globals})
     return sections
-
-
-def merged(place: str, data: Mapping[str, str], defaults: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Section → directive → arguments. UsageError for a section that is none; a directive that is none HAProxy itself refuses."""
-    found = {section: dict(own) for section, own in defaults.items()}
-    for key, value in data.items():
-        section, _, directive = key.partition(".")
-        if section not in found or not directive:
-            fault = f"expected SECTION.DIRECTIVE, a section of {', '.join(found)}"
-            raise UsageError(f"{place}: {key}", fault, did_you_mean(section, found))
-        if "\n" in value or not re.fullmatch(r"[\w.-]+", directive):
-            raise UsageError(f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
-        found[section][directive.replace("_", " ")] = value
-    return found
 
 
 def control(process: Process) -> Control:

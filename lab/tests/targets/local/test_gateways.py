@@ -6,8 +6,9 @@ import copy
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from lab.targets.local.checker import refusal
 from lab.targets.local.containers import Realisation
 from lab.targets.local.haproxy_served import CONFIG as HAPROXY
 from lab.targets.local.images import Context
+from lab.targets.local.images.httpd import CONFIG as HTTPD
 from lab.targets.local.nginx_served import CONFIG as NGINX
 from lab.targets.local.proxies import Program
 
@@ -33,6 +35,7 @@ SYSTEMS = {
     "nginx-ngf-2-3": NGINX,
     "nginx-ngf-2-4": NGINX,
     "caddy": CADDY,
+    "httpd": HTTPD,
 }
 RULES = """
 - matches: [{path: {type: Exact, value: /a}}]
@@ -61,14 +64,22 @@ MORE = """
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def here(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Nothing is fetched where only a configuration is written."""
     if "real" not in request.fixturenames:
 
         def program(place: str, name: str, version: str) -> Program:
             return Program(name, version, proxies.BROUGHT / name)
 
+        def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
+            found = tmp_path / file
+            found.parent.mkdir(parents=True, exist_ok=True)
+            found.write_text("#!/bin/sh\necho Server version: Apache/2.4.71\n")
+            found.chmod(0o755)
+            return tmp_path
+
         monkeypatch.setattr(proxies, "program", program)
+        monkeypatch.setattr(proxies, "unpacked", unpacked)
 
 
 def manifests(variant: str, rules: str = "") -> Manifests:
@@ -229,6 +240,8 @@ def test_haproxytechs_controller_as_shipped_and_with_its_keys() -> None:
         ("haproxy", "defalts__maxconn", "9", "expected SECTION.DIRECTIVE"),
         ("haproxy", "defaults__maxconn", "9\n  nbthread 9", "expected one line"),
         ("caddy", "sever__logs", "{}", "there is no part 'sever'"),
+        ("httpd", "server__CustomLg", "", "nothing stands there by itself"),
+        ("httpd", "sever__LogLevel", "info", "expected SECTION.DIRECTIVE"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(variant: str, key: str, value: str, said: str) -> None:
@@ -248,6 +261,26 @@ def test_a_policy_for_something_else_is_refused() -> None:
     policy["spec"]["keepAlif"] = {}
     with pytest.raises(UsageError):
         realised(items)
+
+
+ROUTES = """
+- matches: [{path: {type: Exact, value: /a.b}}]
+  backendRefs: [{name: backend, port: 8080}]
+- matches: [{path: {type: PathPrefix, value: /shop}}]
+  backendRefs: [{name: backend, port: 8080, weight: 9}, {name: other, port: 8080}]
+"""
+
+
+def test_paths_and_weights_are_written_for_httpd_and_a_filter_is_refused() -> None:
+    found = text("httpd", ROUTES)
+    assert re.findall("^ProxyPass.*", found, re.MULTILINE) == [
+        r'ProxyPassMatch "^/a\.b$" "balancer://rule-0"',
+        'ProxyPass "/shop" "balancer://rule-1/shop"',
+    ]
+    assert re.findall("loadfactor=(.*)", found) == ["100", "11"]
+    assert found.count("RedirectMatch 404 ^") == 2  # the rest of this host, and every other host
+    with pytest.raises(UsageError, match="cannot be written for httpd here"):
+        text("httpd", RULES)
 
 
 def test_an_unknown_release_of_ngf_is_refused_with_the_nearest() -> None:
@@ -270,7 +303,7 @@ def real() -> None:
 @pytest.mark.parametrize("variant", SYSTEMS)
 @pytest.mark.parametrize("rules", ["", RULES])
 def test_the_proxy_takes_what_is_written(variant: str, rules: str, real: None) -> None:
-    started = realised(manifests(variant, rules if variant not in ("nginx-f5", "haproxy-ingress") else ""))
+    started = realised(manifests(variant, rules if variant not in ("nginx-f5", "haproxy-ingress", "httpd") else ""))
     assert refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
 
 
@@ -279,6 +312,7 @@ def test_the_proxy_takes_what_is_written(variant: str, rules: str, real: None) -
     ("variant", "data", "said"),
     [
         ("haproxy", {"defaults.timeout_clients": "30s"}, "(got 'clients')"),
+        ("httpd", {"server.KeepAlivTimeout": "5"}, "Invalid command 'KeepAlivTimeout'"),
         ("caddy", {"transport.keep_alife.max_idle_conns_per_host": "9"}, 'unknown field "keep_alife"'),
     ],
 )

@@ -105,3 +105,19 @@ def test_a_checker_finds_its_program_where_a_container_does(tmp_path: Path) -> N
     program.chmod(0o755)
     tmp_path.chmod(0o755)
     assert refusal(["/srv/proxy/program"], {}, programs={"/srv/proxy/program": program}) == "refused"
+
+
+def test_a_package_that_cannot_be_unpacked_is_refused_and_one_that_is_there_is_not_asked_for(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(proxies, "CACHE", bare)
+    monkeypatch.setattr(outside, "run", lambda script, argv: asked.append([script, *argv]) or 2)
+    with pytest.raises(UsageError, match="apache2 is not on PATH, and cannot be unpacked") as error:
+        proxies.unpacked("Deployment/proxy", "apache2", ["apache2-bin"], "usr/sbin/apache2")
+    assert (
+        asked == [["unpack", "apache2", "apache2-bin"]] and "scripts/unpack apache2 apache2-bin" in error.value.remedy
+    )
+    (bare / "apache2/usr/sbin").mkdir(parents=True)
+    (bare / "apache2/usr/sbin/apache2").touch()
+    assert proxies.unpacked("", "apache2", ["apache2-bin"], "usr/sbin/apache2") == bare / "apache2" and len(asked) == 1
