@@ -25,17 +25,19 @@ SETTINGS = "traefik"
 CHECK = Path(__file__).with_suffix(".bash")
 _CHECK_INSIDE = "/srv/traefik/check.bash"
 _ADDRESS = re.compile(r"--entrypoints\.(\w+)\.address=[\d.]*:(\d+)", re.IGNORECASE)
+_KUBERNETES = re.compile(r"--providers\.kubernetes", re.IGNORECASE)
 _PROVIDER = f"--providers.file.filename={FILE}"
 
 
 def realise(context: Context) -> Realisation:
     container = context.container
+    if any(map(_KUBERNETES.match, container.args)):
+        fault = "it is a controller, which reads its routes from an API server, and there is none"
+        raise UsageError(f"{container.place}.args", fault, "--target apiserver")
     if container.command or _PROVIDER not in container.args:
         fault = f"expected no command, and {_PROVIDER} among the arguments"
         raise UsageError(container.place, fault, "as in manifests/base/traefik")
-    threads = container.env.get("GOMAXPROCS", "")
-    if threads.isdigit():
-        refuse_workers(f"{container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
+    refuse_threads(context)
     program = proxies.program(container.place, "traefik", proxies.tagged(container))
     return Realisation(
         command=(program.inside, *container.args),
@@ -45,6 +47,13 @@ def realise(context: Context) -> Realisation:
         programs={program.inside: program.file},
         about=program.about,
     )
+
+
+def refuse_threads(context: Context) -> None:
+    """NotMeasurableError for more threads of Go than the container has CPUs here."""
+    threads = context.container.env.get("GOMAXPROCS", "")
+    if threads.isdigit():
+        refuse_workers(f"{context.container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
 
 
 def _file(context: Context) -> str:
