@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from lab.base.errors import UsageError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.targets.apiserver import images
 from lab.targets.local import proxies
 from lab.targets.local.containers import Realisation
@@ -36,7 +36,7 @@ def realise(context: Context) -> Realisation:
     container = context.container
     if any(map(_FILE.fullmatch, container.args)):
         fault = "its routes come from a file, which nobody writes on this target"
-        raise UsageError(f"{container.place}.args", fault, "--target local")
+        raise NotMeasurableError("a file of routes", f"{container.place}.args", fault, "--target local")
     if container.command or not any(map(_PROVIDER.fullmatch, container.args)):
         fault = "expected no command, and a Kubernetes provider among the arguments"
         raise UsageError(container.place, fault, "as in manifests/base/traefik-ingress")
