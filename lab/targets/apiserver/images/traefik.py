@@ -24,11 +24,14 @@ CONFIG, PROXY = "", "traefik"
 SAYS = ("stdout", "stderr")
 _PROVIDER = re.compile(r"--providers\.kubernetesingress(nginx)?(=true|\.\w+=.*)?", re.IGNORECASE)
 _FILE = re.compile(r"--providers\.file\b.*", re.IGNORECASE)
+_COLOUR = re.compile(r"\x1b\[\d*m")
 _SAID = re.compile(r"^\S+ (?:ERR|FTL|PNC) (?P<words>.*)$")
 """An entry of its log, on its output: when, level, words, and what they are about as NAME=VALUE."""
 _WATCH = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
 """What its Kubernetes client says to its error output, of what it may not read."""
-_GO_ENDS = re.compile(r"^(?P<words>(?:panic: |command traefik error: ).*)$")
+_REFUSED = re.compile(r'^\{.*"error":"(?:command traefik error: )?(?P<words>[^"]*)".*$')
+"""Of its command line, before it has a log."""
+_PANICS = re.compile(r"^(?P<words>panic: .*)$")
 _ABOUT_INGRESS = re.compile(r"\bingress=", re.IGNORECASE)
 
 
@@ -65,8 +68,8 @@ def complaints(log: Iterable[str]) -> list[str]:
 
 def _entries(log: Iterable[str]) -> Iterator[str]:
     for line in log:
-        if match := _SAID.match(line) or _WATCH.match(line) or _GO_ENDS.match(line):
-            yield match["words"]
+        plain = _COLOUR.sub("", line)
+        yield from (match["words"] for form in (_SAID, _WATCH, _REFUSED, _PANICS) if (match := form.match(plain)))
 
 
 def loads(line: str) -> str | None:
