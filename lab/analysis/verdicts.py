@@ -203,11 +203,15 @@ def _unresolved(judged: Sequence[Found], family: int) -> str:
     row, effect = max(judged, key=lambda item: bound(item[1].estimate))
     metric, most, others = about(effect.metric), bound(effect.estimate), len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
-    guarded = "; the baseline against itself shows as much" if effect.size.guard > effect.size.worth else ""
+    why = ""
+    if effect.size.guard > effect.size.worth:
+        why = "; the baseline against itself shows as much"
+    elif most <= effect.size.worth and not effect.size.same:
+        why = "; pairs are not known to show all of such a cost"
     matters = metric.size(most) if metric.ratio else f"a difference of {metric.size(most)}"
     more = more_text(effect, family)
     return (
-        f"cannot tell in {_where(row, effect)} ({difference_text(effect)}{guarded}){points}: don't bother unless {matters}"
+        f"cannot tell in {_where(row, effect)} ({difference_text(effect)}{why}){points}: don't bother unless {matters}"
         f" matters to you{f'; {more}' if more else ''}"
     )
 
@@ -215,7 +219,7 @@ def _unresolved(judged: Sequence[Found], family: int) -> str:
 def more_text(effect: Effect, family: int) -> str:
     """How many blocks would find what is worth knowing, at the first step of Holm's method; empty where nobody can say."""
     estimate, worth = effect.estimate, effect.size.worth
-    if estimate is None or not estimate.sd or not worth or not estimate.has_interval:
+    if estimate is None or not estimate.sd or not worth or not estimate.has_interval or bound(estimate) <= worth:
         return ""
     sd, share = (estimate.sd, expm1(worth)) if about(effect.metric).ratio else (estimate.sd / worth, expm1(1.0))
     blocks = blocks_for(sd, estimate.n, share, SURE_P / family)

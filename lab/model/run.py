@@ -12,6 +12,7 @@ from lab.model.names import WORTH
 from lab.model.pairs import Layout
 from lab.model.plan import Arm, Plan, Slot
 from lab.model.sweeps import Point
+from lab.model.variants.variants import AS_SHIPPED, Family
 
 SCHEMA = 1
 K6_OUT = "out"
@@ -36,6 +37,7 @@ class VariantRecord(Record):
     needs: str = Field(
         default="", description="what its effect needs and no sweep does: nothing is judged; empty = nothing"
     )
+    family: Family = Field(default=AS_SHIPPED, description="systems of different families are never compared")
 
 
 class NotMeasured(Record):

@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
 
-from lab.analysis.comparison.meeting import Meeting, between_notes, common_points, refuse_apart, run_notes
+from lab.analysis.comparison.meeting import (
+    Meeting,
+    between_notes,
+    common_points,
+    refuse_apart,
+    refuse_families,
+    run_notes,
+)
 from lab.analysis.comparison.rows import Compared as Compared
 from lab.analysis.comparison.rows import rows_at
 from lab.analysis.comparison.run_cells import RunCells, run_cells
@@ -166,6 +173,8 @@ def _across(
         fault = f"and {second.record.id} have no arm in common ({' / '.join(sides)})"
         raise UsageError(first.record.id, fault, "name two arms: RUN:ARM RUN:ARM")
     meeting = Meeting(first, second, common_points(first, second), paired=False)
+    for pair in pairs:
+        refuse_families(meeting, *pair)
     points = [point for point in _points(first) if point.name in meeting.points]
     rows = judged([row for point in points for pair in pairs for row in rows_at(meeting, point, *pair, asked)])
     too_few = (

@@ -124,6 +124,16 @@ def refuse_apart(first: RunCells, second: RunCells) -> None:
         raise UsageError(one.id, f"and {two.id} have no load in common: {apart}", remedy)
 
 
+def refuse_families(meeting: Meeting, base: Arm, other: Arm) -> None:
+    """UsageError for a system as it is shipped beside one made to do the same work as others; what has no proxy is of neither."""
+    if "reference" in {base.role, other.role}:
+        return
+    before, after = meeting.variants(base, other)
+    if before.family != after.family:
+        fault = f"'{after.name}' is of the family '{after.family}', '{before.name}' of '{before.family}'"
+        raise UsageError("compare", fault, "they do different work: compare within a family")
+
+
 def common_points(first: RunCells, second: RunCells) -> dict[str, Point]:
     """Name in the first run → the second's point of the same load, of the same name if it can be. Control runs are left out."""
     theirs = [point for point in second.record.points if not point.control]

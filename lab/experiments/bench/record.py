@@ -102,6 +102,7 @@ def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
         snippet="" if AT in variant.name else config_snippet(variant, manifests),
         shared_cost=variant.shared_cost,
         needs=variant.needs,
+        family=variant.family,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.validation import Record
 from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
@@ -64,6 +64,9 @@ class Overlay(Record):
         default=None,
         description="the overlay of a system that it is measured in the place of, where a target cannot run that",
     )
+    only_on: str = Field(
+        default="", description="of a root: the targets that can run it, with blanks between; empty = every one"
+    )
     family: Family = Field(
         default=AS_SHIPPED,
         description="of a root: in which family of comparisons it is; systems of different families are never compared",
@@ -95,8 +98,17 @@ class Variant(Record):
     readback: tuple[Check, ...]
     stated_metric: Primary | None = Field(default=None, description="what its overlay's lab/primary-metric says")
     compare_with: str | None = Field(default=None, description="what a root says it is compared with")
+    only_on: tuple[str, ...] = Field(default=(), description="the targets that can run it; empty = every one")
     family: Family = AS_SHIPPED
     root_cost: Cost = Field(default="process", description="what its root's lab/cost says")
+
+    def refuse_on(self, target: str) -> None:
+        """NotMeasurableError for a target that cannot run its system."""
+        if self.only_on and target not in self.only_on:
+            where = " and ".join(self.only_on)
+            raise NotMeasurableError(
+                "target", self.name, f"its system runs on target {where} alone", f"--target {self.only_on[0]}"
+            )
 
     @property
     def compared_with(self) -> str | None:
@@ -222,6 +234,7 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         manifests=objects,
         stated_metric=overlay.primary_metric,
         compare_with=overlay.compare_with,
+        only_on=tuple(overlays[0].only_on.split()),
         family=overlays[0].family,
         root_cost=overlays[0].cost,
         readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),

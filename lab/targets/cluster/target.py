@@ -134,6 +134,7 @@ class ClusterTarget:
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
+        variant.refuse_on(self.name)
         taken = self._place
         testrun.vet(taken.api, points)
         for point in points:

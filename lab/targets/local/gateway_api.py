@@ -10,7 +10,7 @@ field that is not read here, and what no proxy here is asked for: TLS routes, na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
 
@@ -27,12 +27,15 @@ ValueKind = Literal["Exact", "RegularExpression"]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """`hostname`: empty = every one. `secrets`: of the certificates by which TLS ends here; empty = there is no TLS."""
+    """`hostname`: empty = every one. `secrets`: of the certificates by which TLS ends here; empty = there is no TLS. `options`: of TLS,
+    a controller's own words.
+    """
 
     name: str
     port: int
     hostname: str = ""
     secrets: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,7 @@ class Served:
     port: int
     hosts: Mapping[str, tuple[Entry, ...]]
     secrets: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def backends(self) -> list[Backend]:
@@ -208,16 +212,24 @@ class Served:
         return [Backend(*pair) for pair in dict.fromkeys(pairs)]
 
 
-def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute]) -> list[Served]:
-    """Each port of these Gateways with all that is attached to it. UsageError for listeners that cannot share a port."""
+def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], known: Collection[str] = ()) -> list[Served]:
+    """Each port of these Gateways with all that is attached to it. UsageError for listeners that cannot share a port.
+
+    `known`: the options of TLS that the controller honours; another is a UsageError.
+    """
     ports: dict[int, dict[str, list[Entry]]] = {}
     secrets: dict[int, tuple[str, ...]] = {}
+    options: dict[int, Mapping[str, str]] = {}
     for gateway in gateways:
         for listener in gateway.listeners:
             at = f"{gateway.place}: spec.listeners[{listener.name}]"
             if bool(secrets.setdefault(listener.port, listener.secrets)) != bool(listener.secrets):
                 fault = f"port {listener.port} is with TLS and without"
                 raise UsageError(at, fault, "give it another port")
+            if unknown := [name for name in listener.options if name not in known]:
+                raise UsageError(f"{at}.tls.options", f"{unknown[0]} is not honoured", did_you_mean(unknown[0], known))
+            if options.setdefault(listener.port, listener.options) != listener.options:
+                raise UsageError(f"{at}.tls.options", f"port {listener.port} has others, too", "give it another port")
             secrets[listener.port] = tuple(dict.fromkeys((*secrets[listener.port], *listener.secrets)))
             hosts = ports.setdefault(listener.port, {})
             for route in _attached(gateway, listener, routes):
@@ -229,6 +241,7 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute]) -> list[Ser
             port,
             {host: tuple(sorted(entries, key=lambda entry: entry.match.precedence)) for host, entries in found.items()},
             secrets[port],
+            options[port],
         )
         for port, found in sorted(ports.items())
     ]
@@ -311,6 +324,7 @@ def _listener(item: Fields) -> Listener:
     with item.inner("tls") as tls:
         if protocol == "HTTPS":
             tls.choice("mode", ("Terminate",), "Terminate")
+        options = tls.take("options", dict[str, str]())
         secrets = [
             reference.need("name", "") for reference in tls.each("certificateRefs") if _kind(reference, "Secret")
         ]
@@ -318,7 +332,7 @@ def _listener(item: Fields) -> Listener:
         fault = f"protocol {protocol} and {len(secrets)} certificates"
         raise UsageError(item.at("tls"), fault, "HTTPS needs tls.certificateRefs, HTTP has none")
     port = item.need("port", 0)
-    return Listener(item.need("name", ""), port, item.take("hostname", ""), tuple(secrets))
+    return Listener(item.need("name", ""), port, item.take("hostname", ""), tuple(secrets), options)
 
 
 def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:

@@ -53,7 +53,7 @@ def program(place: str) -> proxies.Program:
 
 
 def files(proxy: str, ports: Sequence[Served], directives: Directives, context: Context) -> dict[str, str]:
-    """Path → text of the configuration and its certificates. UsageError for what cannot be written or is not there."""
+    """Path → text of the configuration and its certificates. `ports`: their options are directives. UsageError for what cannot be written or is not there."""
     for served in ports:
         for entries in served.hosts.values():
             for entry in entries:
@@ -78,6 +78,7 @@ def files(proxy: str, ports: Sequence[Served], directives: Directives, context: 
                 "port": served.port,
                 "tls": bool(served.secrets),
                 "certificates": [_certificate(name) for name in served.secrets],
+                "options": served.options,
                 "hosts": [
                     {
                         "names": "_" if host == ANY else host,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,13 +93,15 @@ class Objects:
     others: tuple[Mapping[str, Any], ...] = ()
     """Of kinds that nothing here knows: a proxy's image reads its own (`images.Image.KINDS`), any other is refused (`bringup.vet`)."""
 
-    def served(self, controller: str) -> list[Served]:
-        """What the Gateways of a controller's classes serve, a port each. UsageError where there is none, or two that cannot go together."""
+    def served(self, controller: str, options: Collection[str] = ()) -> list[Served]:
+        """What the Gateways of a controller's classes serve, a port each. UsageError where there is none, two that cannot go together, or an
+        option of TLS that is none of those.
+        """
         mine = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
         if not mine:
             fault = f"no Gateway is of a class of {controller}: it would serve nothing"
             raise UsageError("GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
-        return served(mine, self.http_routes)
+        return served(mine, self.http_routes, options)
 
     def role(self, role: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.role == role)

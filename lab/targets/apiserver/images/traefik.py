@@ -2,7 +2,8 @@
 
 The real one, in the version that its image names, from the same wheel as on the local target, on the machine's own files. Its control plane
 and its proxy are one process, so its watches and configuration are in the proxy's CPU and memory, which those of other controllers
-are not. Refuses its file provider: nobody writes that file here.
+are not. Refuses to run without one of the two: nobody writes the file of its
+file provider here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.errors import UsageError
 from lab.targets.apiserver import images
 from lab.targets.local import proxies
 from lab.targets.local.containers import Realisation
@@ -23,7 +24,6 @@ MADE = False
 CONFIG, PROXY = "", "traefik"
 SAYS = ("stdout", "stderr")
 _PROVIDER = re.compile(r"--providers\.kubernetesingress(nginx)?(=true|\.\w+=.*)?", re.IGNORECASE)
-_FILE = re.compile(r"--providers\.file\b.*", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _SAID = re.compile(r"^\S+ (?:ERR|FTL|PNC) (?P<words>.*)$")
 """An entry of its log, on its output: when, level, words, and what they are about as NAME=VALUE."""
@@ -37,9 +37,6 @@ _ABOUT_INGRESS = re.compile(r"\bingress=", re.IGNORECASE)
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if any(map(_FILE.fullmatch, container.args)):
-        fault = "its routes come from a file, which nobody writes on this target"
-        raise NotMeasurableError("a file of routes", f"{container.place}.args", fault, "--target local")
     if container.command or not any(map(_PROVIDER.fullmatch, container.args)):
         fault = "expected no command, and a Kubernetes provider among the arguments"
         raise UsageError(container.place, fault, "as in manifests/base/traefik-ingress")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local import nginx_served
@@ -26,6 +27,11 @@ CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
 KINDS = frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"})
 KEPT: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
 """Release, as the image's tag has it → idle upstream connections that it asks nginx to keep where no policy says how many; 0 = it has each closed."""
+TLS: Mapping[str, str] = {
+    f"nginx.org/{name.replace('_', '-')}": name
+    for name in ("ssl_protocols", "ssl_ciphers", "ssl_prefer_server_ciphers")
+}
+"""Option of a listener's TLS → the directive that it is."""
 _METHODS = ("round_robin", "least_conn", "ip_hash", "random", "random two", "random two least_conn")
 _PER_S = 10.0
 _HEADERS = {
@@ -52,7 +58,10 @@ def realise(context: Context) -> Realisation:
     if release not in KEPT:
         remedy = did_you_mean(release, KEPT)
         raise UsageError(container.place, f"release {release!r} of NGINX Gateway Fabric is not known here", remedy)
-    ports = context.objects.served(CONTROLLER)
+    ports = [
+        replace(port, options={TLS[name]: value for name, value in port.options.items()})
+        for port in context.objects.served(CONTROLLER, TLS)
+    ]
     services = {item.service for port in ports for item in port.backends}
     program = nginx_served.program(container.place)
     found = directives(context, release, services)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.errors import UsageError
 from lab.targets.common import traefik
 from lab.targets.local import admin, proxies, settings
 from lab.targets.local.containers import Process, Realisation
@@ -25,15 +25,11 @@ SETTINGS = "traefik"
 CHECK = Path(__file__).with_suffix(".bash")
 _CHECK_INSIDE = "/srv/traefik/check.bash"
 _ADDRESS = re.compile(r"--entrypoints\.(\w+)\.address=[\d.]*:(\d+)", re.IGNORECASE)
-_KUBERNETES = re.compile(r"--providers\.kubernetes", re.IGNORECASE)
 _PROVIDER = f"--providers.file.filename={FILE}"
 
 
 def realise(context: Context) -> Realisation:
     container = context.container
-    if any(map(_KUBERNETES.match, container.args)):
-        fault = "it is a controller, which reads its routes from an API server, and there is none"
-        raise NotMeasurableError("an API server", f"{container.place}.args", fault, "--target apiserver")
     if container.command or _PROVIDER not in container.args:
         fault = f"expected no command, and {_PROVIDER} among the arguments"
         raise UsageError(container.place, fault, "as in manifests/base/traefik")

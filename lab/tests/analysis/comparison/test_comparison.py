@@ -588,3 +588,14 @@ def test_a_block_without_its_control_run_does_not_count() -> None:
     row = row_of(compare_runs(made_disturbed("run-1", KILL, outcome), None), "failed", "delete")
     assert "keepalive: 5 of 6 blocks: 1 block without a valid control run" in row.notes
     assert row.decision is Decision.NO_INTERVAL
+
+
+def test_systems_as_shipped_and_of_equal_work_are_not_set_side_by_side() -> None:
+    """Also where they are named one by one; a run from before the families is of systems as shipped."""
+    run = made("run-2")
+    kept = {name: each.model_copy(update={"family": "equal work"}) for name, each in run.record.variants.items()}
+    equal = made("run-2", variants=kept)
+    for arms in ((None, None), ("keepalive", "baseline")):
+        with pytest.raises(UsageError, match="(?s)of the family 'equal work'.*within a family"):
+            compare_runs(made(), equal, *arms)
+    assert compare_runs(equal, made("run-3", variants=kept)).rows

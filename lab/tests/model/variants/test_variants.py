@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.base.errors import UsageError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, knob_names, load_knob
@@ -25,6 +25,7 @@ from lab.model.variants.variants import (
     variant_names,
 )
 from lab.report import catalog
+from lab.targets.prerequisites import TARGETS
 
 NOTES = {
     "lab/title": "a title",
@@ -709,3 +710,14 @@ def test_only_a_root_names_another_overlay_to_be_compared_with(
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(UsageError, match=said):
         load_overlay("mine", scratch)
+
+
+def test_a_system_that_some_targets_alone_can_run_is_refused_on_the_others() -> None:
+    """Its variants with it; whoever is named is a target."""
+    variant = load_variant("envoy-access-log")
+    variant.refuse_on("local")
+    with pytest.raises(NotMeasurableError, match="(?s)runs on target local alone.*--target local"):
+        variant.refuse_on("kind")
+    load_variant("baseline").refuse_on("kind")
+    named = {target for name in variant_names() for target in load_overlay(name).only_on.split()}
+    assert named <= set(TARGETS)

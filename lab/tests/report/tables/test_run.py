@@ -282,6 +282,14 @@ def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     assert verdicts.more_text(few, 1) == ""
 
 
+def test_what_blocks_cannot_tell_is_not_asked_for_more_of_them() -> None:
+    """An effect whose interval is small enough, of a kind of which a pair may not say *same*."""
+    summary = summary_of(make_plan(BOTH), noise=0.002, effects={})
+    row = next(row for row in summary.rows if row.cell.arm.name == "keepalive" and row.shown)
+    effect = replace(row.shown[0], size=replace(row.shown[0].size, same=False), decision=Decision.CANNOT_TELL)
+    assert verdicts.more_text(effect, 1) == ""
+
+
 def test_the_baseline_against_itself_is_told_where_nothing_else_is() -> None:
     """By metric; of several loads the one that leaves most open."""
     line = verdicts.noise_line(summary_of(make_plan([("baseline", None)])))

@@ -11,7 +11,9 @@ from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
 from lab.targets.apiserver import images
 from lab.targets.apiserver.images import traefik
-from lab.targets.local import bringup, objects
+from lab.targets.apiserver.target import ApiserverTarget
+from lab.targets.local import LocalTarget, bringup, objects
+from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed
 
 CPUS = frozenset({0})
@@ -35,11 +37,6 @@ REFUSED = (
 ANSWERED = '10.64.0.2 - - [26/Nov/2026:02:06:21 +0000] "GET /ingress=ERR HTTP/1.1" 404 19 "-" "-" 1 "-" "-" 0ms'
 
 
-def vet(variant: str, apiserver: bool) -> None:
-    realise = {True: images.realise, False: bringup.images.realise}[apiserver]
-    bringup.vet(objects.read(load_variant(variant).manifests), PINNED, realise)
-
-
 def test_its_log_is_told_in_its_words_each_once() -> None:
     log = [ANSWERED, NO_SECRET, NO_SECRET, NO_FORMAT, FORBIDDEN, REFUSED]
     told = traefik.complaints(log)
@@ -49,19 +46,19 @@ def test_its_log_is_told_in_its_words_each_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "apiserver", "needs"),
+    ("variant", "target", "needed"),
     [
-        ("traefik-ingress", False, "apiserver"),
-        ("traefik-ingress-nginx", False, "apiserver"),
-        ("traefik", True, "local"),
+        ("traefik-ingress", LocalTarget(), "apiserver"),
+        ("traefik-ingress-nginx+traefik-access-log", LocalTarget(), "apiserver"),
+        ("traefik", ApiserverTarget(), "local"),
     ],
 )
 def test_what_has_no_routes_on_a_target_is_refused_with_the_target_that_has(
-    variant: str, apiserver: bool, needs: str
+    variant: str, target: LocalTarget, needed: str
 ) -> None:
     with pytest.raises(NotMeasurableError) as caught:
-        vet(variant, apiserver)
-    assert caught.value.remedy == f"--target {needs}"
+        target.check_variant(load_variant(variant), [make_point()])
+    assert caught.value.remedy == f"--target {needed}"
 
 
 def test_a_controller_without_a_provider_is_refused() -> None:
