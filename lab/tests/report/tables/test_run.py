@@ -238,6 +238,14 @@ def test_without_enough_a_a_blocks_nothing_guards() -> None:
     assert verdicts.noise_line(summary).startswith("the noise here is not known yet: 5 blocks")
 
 
+def test_where_nothing_alone_counted_what_the_pair_showed_stands_in_brackets_and_claims_nothing() -> None:
+    effect = effect_of(small(), "keepalive", "p99")
+    assert effect.estimate is not None
+    unled = replace(effect, estimate=None, decision=Decision.NOT_JUDGED, beside=effect.estimate)
+    assert verdicts.effect_text(unled).startswith("p99 – (as a pair −1.1 % [")
+    assert verdicts.effect_text(replace(unled, beside=None)) == "p99 –"
+
+
 def small(factor: float = 0.99, worth: float = 0.02, noise: float = 0.001) -> Summary:
     """An effect of 1 % with hardly any noise."""
     run = make_plan()
@@ -389,7 +397,7 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     third = make_sample(id="c", attempt=3, reason=Reason.OTHER_PROCESSES)
     old = make_sample(id="d", attempt=3, reason=Reason.BLOCK_INTERRUPTED)
     later = make_sample(id="e", attempt=1, generation=1)
-    key = (1, "baseline", "rate-1000", "")
+    key = (1, "baseline", "rate-1000", "", 0, 0)
     assert counted_samples([third, second, first, old])[key] is second
     assert counted_samples([later, second])[key] is later
     assert counted_samples([first, old]) == {}
