@@ -21,6 +21,8 @@ from lab.targets.local.containers import Process
 from lab.targets.local.pods import Container, Pod
 
 LOOK_S = 0.02
+MOST_READ = 1 << 20
+"""Characters of its output: what a controller says of its settings comes first, an access log may follow."""
 _STAMP = re.compile(r"^[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{6}) ")
 
 
@@ -48,7 +50,7 @@ class Controllers:
     def what(self, container: Container) -> str:
         """What an image is here."""
         image = images.find(container.repository)
-        return container.image if image is None else image.about()
+        return (image.about() if image is not None else "") or container.image
 
     def processes(self) -> list[int]:
         """Those in the proxies' containers that are not the proxies themselves."""
@@ -102,8 +104,13 @@ class Followed:
             self._thread.join()
 
     def lines(self) -> list[str]:
-        file = self.process.stderr
-        return file.read_text(errors="replace").splitlines() if file.exists() else []
+        said = ""
+        for name in self.image.SAYS:
+            file: Path = getattr(self.process, name)
+            if file.exists():
+                with file.open(errors="replace") as stream:
+                    said += stream.read(MOST_READ if name == "stdout" else -1)
+        return said.splitlines()
 
     def config_bytes(self) -> int:
         file = self.process.inside(self.image.CONFIG) if self.image.CONFIG else None

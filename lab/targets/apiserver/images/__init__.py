@@ -19,6 +19,9 @@ from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.pods import Container
 
+MACHINE = ""
+"""SYSTEM and SHORT of what runs on the machine's own files: its program is brought as the local target brings it."""
+
 
 class Image(Protocol):
     IMAGE: str
@@ -33,13 +36,15 @@ class Image(Protocol):
     """What the kernel calls the proxy's own processes; all others in its container are the control plane's."""
     CONFIG: str
     """Where its proxy's configuration lies in the container; empty where it lies nowhere."""
+    SAYS: tuple[str, ...]
+    """Of `stdout` and `stderr`, what its controller logs to."""
 
     def realise(self, context: Context) -> Realisation:
         """UsageError for anything asked of the image that cannot be honoured here, or files that are not there."""
         ...
 
     def about(self) -> str:
-        """What it really is: release, and what stands in for what. UsageError when its files are not there."""
+        """What it really is: release, and what stands in for what; empty where `realise` tells. UsageError when its files are not there."""
         ...
 
     def ignored(self, log: Iterable[str]) -> list[str]:
@@ -87,7 +92,7 @@ def realise(context: Context) -> Realisation:
 def has(container: Container, program: str) -> bool:
     """Whether a program can be run in this container: where it has files of its own, it has none of the machine's."""
     image = find(container.repository)
-    if image is None:
+    if image is None or image.SYSTEM == MACHINE:
         return True
     root = programs.files(image.SYSTEM, image.SHORT).folder
     return any(os.path.lexists(root / place / program) for place in ("bin", "sbin", "usr/bin", "usr/sbin"))

@@ -18,6 +18,7 @@ IMAGE = "origin-haproxy-router"
 SYSTEM = SHORT = "haproxy-router"
 MADE = False
 CONFIG, PROXY = "/var/lib/haproxy/conf/haproxy.config", "haproxy"
+SAYS = ("stderr",)
 PROGRAM = "/usr/bin/openshift-router"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/var/lib/haproxy", "/tmp", "/var/log", "/run")

@@ -16,6 +16,7 @@ from lab.targets.local.images.ingress_nginx import refuse_routers
 
 IMAGE = "ingress-nginx/controller"
 CONFIG, PROXY = "/etc/nginx/nginx.conf", "nginx"
+SAYS = ("stderr",)
 SYSTEM, SHORT = "ingress-nginx", "ingress-nginx-controller"
 MADE = True
 ENTRYPOINT = ("/usr/bin/dumb-init", "--")
