@@ -250,8 +250,12 @@ def difference_text(effect: Effect) -> str:
 
 def interval_text(effect: Effect) -> str:
     """` [−29.9, −29.3]`, empty below six blocks."""
-    interval = effect.estimate.interval if effect.estimate else None
-    return about(effect.metric).ends(*interval) if interval else ""
+    return interval_of(effect.metric, effect.estimate)
+
+
+def interval_of(metric: str, estimate: stats.Estimate | None) -> str:
+    interval = estimate.interval if estimate else None
+    return about(metric).ends(*interval) if interval else ""
 
 
 def effect_text(effect: Effect) -> str:
@@ -260,6 +264,8 @@ def effect_text(effect: Effect) -> str:
     In brackets what is shown but not judged.
     """
     metric, estimate = about(effect.metric), effect.estimate
+    if estimate is None and effect.beside is not None:
+        return f"{metric.short} – (as a pair {metric.change(effect.beside.effect)}{interval_of(effect.metric, effect.beside)})"
     if estimate is None or (effect.decision is Decision.NOT_JUDGED and (effect.metric == "rate" or not metric.ratio)):
         return f"{metric.short} –"
     if not estimate.has_interval:

@@ -118,6 +118,8 @@ def differs_shared(loaded: LoadedRequest, name: str) -> bool:
     variant, base = loaded.variants[name], loaded.variants.get(named_against(loaded.request).get(name, ""))
     if base is None:
         return variant.shared_cost
+    if variant.root_cost != base.root_cost:
+        return True
     mine, theirs = ({knob.name: knob for knob in each.knobs} for each in (variant, base))
     return any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
 

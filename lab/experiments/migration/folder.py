@@ -26,7 +26,6 @@ from lab.model.variants.knobs import MANIFESTS
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
 _PROXY = "proxy"
-STANDS_IN = "another system with one of its knobs stands in for it here, which takes none of its settings"
 WORD = 4
 """Letters by which a value can be told among what a proxy says."""
 
@@ -39,11 +38,6 @@ def written(found: Migration) -> list[Line]:
 
 def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
     return (manifests / "overlays" / system / _FILE).exists()
-
-
-def takes_settings(system: str, manifests: Path = MANIFESTS) -> bool:
-    """Whether it has a base of its own: what stands in for a real controller on another's (an overlay with a knob) takes none of its settings."""
-    return (manifests / "base" / system / _FILE).exists()
 
 
 def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
@@ -90,9 +84,6 @@ def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = M
             notes.append(f"{found.system}: the lab has no manifests of it yet: its mapping only")
             continue
         _copy(manifests / "overlays" / found.system, manifests, folder)
-        if not takes_settings(found.system, manifests):
-            notes.append(f"{found.system}: as shipped only: {STANDS_IN}")
-            continue
         name = add(folder, found, written(found))
         kustomize.render([folder / "overlays" / name])
     return notes

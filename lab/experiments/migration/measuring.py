@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments.ablation.folder import refusal_in
+from lab.experiments.bench.measurable import checked
 from lab.experiments.configmap import knobs
 from lab.experiments.configmap.reading import Given
 from lab.experiments.configmap.split import BASELINE, split
-from lab.experiments.migration.folder import STANDS_IN, as_far_as_taken, has_manifests, takes_settings
+from lab.experiments.migration.folder import as_far_as_taken, has_manifests
 from lab.experiments.migration.plan import Plan
+from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.targets.base import Target
 
 
@@ -30,9 +32,9 @@ def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[st
         if told := refusal(each.system):
             notes.append(f"{each.system}: not measured here: {told}")
             continue
-        if not takes_settings(each.system, manifests):
-            names.append(each.system)
-            notes.append(f"{each.system}: as shipped only: {STANDS_IN}")
+        if (why := _not_here(each.system, manifests, target)) and (other := _stand_in(each.system, manifests)):
+            names.append(other)
+            notes.append(f"{each.system}: {why}; {other} stands in for it, which takes none of its settings")
             continue
         yours, told = as_far_as_taken(manifests, each, refusal)
         names += [each.system, *([yours] if yours else [])]
@@ -40,6 +42,21 @@ def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[st
     if not names:
         raise UsageError("migrate", "no successor can be measured here", "\n  ".join(notes))
     return ours, names, notes
+
+
+def _not_here(name: str, manifests: Path, target: Target) -> str:
+    """Why this target cannot show a variant; empty if it can."""
+    try:
+        checked(load_variant(name, manifests), target, [])
+    except NotMeasurableError as error:
+        return f"{error.fault} ({error.remedy})"
+    return ""
+
+
+def _stand_in(system: str, manifests: Path) -> str | None:
+    """The overlay that is measured in a system's place where that cannot run."""
+    overlays = (load_overlay(name, manifests) for name in variant_names(manifests))
+    return next((overlay.name for overlay in overlays if overlay.stands_in_for == system), None)
 
 
 def _ours(found: Plan, manifests: Path) -> tuple[str, list[str]]:

@@ -25,7 +25,7 @@ from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
-from lab.model.variants.knobs import MANIFESTS, Knob, knob_names, load_knob, targets
+from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, load_knob, targets
 from lab.model.variants.knobs import Check as Check  # what a variant is read back by
 
 KEYS = {"resources", "components"}
@@ -55,6 +55,14 @@ class Overlay(Record):
     compare_with: str | None = Field(
         default=None,
         description="of a root that is another system: the overlay it is compared with, for no baseline is its own",
+    )
+    cost: Cost = Field(
+        default="process",
+        description="of a root that is another system: where the cost of what tells it from others can lie, as a knob's",
+    )
+    stands_in_for: str | None = Field(
+        default=None,
+        description="the overlay of a system that it is measured in the place of, where a target cannot run that",
     )
     only_on: str = Field(
         default="", description="of a root: the targets that can run it, with blanks between; empty = every one"
@@ -92,6 +100,7 @@ class Variant(Record):
     compare_with: str | None = Field(default=None, description="what a root says it is compared with")
     only_on: tuple[str, ...] = Field(default=(), description="the targets that can run it; empty = every one")
     family: Family = AS_SHIPPED
+    root_cost: Cost = Field(default="process", description="what its root's lab/cost says")
 
     def refuse_on(self, target: str) -> None:
         """NotMeasurableError for a target that cannot run its system."""
@@ -120,7 +129,9 @@ class Variant(Record):
 
     @property
     def shared_cost(self) -> bool:
-        """Whether the cost of one of its own knobs can lie in what a pair shares."""
+        """Whether the cost of one of its own knobs, or of the system that it is, can lie in what a pair shares."""
+        if self.baseline is None and self.root_cost == "shared":
+            return True
         return any(knob.cost == "shared" for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
@@ -225,6 +236,7 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         compare_with=overlay.compare_with,
         only_on=tuple(overlays[0].only_on.split()),
         family=overlays[0].family,
+        root_cost=overlays[0].cost,
         readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),
     )
 
@@ -321,7 +333,14 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         )
     if parents and not listed:
         raise UsageError(where, f"components: none, so that it is its baseline '{parents[0]}' again", "list a knob")
-    _refuse_rival(values.get("compare_with"), folder, overlays, bool(parents))
+    for key, other in (
+        ("lab/compare-with", values.get("compare_with")),
+        ("lab/stands-in-for", values.get("stands_in_for")),
+    ):
+        _refuse_unknown(key, other, folder, overlays)
+    if parents and values.get("compare_with") is not None:
+        place = f"{where}: metadata.annotations: lab/compare-with"
+        raise UsageError(place, "it has a baseline", "leave it out: a variant is compared with its baseline")
     found = {
         "baseline": parents[0] if parents else None,
         "resources": resources,
@@ -330,16 +349,12 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where)
 
 
-def _refuse_rival(rival: object, folder: Path, overlays: Path, has_baseline: bool) -> None:
-    """`lab/compare-with` is for roots, and names another overlay that stands alone."""
-    if rival is None:
-        return
-    where = f"{annotated.place(folder)}: metadata.annotations: lab/compare-with"
-    if has_baseline:
-        raise UsageError(where, "it has a baseline", "leave it out: a variant is compared with its baseline")
+def _refuse_unknown(key: str, other: object, folder: Path, overlays: Path) -> None:
+    """An annotation that names another overlay names one that there is."""
     others = [name for name in annotated.folders(overlays) if name != folder.name]
-    if rival not in others:
-        raise UsageError(where, f"there is no other overlay '{rival}'", did_you_mean(str(rival), others))
+    if other is not None and other not in others:
+        where = f"{annotated.place(folder)}: metadata.annotations: {key}"
+        raise UsageError(where, f"there is no other overlay '{other}'", did_you_mean(str(other), others))
 
 
 def _render(

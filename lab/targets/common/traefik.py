@@ -19,6 +19,8 @@ RAW, ENTRY_POINTS, OVERVIEW, VERSION, METRICS = (
 MARK = "lab-"
 """Begins the name of a middleware that nobody uses, whose rest is the version of the file that it lies in."""
 _PROVIDER = "@file"
+_INTERNAL = "@internal"
+"""Ends the names of what it has by itself: its API, its ping."""
 _OWN = ("traefik", "ping")
 """Entry points that the load does not come to."""
 
@@ -35,10 +37,10 @@ def taken(raw: str) -> set[str]:
 
 
 def parts(raw: str) -> dict[str, list[dict[str, Any]]]:
-    """`router` and `service` → each of the file's, from RAW."""
+    """`router` and `service` → each of its provider's, from RAW."""
     found = json.loads(raw)
     return {
-        part: [item for name, item in found.get(f"{part}s", {}).items() if name.endswith(_PROVIDER)]
+        part: [item for name, item in found.get(f"{part}s", {}).items() if not name.endswith(_INTERNAL)]
         for part in ("router", "service")
     }
 

@@ -1,6 +1,6 @@
 """Check kind `traefik`: what Traefik's API and metrics show of what it runs.
 
-    name: service.loadBalancer.serversTransport      /api/rawdata, of every service (router) of its file
+    name: service.loadBalancer.serversTransport      /api/rawdata, of every service (router) of its provider
     name: entrypoint.http2.maxConcurrentStreams      /api/entrypoints, of those that the load comes to
     name: overview.features.accessLog                /api/overview
     name: metrics.go_gc_gogc_percent                 /metrics
@@ -39,7 +39,7 @@ def _traefik(system: System, check: Check) -> Reading:
         case _:
             parts = traefik.parts(answer(traefik.RAW))
             if not parts.get(part):
-                raise UnreadableError(f"it has no {part!r} of its file, only {', '.join(parts)}")
+                raise UnreadableError(f"it has no {part!r} of its provider, only {', '.join(parts)}")
             found = list(parts[part])
     return compared(check, joined([shown(at(tree, path)) for tree in found]))
 

@@ -43,6 +43,27 @@ PYTHON
 }
 
 # bats test_tags=measures
+@test "Traefik's ingress-nginx provider opens a connection for most requests, its Ingress provider for next to none" {
+  tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
+  sed -i 's/^connections = .*/connections = 16/' "$BATS_TEST_TMPDIR/tiny.toml"
+  lab bench traefik-ingress-nginx --against traefik-ingress --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
+  ((status < 2)) || fail "$stderr"
+  run python - "$LAB_RUNS" <<'PYTHON'
+import json, pathlib, sys
+
+(run,) = pathlib.Path(sys.argv[1]).glob("*/run.json")
+assert "traefik 3." in json.loads(run.read_text())["facts"]["proxies"]
+samples = [json.loads(path.read_text()) for path in run.parent.glob("samples/*/sample.json")]
+alone = [each for each in samples if each["role"] in ("variant", "baseline") and not each["pair"]]
+opened = {each["arm"]: each["counters"]["proxy/ActiveOpens"] / each["requests"] for each in alone}
+assert opened["traefik-ingress-nginx"] > 0.2 and opened["traefik-ingress"] < 0.1, opened
+machine = {"steal", "other-processes", "generator-saturated"}  # a shared runner's
+assert {each["reason"] for each in samples} <= {None, *machine}, samples
+PYTHON
+  assert_success
+}
+
+# bats test_tags=measures
 @test "a short bench of Contour ends in a table, its knob read back from its Envoy" {
   python -c 'from lab.targets.local import proxies; raise SystemExit(proxies.found("contour") is None)' ||
     skip "contour is not built: scripts/bring contour"

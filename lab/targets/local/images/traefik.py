@@ -33,9 +33,7 @@ def realise(context: Context) -> Realisation:
     if container.command or _PROVIDER not in container.args:
         fault = f"expected no command, and {_PROVIDER} among the arguments"
         raise UsageError(container.place, fault, "as in manifests/base/traefik")
-    threads = container.env.get("GOMAXPROCS", "")
-    if threads.isdigit():
-        refuse_workers(f"{container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
+    refuse_threads(context)
     program = proxies.program(container.place, "traefik", proxies.tagged(container))
     return Realisation(
         command=(program.inside, *container.args),
@@ -45,6 +43,13 @@ def realise(context: Context) -> Realisation:
         programs={program.inside: program.file},
         about=program.about,
     )
+
+
+def refuse_threads(context: Context) -> None:
+    """NotMeasurableError for more threads of Go than the container has CPUs here."""
+    threads = context.container.env.get("GOMAXPROCS", "")
+    if threads.isdigit():
+        refuse_workers(f"{context.container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
 
 
 def _file(context: Context) -> str:

@@ -11,11 +11,11 @@ import yaml
 
 from lab.analysis.migration.table import systems
 from lab.base.errors import UsageError
-from lab.experiments.migration.folder import add, as_far_as_taken, has_manifests, take_away, takes_settings, written
+from lab.experiments.migration.folder import add, as_far_as_taken, has_manifests, take_away, written
 from lab.experiments.migration.plan import plan
 from lab.model.variants import kustomize
 
-HERE = [system for system in systems() if has_manifests(system) and takes_settings(system)]
+HERE = [system for system in systems() if has_manifests(system)]
 SOME = [*HERE[:1], *(pytest.param(system, marks=pytest.mark.slow) for system in HERE[1:])]
 MINE = b"keep-alive: 300\nproxy-read-timeout: 120\nproxy-body-size: 8m\nupstream-keepalive-connections: 1000\nhttp-snippet: |\n  # 'quotes' \"too\"\n"
 BASE = {

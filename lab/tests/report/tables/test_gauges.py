@@ -79,7 +79,7 @@ def test_upstream_connections_stand_there_once_some_arm_opens_many() -> None:
     assert "opened" not in few[1]
     many = printed(summary_of(BOTH, {FEW: 0.01, MANY: 0.95})).splitlines()
     assert many[1].split()[-4:] == ["opened", "per", "answer", "memory"]
-    assert many[4].split()[-5:-3] == ["0.95", "×95.00"]
+    assert many[4].split()[-7:-3] == ["0.95", "[0.95,", "0.95]", "×95.00"]
 
 
 def test_what_is_not_known_is_left_out() -> None:

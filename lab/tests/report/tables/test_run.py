@@ -238,6 +238,14 @@ def test_without_enough_a_a_blocks_nothing_guards() -> None:
     assert verdicts.noise_line(summary).startswith("the noise here is not known yet: 5 blocks")
 
 
+def test_where_nothing_alone_counted_what_the_pair_showed_stands_in_brackets_and_claims_nothing() -> None:
+    effect = effect_of(small(), "keepalive", "p99")
+    assert effect.estimate is not None
+    unled = replace(effect, estimate=None, decision=Decision.NOT_JUDGED, beside=effect.estimate)
+    assert verdicts.effect_text(unled).startswith("p99 – (as a pair −1.1 % [")
+    assert verdicts.effect_text(replace(unled, beside=None)) == "p99 –"
+
+
 def small(factor: float = 0.99, worth: float = 0.02, noise: float = 0.001) -> Summary:
     """An effect of 1 % with hardly any noise."""
     run = make_plan()

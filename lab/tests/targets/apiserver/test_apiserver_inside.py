@@ -28,6 +28,30 @@ if "LAB_TEST_INSIDE" not in os.environ:
 SETTINGS = "ingress-nginx-controller"
 
 
+MORE: dict[str, Any] = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "Ingress",
+    "metadata": {"name": "more", "namespace": "ingress-lab"},
+    "spec": {
+        "ingressClassName": "ingress-lab",
+        "rules": [
+            {
+                "host": "more.lab.test",
+                "http": {
+                    "paths": [
+                        {
+                            "path": "/",
+                            "pathType": "Prefix",
+                            "backend": {"service": {"name": "backend", "port": {"name": "http"}}},
+                        }
+                    ]
+                },
+            }
+        ],
+    },
+}
+
+
 @pytest.fixture(scope="session")
 def target() -> Iterator[ApiserverTarget]:
     prepare()
@@ -56,6 +80,13 @@ def served(system: LocalSystem) -> int:
     response = system.fetch(system.entry(), "/8kB.txt", 2.0)
     assert len(response.body) == PAGES["8kB.txt"] or response.status != 200
     return response.status
+
+
+def serves(system: LocalSystem) -> bool:
+    try:
+        return served(system) == 200
+    except OSError:
+        return False
 
 
 def settings(**data: str) -> Variant:
@@ -152,35 +183,49 @@ def test_auto_follows_a_limit_of_cpu_and_the_limit_is_read_back(target: Apiserve
 
 def test_routes_that_are_added_and_endpoints_that_move_reach_the_controller(target: ApiserverTarget) -> None:
     with target.up(load_variant("baseline"), changing=True) as system:
-        route: dict[str, Any] = {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "Ingress",
-            "metadata": {"name": "more", "namespace": "ingress-lab"},
-            "spec": {
-                "ingressClassName": "ingress-lab",
-                "rules": [
-                    {
-                        "host": "more.lab.test",
-                        "http": {
-                            "paths": [
-                                {
-                                    "path": "/",
-                                    "pathType": "Prefix",
-                                    "backend": {"service": {"name": "backend", "port": {"name": "http"}}},
-                                }
-                            ]
-                        },
-                    }
-                ],
-            },
-        }
         more = {"Host": "more.lab.test"}
         assert system.fetch(system.entry(), "/8kB.txt", 2.0, more).status == 404
         with system.recorder() as recorder:
-            system.apply([route])
+            system.apply([MORE])
             until(lambda: system.fetch(system.entry(), "/8kB.txt", 2.0, more).status == 200, 20)
         assert {"Reload", "Reloaded"} <= {event.kind for event in recorder.events()}
         assert isinstance(system.routing, Registry) and system.routing.events()
         system.end_pod("backend", "delete")
         until(lambda: [pod["metadata"]["name"] for pod in system.pods("backend")] == ["backend-1"], 20)
         until(lambda: served(system) == 200, 20)
+
+
+@pytest.mark.parametrize("name", ["traefik-ingress", "traefik-ingress-nginx"])
+def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: ApiserverTarget, name: str) -> None:
+    logging = load_variant(f"{name}+traefik-access-log")
+    more = {"Host": "more.lab.test"}
+    with target.up(load_variant(name), changing=True) as left, target.up(logging, side="right") as right:
+        assert (served(left), served(right)) == (200, 200)
+        assert [reading.ok for side in (left, right) for reading in read_back(side, logging.readback)] == [False, True]
+        assert left.gauges()["proxy/workers"] == len(target.cpus()["proxy"])
+        left.apply([MORE])
+        until(lambda: left.fetch(left.entry(), "/8kB.txt", 2.0, more).status == 200, 20)
+        assert right.fetch(right.entry(), "/8kB.txt", 2.0, more).status == 404
+        left.end_pod("backend", "delete")
+        until(lambda: left.fetch(left.entry(), "/8kB.txt", 2.0).headers.get("x-lab-backend") == "backend-1", 20)
+        left.end_pod("proxy", "delete")
+        until(lambda: [pod["metadata"]["name"] for pod in left.pods("proxy")] == ["proxy-1"], 20)
+        until(lambda: serves(left), 20)
+        until(lambda: not any(pod.pod.name == "proxy-0" for pod in left.kubelet.pods), 20)
+        kinds = [event.kind for event in left.events if event.object == "proxy-0"]
+        assert "Stopped" in kinds and "Killed" not in kinds
+        assert served(right) == 200
+
+
+def test_an_ingress_that_traefik_skips_is_a_fault_with_its_words(target: ApiserverTarget) -> None:
+    def edit(ingress: dict[str, Any]) -> None:
+        prefix = "nginx.ingress.kubernetes.io"
+        ingress["metadata"]["annotations"] = {f"{prefix}/auth-type": "basic", f"{prefix}/auth-secret": "none"}
+
+    skipped = changed("traefik-ingress-nginx", edit, kind="Ingress", of="bench")
+    target.deadline_s, usual = 5.0, target.deadline_s
+    try:
+        with pytest.raises(MeasuringError, match="the controller says: Cannot resolve auth secret"), target.up(skipped):
+            pass
+    finally:
+        target.deadline_s = usual

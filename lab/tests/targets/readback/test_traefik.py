@@ -58,7 +58,7 @@ def test_what_it_runs_is_read_of_what_serves_the_load(kind: str, name: str, valu
 
 def test_a_part_that_it_has_not_is_unreadable() -> None:
     ok, found, said = observed("traefik", "middleware.x", "1")
-    assert (ok, found) == (False, "unreadable") and "it has no 'middleware' of its file" in said
+    assert (ok, found) == (False, "unreadable") and "it has no 'middleware' of its provider" in said
 
 
 def test_the_file_that_it_serves_and_its_workers() -> None:
