@@ -22,7 +22,7 @@ from lab.targets.local.network import NODE_ADDRESS
 from lab.targets.local.objects import Member, Service
 from lab.targets.local.slices import SERVICE_LABEL
 
-ROUTE = Path(__file__).parents[3] / "manifests" / "clusters" / "route-crd.yaml"
+DEFINITIONS = Path(__file__).parents[3] / "manifests" / "clusters"
 NODE = "node"
 OWN = "ingress-lab"
 """Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
@@ -65,9 +65,10 @@ def applied(manifests: Iterable[Object]) -> list[Object]:
 
 
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Of the kinds that no API server knows by itself: OpenShift's Route."""
-    kinds = {obj["kind"] for obj in manifests}
-    return list(yaml.safe_load_all(ROUTE.read_text())) if "Route" in kinds else []
+    """Of the groups of kinds that no API server knows by itself, those that objects are of: OpenShift's Route, Contour's."""
+    groups = {obj["apiVersion"].partition("/")[0] for obj in manifests}
+    texts = (file.read_text() for file in sorted(DEFINITIONS.glob("*-crd.yaml")))
+    return [obj for text in texts for obj in yaml.safe_load_all(text) if obj["spec"]["group"] in groups]
 
 
 def namespaces(manifests: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 PORT = 19000
 PREFIX = "ingress"
 """`stat_prefix` of the HTTP connection managers that clients come to."""
-COUNTS = rf"/stats?filter=^http\.({PREFIX}|https?-\d%2B)\.downstream_rq_total$"
+COUNTS = rf"/stats?filter=^http\.({PREFIX}(_https?)?|https?-\d%2B)\.downstream_rq_total$"
 CONCURRENCY = "/stats?filter=^server.concurrency$"
 VERSIONS = "/stats?filter=version_text$"
 DUMP = "/config_dump"
@@ -71,9 +71,13 @@ def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
-    """The clusters that it has its configuration from."""
-    services = bootstrap.get("dynamic_resources", {}).get("ads_config", {}).get("grpc_services", [])
+    """The clusters that it has its configuration from, and those that such a bootstrap has for its own interfaces."""
+    resources = bootstrap.get("dynamic_resources", {})
+    sources = [resources.get("ads_config"), resources.get("cds_config", {}).get("api_config_source")]
+    services = [each for source in sources if source for each in source.get("grpc_services", [])]
     yield from (each["envoy_grpc"]["cluster_name"] for each in services if "envoy_grpc" in each)
+    if services:
+        yield from (each["name"] for each in bootstrap.get("static_resources", {}).get("clusters", []))
 
 
 def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:
@@ -97,8 +101,8 @@ def _managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _loaded(prefix: str) -> bool:
-    """Envoy Gateway calls a listener's `http-10080`; its own readiness listener is under another name."""
-    return prefix == PREFIX or re.fullmatch(r"https?-\d+", prefix) is not None
+    """Envoy Gateway calls a listener's `http-10080`, Contour `ingress_http`; their own listeners are under other names."""
+    return re.fullmatch(rf"{PREFIX}(_https?)?|https?-\d+", prefix) is not None
 
 
 def version(info: str) -> str:

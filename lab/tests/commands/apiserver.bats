@@ -63,6 +63,25 @@ PYTHON
   assert_success
 }
 
+# bats test_tags=measures
+@test "a short bench of Contour ends in a table, its knob read back from its Envoy" {
+  python -c 'from lab.targets.local import proxies; raise SystemExit(proxies.found("contour") is None)' ||
+    skip "contour is not built: scripts/bring contour"
+  tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
+  lab bench contour-log-off --target apiserver --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
+  ((status < 2)) || fail "$stderr"
+  assert_output --partial contour-log-off
+  run python - "$LAB_RUNS" <<'PYTHON'
+import json, pathlib, sys
+
+(run,) = pathlib.Path(sys.argv[1]).glob("*/run.json")
+assert "contour 1." in json.loads(run.read_text())["facts"]["proxies"], run
+read = [item for path in run.parent.glob("readback/*.json") for item in json.loads(path.read_text())]
+assert read and all(item["ok"] for item in read), read
+PYTHON
+  assert_success
+}
+
 # bats test_tags=slow
 @test "a knob that is left out is noticed by what the controller's nginx says" {
   lab sabotage keepalive --target apiserver

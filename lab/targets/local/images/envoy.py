@@ -25,6 +25,19 @@ _CONCURRENCY = "--concurrency"
 
 
 def realise(context: Context) -> Realisation:
+    container, found = context.container, program(context)
+    return Realisation(
+        command=(found.inside, *container.args),
+        env=container.env,
+        files=_files(context),
+        checker=(found.inside, "--mode", "validate", "-l", "critical", "-c", CHECKED),
+        programs={found.inside: found.file},
+        about=found.about,
+    )
+
+
+def program(context: Context) -> proxies.Program:
+    """The Envoy that the image names. UsageError for arguments other than the lab's manifests have; refuses more workers than CPUs."""
     container = context.container
     if container.command or container.args[:2] != ("-c", BOOTSTRAP):
         fault = f"expected no command, and -c {BOOTSTRAP} as the first arguments"
@@ -36,15 +49,7 @@ def realise(context: Context) -> Realisation:
             fault = f"{_CONCURRENCY}: expected a positive number, got {' '.join(workers) or 'nothing'}"
             raise UsageError(f"{container.place}.args", fault, "correct it")
         refuse_workers(f"{container.place}.args: {_CONCURRENCY}", int(workers[0]), context)
-    program = proxies.program(container.place, "envoy", proxies.tagged(container))
-    return Realisation(
-        command=(program.inside, *container.args),
-        env=container.env,
-        files=_files(context),
-        checker=(program.inside, "--mode", "validate", "-l", "critical", "-c", CHECKED),
-        programs={program.inside: program.file},
-        about=program.about,
-    )
+    return proxies.program(container.place, "envoy", proxies.tagged(container))
 
 
 def _files(context: Context) -> Mapping[str, str]:
