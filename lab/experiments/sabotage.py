@@ -4,9 +4,10 @@
     key misspelt        a key of its ConfigMap written wrongly, which the real controller would ignore
     container misnamed  its patch for a container that does not exist, which kustomize accepts
 
-Caught means: every check of that knob fails, save those that hold on the baseline too or belong to another knob as
-well, and no check of another knob does. A knob all of whose checks hold anyway is `already so`: here the baseline has
-its value (or its effect), and then its checks must still fail when they ask for another value.
+Caught means: every check of that knob fails, save those that hold on the baseline too (of a root: on itself without
+knobs) or belong to another knob as well, and no check of another knob does, but where they make up a root. A knob all
+of whose checks hold anyway is `already so`: here the baseline has its value (or its effect), and then its checks must
+still fail when they ask for another value.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ class Saboteur:
         count = len(variant.readback)
         failed = [reading for reading in readings[:count] if not reading.ok]
         harmed = [_said(reading) for reading in failed if reading.check not in own]
-        if harmed:
+        if (
+            harmed and variant.baseline is not None
+        ):  # the parts of a root are made for one another: no TLS version without TLS
             return found("NOT CAUGHT", f"a check of another knob fails: {'; '.join(harmed)}")
         held = [reading.check for reading in readings[:count] if reading.ok and reading.check in own]
         unexplained = [check for check in held if check not in shared and not self._holds(variant, check)]
