@@ -22,6 +22,7 @@ from lab.targets.local.nginx_served import CONFIG, Directives
 from lab.targets.local.objects import Objects
 
 IMAGE = "nginx-gateway-fabric/nginx"
+BY_TAG = True
 NOTE = "directive-equivalent: no control plane, endpoints change by a reload as its open-source nginx's do"
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
 KINDS = frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"})
