@@ -62,8 +62,8 @@ class Check(Record, coerce_numbers_to_str=True):
                 after `overview` in its overview; after `metrics` a metric, `version` alone its release
     argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
     haproxy     a key (`name`) of HAProxy's `show info`
-    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …); one
-                without arguments is `set`
+    haproxy-config a directive (`name`) of HAProxy's running configuration, in sections of a kind (`context`: defaults, backend, …) or
+                in one (`frontend public`); one without arguments is `set`; `among`: the words stand somewhere among its arguments
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
     pods        how many pods of the role run and are ready
     budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
@@ -93,7 +93,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "traefik": ({"name"}, set()),
         "argument": ({"name"}, set()),
         "haproxy": ({"name"}, set()),
-        "haproxy-config": ({"name"}, {"context"}),
+        "haproxy-config": ({"name"}, {"context", "among"}),
         "pod": ({"name"}, set()),
         "pods": (set(), set()),
         "budget": ({"name"}, set()),

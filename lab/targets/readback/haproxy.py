@@ -5,7 +5,7 @@
 
 `socat` asks, which the router's image has and scripts/shell brings.
 
-`haproxy-config` is a directive (`timeout client`, `balance`) of the sections of a kind (`context`: defaults, backend, …) of the
+`haproxy-config` is a directive (`timeout client`, `balance`) of the sections of a kind (`context`: defaults, backend, …), or of one section, of the
 file that the running HAProxy was started with, `set` where it has no arguments; an older process than that file runs another, which is not ok. What HAProxy says of
 itself is asked of it: the balance algorithm, timeouts and sizes it tells nobody.
 """
@@ -41,6 +41,8 @@ def _config(system: System, check: Check) -> Reading:
     if not files:
         raise UnreadableError("no HAProxy with a configuration file runs")
     found = list(_values(run(system, check, ["cat", *files]), words, check.context))
+    if check.among:
+        found = [check.value if f" {check.value} " in f" {line} " else line for line in found]
     reading = compared(check, joined(found) if found else ABSENT)
     written = int(run(system, check, ["stat", "-c", "%Y", files[0]]))
     if reading.ok and max(started(system, check, [process.pid for process in running])) + _CLOCK_S < written:
@@ -50,13 +52,13 @@ def _config(system: System, check: Check) -> Reading:
 
 
 def _values(text: str, words: Sequence[str], context: str | None) -> Iterator[str]:
-    """The rest of every line that begins with these words, or `set` where there is none, in sections of that kind."""
-    section = ""
+    """The rest of every line that begins with these words, or `set` where there is none, in sections of that kind, or in the one of that name."""
+    section = [""]
     for line in text.splitlines():
         parts = line.split()
         if parts and not line[0].isspace() and not line.startswith("#"):
-            section = parts[0]
-        elif parts[: len(words)] == list(words) and context in (None, section):
+            section = parts
+        elif parts[: len(words)] == list(words) and context in (None, section[0], " ".join(section)):
             yield " ".join(parts[len(words) :]) or "set"
 
 

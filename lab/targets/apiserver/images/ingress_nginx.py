@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.targets.apiserver import programs
 from lab.targets.local.containers import Realisation, Root
-from lab.targets.local.images import Context, refuse_open_files, refuse_workers
+from lab.targets.local.images import Context, refuse_nginx_workers, refuse_open_files
 from lab.targets.local.images.ingress_nginx import refuse_routers
 
 IMAGE = "ingress-nginx/controller"
@@ -37,7 +37,7 @@ def realise(context: Context) -> Realisation:
     refuse_routers(container)
     for key, value in _settings(context).items():
         if key == "worker-processes" and value.isdigit():
-            refuse_workers(f"{container.place}: {key}", int(value), context)
+            refuse_nginx_workers(f"{container.place}: {key}", int(value), context)
         if key == "max-worker-open-files" and value.isdigit():
             refuse_open_files(f"{container.place}: {key}", int(value), context)
     root = Root(programs.files(SYSTEM, SHORT).folder, OWN, "/etc/nginx")

@@ -43,6 +43,14 @@ def refuse_workers(place: str, workers: int, context: Context, noun: str = "work
         raise NotMeasurableError("cores", place, fault, f"a machine with more CPUs, or {context.cpus} at most")
 
 
+def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:
+    """The same of nginx's, which takes a 0: a UsageError."""
+    if workers == 0:
+        fault = "nginx takes 0 and starts no worker: nothing would be served"
+        raise UsageError(place, fault, "auto, or a number from 1 on")
+    refuse_workers(place, workers, context)
+
+
 def refuse_open_files(place: str, files: int, context: Context, asked: str = "") -> None:
     """NotMeasurableError for more open files than a process may have here: nginx would go on with fewer, and only log it.
 

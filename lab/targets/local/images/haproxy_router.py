@@ -68,6 +68,7 @@ OPTIONS = {
 """The same of those that are there or not."""
 
 _TRUTH = re.compile(r"true|TRUE|1|false|FALSE|0")
+_TRUE = ("true", "TRUE", "1")
 _HAPROXY_TIME = re.compile(r"[1-9]\d*(us|ms|s|m|h|d)?")
 
 
@@ -96,6 +97,9 @@ def realise(context: Context) -> Realisation:
         "check_interval": env.matching("ROUTER_BACKEND_CHECK_INTERVAL", _HAPROXY_TIME, "a time such as 5s") or "5000ms",
         "rewrite_size": env.integer("ROUTER_MAX_REWRITE_SIZE", 8192),
         "buffer_size": env.integer("ROUTER_BUF_SIZE", 32768),
+        "accept_proxy": _accept_proxy(env, context),
+        "clients": _clients(env),
+        "client_filter": env.text("ROUTER_MUTUAL_TLS_AUTH_FILTER", ""),
         "destination_ca": env.text("DEFAULT_DESTINATION_CA_PATH", "") or None,
     }
     delay_s = _delay_s(env)
@@ -197,11 +201,33 @@ def _defaults(env: _Environment) -> list[str]:
     chosen = {line: env.matching(name, _TRUTH, "true or false") for line, name in OPTIONS.items()}
     mime = env.text("ROUTER_COMPRESSION_MIME", "text/html text/plain text/css")
     lines = [f"{directive} {value}" for directive, value in times.items()]
-    lines += [line for line, value in chosen.items() if value in ("true", "TRUE", "1")]
+    lines += [line for line, value in chosen.items() if value in _TRUE]
     form = env.text("ROUTER_SYSLOG_FORMAT", "")
     if env.text("ROUTER_SYSLOG_ADDRESS", ""):
         lines = [f"log-format {form}" if form else "option httplog", "log global", *lines]
     return [*lines, *([f"compression type {mime}"] if "compression algo gzip" in lines else [])]
+
+
+def _accept_proxy(env: _Environment, context: Context) -> bool:
+    name = "ROUTER_USE_PROXY_PROTOCOL"
+    asked = env.matching(name, _TRUTH, "true or false") in _TRUE
+    if asked and not context.objects.role("balancer"):
+        fault = "nobody in front of the router speaks the PROXY protocol: nothing would be served"
+        raise UsageError(env.at(name), fault, "the variant okd-proxy-protocol has a load balancer that does")
+    return asked
+
+
+def _clients(env: _Environment) -> str:
+    """What of its clients' certificates every bind with TLS says; empty where none is asked for."""
+    asked = env.matching("ROUTER_MUTUAL_TLS_AUTH", re.compile("none|optional|required"), "none, optional or required")
+    ca, crl = (env.text(f"ROUTER_MUTUAL_TLS_AUTH_{name}", "") for name in ("CA", "CRL"))
+    if asked in ("", "none"):
+        return ""
+    if not ca:
+        raise UsageError(
+            env.at("ROUTER_MUTUAL_TLS_AUTH"), f"{asked}, and no ROUTER_MUTUAL_TLS_AUTH_CA", "name its file"
+        )
+    return f" verify {asked} ca-file {ca}{f' crl-file {crl}' if crl else ''}"
 
 
 def _log(env: _Environment) -> str:

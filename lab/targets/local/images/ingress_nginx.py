@@ -18,7 +18,7 @@ from lab.targets.common import nginx
 from lab.targets.local import modules
 from lab.targets.local.configmap import KEYS, look_up, settings
 from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
+from lab.targets.local.images import Context, Control, refuse_nginx_workers, refuse_open_files
 from lab.targets.local.nginx_conf import PID, certificates, keys_for_tls, render, workers_of
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.objects import Objects
@@ -66,7 +66,7 @@ def realise(context: Context) -> Realisation:
     values = settings(place, data)
     by = f"{container.place}: limits.cpu" if values["worker-processes"] == "auto" else f"{place}: worker-processes"
     if (workers := workers_of(values, context)).isdecimal():
-        refuse_workers(by, int(workers), context)
+        refuse_nginx_workers(by, int(workers), context)
     refuse_open_files(f"{place}: max-worker-open-files", int(values["max-worker-open-files"]), context)
     http_port = int(arguments.get("--http-port", "80"))
     text = render(values, context, version=nginx_version(), http_port=http_port, status=has_status())

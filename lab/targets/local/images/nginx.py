@@ -7,12 +7,12 @@ import signal
 
 from lab.base.errors import UsageError
 from lab.targets.local.containers import Realisation
-from lab.targets.local.images import Context, refuse_open_files, refuse_workers
+from lab.targets.local.images import Context, refuse_nginx_workers, refuse_open_files
 
 IMAGE = "nginx"
 NOTE = ""
 control = None  # its configuration is a ConfigMap, which a pod reads when it starts
-_REFUSED = {"worker_processes": refuse_workers, "worker_rlimit_nofile": refuse_open_files}
+_REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": refuse_open_files}
 
 
 def realise(context: Context) -> Realisation:

@@ -14,7 +14,7 @@ from typing import Literal
 from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local import ingress_served, nginx_served
 from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, refuse_open_files, refuse_workers
+from lab.targets.local.images import Context, Control, refuse_nginx_workers, refuse_open_files
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.nginx_served import CONFIG, Directives
 from lab.targets.local.pods import Container
@@ -108,7 +108,7 @@ def realise(context: Context) -> Realisation:
         if name not in KEYS and name not in _OTHER:
             fault = "is no key that the local target knows of this controller"
             raise UsageError(f"{place}: {name}", fault, did_you_mean(name, [*KEYS, *_OTHER]))
-    for name, refuse in (("worker-processes", refuse_workers), ("worker-rlimit-nofile", refuse_open_files)):
+    for name, refuse in (("worker-processes", refuse_nginx_workers), ("worker-rlimit-nofile", refuse_open_files)):
         if values[name].isdecimal():
             refuse(f"{place}: {name}", int(values[name]), context)
     program = nginx_served.program(container.place)

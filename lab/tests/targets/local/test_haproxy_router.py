@@ -153,6 +153,19 @@ def test_a_variable_becomes_the_line_of_the_routers_template(name: str, value: s
     assert line in with_it and (not line or line not in without)
 
 
+def test_clients_are_asked_for_certificates_wherever_tls_ends() -> None:
+    env: dict[str, str | None] = {
+        "ROUTER_MUTUAL_TLS_AUTH": "optional",
+        "ROUTER_MUTUAL_TLS_AUTH_CA": "/ca/ca.pem",
+        "ROUTER_MUTUAL_TLS_AUTH_CRL": "/ca/crl.pem",
+        "ROUTER_MUTUAL_TLS_AUTH_FILTER": "/OU=it's",
+    }
+    asking = config(env=env)
+    assert asking.count(" verify optional ca-file /ca/ca.pem crl-file /ca/crl.pem accept-proxy\n") == 2
+    assert r"http-request deny unless { ssl_c_s_dn -m reg '/OU=it'\''s' }" in asking
+    assert "verify optional" not in config(env={**env, "ROUTER_MUTUAL_TLS_AUTH": "none"})
+
+
 def test_what_the_router_logs_goes_to_the_labs_own_sink() -> None:
     env: dict[str, str | None] = {
         "ROUTER_SYSLOG_ADDRESS": "logs.example:1514",
@@ -187,7 +200,10 @@ def test_only_routes_with_the_routers_labels_are_served() -> None:
         ({"ROUTER_MAX_CONNECTIONS": "50000"}, "50000 connections take 100100 open files.*: not measurable: open files"),
         ({"ROUTER_HARD_STOP_AFTER": "soon"}, "expected a time such as 30m, got 'soon'"),
         ({"ROUTER_DEFAULT_CLIENT_TIMEOUT": "soon"}, "expected a time such as 30s, got 'soon'"),
-        ({"ROUTER_USE_PROXY_PROTOCOL": "true"}, "does not honour ROUTER_USE_PROXY_PROTOCOL\n  .*(or --target kind)"),
+        ({"ROUTER_IP_V4_V6_MODE": "v6"}, "does not honour ROUTER_IP_V4_V6_MODE\n  .*(or --target kind)"),
+        ({"ROUTER_USE_PROXY_PROTOCOL": "true"}, "nobody in front of the router speaks.*\n.*okd-proxy-protocol"),
+        ({"ROUTER_MUTUAL_TLS_AUTH": "maybe"}, "expected none, optional or required, got 'maybe'"),
+        ({"ROUTER_MUTUAL_TLS_AUTH": "required"}, "required, and no ROUTER_MUTUAL_TLS_AUTH_CA"),
         ({"ROUTER_SYSLOG_ADDRESS": "/var/lib/rsyslog/rsyslog.sock"}, "expected HOST:PORT .*--target kind"),
         ({"ROUTER_SYSLOG_ADDRESS": "x:514", "ROUTER_LOG_LEVEL": "loud"}, "expected a level of syslog"),
         ({"ROUTER_METRICS_TYPE": "none"}, "only 'haproxy' can be had here"),
