@@ -223,11 +223,13 @@ def common_refusal(load: Load) -> str | None:
 
 
 def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
-    """The OutputError for output that lacks what was expected: quotes how it ended (and stderr's first line)."""
+    """The OutputError for output that lacks what was expected: quotes how it ended and, of several lines, began (and stderr's first line)."""
     ended = " ".join(stdout[-1000:].strip().splitlines()[-2:])[-160:]
     said = next((line.strip() for line in stderr.splitlines() if line.strip()), "")[:160]
     parts = [f"exit status {exit_status}"] if exit_status else []
     parts.append(f"output ends {ended!r}" if ended else "no output")
+    if len(lines := stdout.strip().splitlines()) > 2:
+        parts.append(f"begins {lines[0][:80]!r}")
     if said:
         parts.append(f"stderr begins {said!r}")
     return OutputError(f"expected {expected}: {'; '.join(parts)}")

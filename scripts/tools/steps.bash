@@ -25,13 +25,14 @@ refuse_foreign() {
     "  rm $root/.cache gives this checkout a cache of its own; or bring both to the same pins (git log -- uv.lock scripts)"
 }
 
-# own_cache WHAT: .cache is there, ours to write, and nobody else's meanwhile.
+# own_cache WHAT: .cache is there, ours to write, nobody else's meanwhile, and no other checkout's with other pins.
 own_cache() {
   { mkdir -p "$cache/log" "$cache/steps" "$cache/bin" && touch "$cache/lock"; } 2>/dev/null || die \
     "$cache: cannot be written by $(id -un), and it lacks $1" \
     "  run the same once as the checkout's owner, or use a clone of your own"
   exec 9>"$cache/lock"
   flock -n 9 || { echo "another scripts/ command is setting up this checkout; waiting for it" >&2 && flock 9; }
+  refuse_foreign
 }
 
 # stamp_of NAME SALT PIN…: what .cache/steps/NAME says once do_NAME is done for these pins.

@@ -1,7 +1,8 @@
 """What people hand over that is no YAML as it stands → the YAML or JSON texts in it, or why there is none. Pure.
 
     keep-alive=300                            what `kubectl create configmap --from-env-file` takes
-    values = [<<-EOT … EOT]                   a Terraform resource's heredoc
+    helm upgrade … --set controller.config.keep-alive=300; kubectl create configmap … --from-literal=keep-alive=300
+    values = [<<-EOT … EOT]                   a heredoc of Terraform's, or of a shell's: kubectl apply -f - <<EOF
     ```yaml … ```                             copied out of a README
 
 Refuses what kubectl and Helm print for people, templates and nginx's own configuration, with the command or the keys that are meant.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import textwrap
 from collections.abc import Sequence
 
@@ -21,11 +23,16 @@ HERE = "scripts/shell just bench --configmap -"
 HOW = f"kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml | {HERE}"
 HELM = f"helm -n ingress-nginx get values ingress-nginx -o yaml | {HERE}"
 _TABLE = re.compile(r"^(Name: +\S+$|(?:NAMESPACE +)?NAME +DATA +AGE)", re.MULTILINE)
+_DIFF = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S|@@ -\d)", re.MULTILINE)
+_CONFLICT = re.compile(r"^<{7}(?: .*)?$", re.MULTILINE)
+_COMMAND = re.compile(r"^(?:sudo +)?(helm|kubectl|oc) +(?!.*<<)", re.MULTILINE)
+_OPTION = re.compile(r"--(set|set-string|set-literal|from-literal|patch|p)(?:=(.*))?", re.DOTALL)
 _RELEASE = re.compile(r"^(?:LAST DEPLOYED: |USER-SUPPLIED VALUES:$(?=[\s\S]*^COMPUTED VALUES:$))", re.MULTILINE)
 _AROUND = re.compile(r"^(?:```.*|\$ (?:kubectl|oc|helm) .*|(?:USER-SUPPLIED|COMPUTED) VALUES:)$", re.MULTILINE)
 _ENV = re.compile(r"(?:export +)?([-._a-zA-Z0-9]+)=(.*)")
 _HCL = re.compile(r"^(?:resource|module|locals|variable|data|provider|set)\b[^:\n]*\{$", re.MULTILINE)
-_HEREDOC = re.compile(r"<<-?(\w+)\n(.*?)\n[ \t]*\1$", re.MULTILINE | re.DOTALL)
+_SHELL = re.compile(r"^(?:\$ +)?(?:sudo +)?(?:cat|tee|helm|kubectl|oc)\b.*<<-?", re.MULTILINE)
+_HEREDOC = re.compile(r"<<-? *['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n[ \t]*\1$", re.MULTILINE | re.DOTALL)
 _DIRECTIVE = re.compile(r"(?:^|[;{}])\s*([a-z][a-z0-9_]*)\s[^:#{};]*(?=[;{])", re.MULTILINE)
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w)")
 
@@ -36,6 +43,13 @@ def texts(place: str, text: str) -> list[str]:
         raise UsageError(place, "is what helm prints of a whole release", f"use: {HELM}")
     if printed := _TABLE.search(text):
         raise UsageError(place, f"is what kubectl prints for people ({printed[0].split()[0]} …)", f"use: {HOW}")
+    if conflict := _CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise UsageError(place, f"line {line}: a merge that was not finished (<<<<<<<)", "resolve it first")
+    if _DIFF.search(text):
+        raise UsageError(place, "is a difference between two files", "give one of the two")
+    if commands := _commands(text):
+        return commands
     if found := _json(text):
         return found
     if (pairs := _pairs(text)) is not None:
@@ -45,8 +59,42 @@ def texts(place: str, text: str) -> list[str]:
         if not bodies:
             raise UsageError(place, "is Terraform's language, in which YAML is read in heredocs alone", f"use: {HOW}")
         return bodies
+    if _SHELL.search(text) and (bodies := [body for _, body in _HEREDOC.findall(text)]):
+        return bodies
     _refuse_directives(place, text)
     return [_AROUND.sub("", text)]
+
+
+def _commands(text: str) -> list[str]:
+    """What commands of helm and kubectl set, as a release's parameters, keys or a patch; empty where it is no such command."""
+    lines = [
+        line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not lines or not all(_COMMAND.match(line.strip().removeprefix("$ ")) for line in lines):
+        return []
+    parameters: list[dict[str, str]] = []
+    literals: dict[str, str] = {}
+    patches: list[str] = []
+    for line in lines:
+        try:
+            words = shlex.split(line)
+        except ValueError:  # a quote without its other half
+            return []
+        for word, following in zip(words, [*words[1:], ""], strict=True):
+            if not (option := _OPTION.fullmatch(f"-{word}" if word[:2] in ("-p", "-p=") else word)):
+                continue
+            value = following if option[2] is None else option[2]
+            name, _, said = value.partition("=")
+            match option[1]:
+                case "from-literal":
+                    literals[name] = said
+                case "patch" | "p":
+                    patches.append(value)
+                case _:
+                    for each in re.split(r"(?<!\\),", value):
+                        name, _, said = each.partition("=")
+                        parameters.append({"name": name, "value": said.replace("\\,", ",")})
+    return [json.dumps(found) for found in (parameters, literals) if found] + patches
 
 
 def _refuse_directives(place: str, text: str) -> None:

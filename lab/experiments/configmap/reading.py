@@ -137,6 +137,9 @@ def _values(found: Settings) -> tuple[dict[str, str], list[str]]:
                 data[key] = str(helm) if found.helm else text
                 if bare and not found.helm:
                     notes.append(f'{key}: kubectl refuses it without quotes: write "{text}"')
+                elif bare and (printed := _as_float(data[key])):
+                    told = f"some releases of Helm print {text} without quotes as {printed}, which the controller takes for no number"
+                    notes.append(f'{key}: {told}: write "{data[key]}"')
                 elif data[key].lower() != text.lower():
                     notes.append(f"{key}: YAML makes {data[key]} of {text}")
             case Mapping() if NO_NAME in value:
@@ -148,3 +151,11 @@ def _values(found: Settings) -> tuple[dict[str, str], list[str]]:
                 notes.append(f'{key}: a list is no value of a ConfigMap (the API server refuses it): write "{words}"')
     data |= {key: value for key, value in found.more.items() if key not in data}
     return {key: value for key, value in data.items() if key}, notes
+
+
+def _as_float(number: str) -> str:
+    """How Go prints a whole number of seven digits or more that went through a float64 (`%v`: 1.048576e+06); empty for what it prints as it is."""
+    if not re.fullmatch(r"[1-9][0-9]{6,14}", number):
+        return ""
+    first, rest = number[0], number[1:].rstrip("0")
+    return f"{first}{'.' if rest else ''}{rest}e+{len(number) - 1:02d}"

@@ -24,9 +24,12 @@ Seen: TypeAlias = "dict[int, Value]"
 """What was looked through, by its id; held, so that no other gets that id."""
 _FIELDS = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
 _SET = "controller.config."
+_VALUES = ("values", "valuesObject", "valuesContent", "valuesInline")
+_OF_RELEASE = (*_VALUES, "set", "parameters")
+"""Fields of one release, each over those before it."""
 _CHART = {"add-headers": "addHeaders", "proxy-set-headers": "proxySetHeaders"}
 """Key → the chart's mapping that it makes a ConfigMap of, which the key then names."""
-_TEXTS = ("controller:", "kind: ConfigMap", "path: /data/", '"path": "/data/')
+_TEXTS = re.compile(r"""controller["']?:|kind["']?: *["']?ConfigMap|path["']?: *["']?/data\b""")
 """What stands in a text that is worth reading as YAML."""
 
 
@@ -88,7 +91,7 @@ def _maps(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[
         return
     seen[id(value)] = value
     match value:
-        case Scalar(text=text) if any(mark in text for mark in _TEXTS):  # Flux, Argo CD, k3s, patches
+        case Scalar(text=text) if _TEXTS.search(text):  # Flux, Argo CD, k3s, patches
             try:
                 inner = documents("", text)
             except UsageError:
@@ -101,8 +104,10 @@ def _maps(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[
         case Mapping():
             yield from _of_mapping(value, path, number, seen)
         case _:
-            if given := _set_by(value):
-                yield Settings(_where(path), _extract(path, number), given, helm="op" not in _keys(value))
+            given, removed = _set_by(value)
+            if given:
+                notes = tuple(f"{key}: the patch removes it: the controller's default stays" for key in removed)
+                yield Settings(_where(path), _extract(path, number), given, "op" not in _keys(value), notes)
                 return
             for place, item in enumerate(value):
                 yield from _maps(item, (*path, place), number, seen)
@@ -118,7 +123,10 @@ def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen
     if path and (given := {key[len(_SET) :]: item for key, item in value.items() if key.startswith(_SET)}):
         yield Settings(_where(path), _extract(path, number), given, helm=True)
     listed = value.get("items")
+    yield from _of_release(value, path, number, seen)
     for key, item in value.items():
+        if key in _OF_RELEASE:
+            continue
         below = (*path, key)
         config = item.get("config") if key == "controller" and isinstance(item, Mapping) else None
         if isinstance(config, Mapping) and isinstance(item, Mapping):
@@ -132,6 +140,31 @@ def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen
                 yield from _configmap(each, number, seen) if isinstance(each, Mapping) else ()
         else:
             yield from _maps(item, below, number, seen)
+
+
+def _of_release(value: Mapping[str, Value], path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
+    """Of the fields of a release: one for them all where they are of one chart, as Helm takes them together."""
+    found = [each for key in _OF_RELEASE if key in value for each in _maps(value[key], (*path, key), number, seen)]
+    own = re.escape(_where(path))
+    alike = rf"{own}\.?(?:(?:{'|'.join(_VALUES)})(?:\[\d+\])?\.controller\.config|set|parameters)"
+    both = {"values", "valuesObject"} <= value.keys()  # Argo CD takes one of them alone
+    if len(found) < 2 or both or not all(re.fullmatch(alike, each.where) for each in found):
+        yield from found
+        return
+    content: dict[str, Value] = {}
+    notes: list[str] = []
+    for each in found:
+        notes += [
+            *each.notes,
+            *(
+                f"{key}: {each.where} is taken over what stands before it"
+                for key in each.content.keys() & content.keys()
+            ),
+        ]
+        content |= each.content
+    more = {key: text for each in found for key, text in each.more.items()}
+    beside = {name: texts for each in found for name, texts in each.beside.items()}
+    yield Settings(_where(path) or "the file", _extract(path, number), content, True, tuple(notes), more, beside)
 
 
 def _hidden(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
@@ -206,9 +239,10 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def _set_by(items: Value) -> dict[str, Value]:
-    """Of a list of a release's parameters (`name: controller.config.x`) or of a JSON patch (`path: /data/x`)."""
+def _set_by(items: Value) -> tuple[dict[str, Value], list[str]]:
+    """Of a list of a release's parameters (`name: controller.config.x`) or of a JSON patch (`path: /data/x`); and what that removes."""
     found: dict[str, Value] = {}
+    removed: list[str] = []
     for item in items if isinstance(items, list) else ():
         name, path, value = (
             text_at(item, "name"),
@@ -217,9 +251,17 @@ def _set_by(items: Value) -> dict[str, Value]:
         )
         if name.startswith(_SET) and value is not None:
             found[name[len(_SET) :].replace("\\", "")] = value
-        if path.startswith("/data/") and text_at(item, "op") in ("add", "replace") and value is not None:
-            found[path[6:].replace("~1", "/").replace("~0", "~")] = value
-    return found
+        key = path[6:].replace("~1", "/").replace("~0", "~") if path.startswith("/data/") else ""
+        match text_at(item, "op"), value:
+            case "add" | "replace", Mapping() if path == "/data":
+                found |= value
+            case "add" | "replace", _ if key and value is not None:
+                found[key] = value
+            case "remove", _ if key:
+                removed.append(key)
+            case _:
+                pass
+    return found, removed
 
 
 def _keys(items: Value) -> set[str]:

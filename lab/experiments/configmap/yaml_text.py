@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import codecs
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,6 +72,8 @@ def documents(place: str, text: str) -> list[Value]:
         line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
         tab = "\t" in line[: len(line) - len(line.lstrip())]
         remedy = "YAML is indented with spaces: replace the tab" if tab else "correct it at the line named"
+        if odd := _copied(text):
+            remedy = odd
         if "{{" in text:
             remedy = f"its templates ({{{{ … }}}}) are filled in when it is installed: give what comes of it, {remedy}"
         raise UsageError(place, f"not YAML: {where}{said}", remedy) from None
@@ -82,6 +85,18 @@ def documents(place: str, text: str) -> list[Value]:
     if twice:
         raise UsageError(place, "; ".join(twice), "keep one of them: kubectl refuses a key that stands twice")
     return [value for value in found if not (isinstance(value, Scalar) and value.helm is None)]
+
+
+def _copied(text: str) -> str:
+    """The first character that looks like a space or like nothing, and is neither for YAML, in words; empty where none is."""
+    for number, line in enumerate(text.splitlines(), 1):
+        strange = [
+            char for char in line.partition("#")[0] if unicodedata.category(char) in ("Zs", "Cf") and char != " "
+        ]
+        if strange:
+            named = f"{unicodedata.name(strange[0]).lower()} (U+{ord(strange[0]):04X})"
+            return f"line {number} has a {named}, as text copied from a page has: write a space, or nothing, for it"
+    return ""
 
 
 def _value(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value], depth: int = 0) -> Value:

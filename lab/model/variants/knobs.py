@@ -150,7 +150,9 @@ class Knob(Record):
     )
     published: str | None = Field(default=None, description="the published value, in the study's words")
     hypothesis: str = Field(
-        min_length=20, description="one falsifiable sentence: what changes, under which load, in which direction"
+        min_length=20,
+        pattern=r"\w\W+\w",
+        description="one falsifiable sentence: what changes, under which load, in which direction",
     )
     sweep: str = Field(description="the sweep in which an effect could show")
     primary_metric: Primary = Field(description="the one metric that may claim in the summary line")

@@ -73,12 +73,24 @@ def written() -> Images:
 
     UsageError for a file that cannot be read, an unknown short name, or a reference that is none.
     """
+    return Images(pinned(), _chosen(os.environ.get(SETTING), pinned()))
+
+
+@cache
+def pinned() -> Mapping[str, str]:
+    """Short name → reference."""
     tags = [document["imageTag"] for document in _documents()]
-    pinned = {
+    return {
         tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
         for tag in tags
     }
-    return Images(pinned, _chosen(os.environ.get(SETTING), pinned))
+
+
+def split(reference: str) -> tuple[str, str]:
+    """Repository and tag, without a digest."""
+    head, slash, tail = reference.partition("@")[0].rpartition("/")
+    name, _, tag = tail.partition(":")
+    return head + slash + name, tag
 
 
 def of_variants() -> dict[str, str | None]:

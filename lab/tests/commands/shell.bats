@@ -229,6 +229,9 @@ in_env() { # CODE: run with scripts/tools/env.bash of the bare checkout
   assert_failure 2
   assert_line --partial "$other/.cache: is the cache of $bare, made for other pins"
   assert_line --partial "rm $other/.cache"
+  PATH=/usr/bin:/bin run "$other/scripts/bring" kind
+  assert_failure 2
+  assert_line --partial "$other/.cache: is the cache of $bare, made for other pins"
   in_env ready
 }
 

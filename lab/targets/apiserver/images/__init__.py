@@ -88,9 +88,13 @@ def find(repository: str) -> Image | None:
 
 
 def realise(context: Context) -> Realisation:
-    """By the file for its image here, or on the local target, or its command executed."""
+    """By the file for its image here, or on the local target, or its command executed. UsageError for another version than there is."""
     image = find(context.container.repository)
-    return images.realise(context) if image is None else image.realise(context)
+    if image is None:
+        return images.realise(context)
+    if context.pod.role == "proxy":
+        images.refuse_other_version(context.container)
+    return image.realise(context)
 
 
 def has(container: Container, program: str) -> bool:

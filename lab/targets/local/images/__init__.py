@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
+from lab.targets.cluster import images as references
 from lab.targets.local.admin import Ask
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.gateway_api import Backend, Served
@@ -110,6 +111,8 @@ class Image(Protocol):
         """UsageError for anything asked of the image that cannot be honoured here."""
         ...
 
+    BY_TAG: bool
+    """Its tag decides what runs here; left out where it does not."""
     KINDS: frozenset[str]
     """Kinds of its controller's own that it reads from `Objects.others`; left out where there are none."""
     PROXY: str
@@ -194,11 +197,25 @@ Realise = Callable[[Context], Realisation]
 
 
 def realise(context: Context) -> Realisation:
-    """By the file for its image, or its command executed."""
+    """By the file for its image, or its command executed. UsageError for another version than what stands for the image here."""
     image = find(context.container.repository)
     if image is None or context.pod.role == "balancer":  # whatever a balancer runs, it serves no route
         return executed(context)
+    if context.pod.role == "proxy" and not getattr(image, "BY_TAG", False):
+        refuse_other_version(context.container)
     return image.realise(context)
+
+
+def refuse_other_version(container: Container) -> None:
+    """UsageError for a tag that changes nothing here: its effect would be none."""
+    image, tag = find(container.repository), references.split(container.image)[1]
+    pinned = map(references.split, references.pinned().values())
+    tags = [other for repository, other in pinned if find(repository) is image]
+    if tags and tag not in tags:
+        fault = (
+            f"image {container.image}: what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
+        )
+        raise UsageError(container.place, fault, "use --target kind, where the image itself runs")
 
 
 def executed(context: Context) -> Realisation:

@@ -17,6 +17,7 @@ from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control
 
 IMAGE = "library/caddy"
+BY_TAG = True
 NOTE = "routes and endpoints change by Caddy's own reload (no control plane)"
 CONTROLLER = "lab.test/caddy"
 SETTINGS = "caddy"

@@ -18,6 +18,7 @@ from lab.targets.local.images import Context, Control, led_to, refuse_workers
 from lab.targets.local.watched_files import WatchedFiles
 
 IMAGE = "envoyproxy/envoy"
+BY_TAG = True
 NOTE = "routes and endpoints change by files that it watches (no control plane)"
 CONTROLLER = "lab.test/envoy"
 SETTINGS = "envoy"

@@ -22,6 +22,7 @@ from lab.targets.local.images.envoy import gauges as gauges
 from lab.targets.local.watched_files import WatchedFiles
 
 IMAGE = "envoyproxy/gateway"
+BY_TAG = True
 NOTE = "routes and endpoints change by a file that the controller watches; Services' pods are Backends to it"
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 PROXY = "envoy"

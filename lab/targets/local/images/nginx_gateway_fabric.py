@@ -23,6 +23,7 @@ from lab.targets.local.objects import Objects
 from lab.targets.local.renewing import by_signal
 
 IMAGE = "nginx-gateway-fabric/nginx"
+BY_TAG = True
 NOTE = "directive-equivalent: no control plane, endpoints change by a reload as its open-source nginx's do"
 RENEW = by_signal(signal.SIGHUP)
 """As `nginx -s reload` tells it."""

@@ -19,6 +19,7 @@ from lab.targets.local.traefik_conf import CAN, FILE, PARTS, render, version
 from lab.targets.local.watched_files import WatchedFiles
 
 IMAGE = "traefik"
+BY_TAG = True
 NOTE = "routes and endpoints change by the file that it watches, which it reads every 2 s at most"
 CONTROLLER = "lab.test/traefik"
 SETTINGS = "traefik"

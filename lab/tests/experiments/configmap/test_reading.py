@@ -65,6 +65,14 @@ def refused(text: str | bytes) -> str:
         f"```yaml\n{MAP}```\n",
         f"$ kubectl get cm x -o yaml\n{MAP}",
         "ingress: {provider: nginx, options: {keep-alive-requests: '5000', use-gzip: 'true'}}",
+        "helm upgrade x ingress-nginx/ingress-nginx \\\n  --set controller.config.keep-alive-requests=5000 \\\n  --set-string=controller.config.use-gzip=true,controller.replicaCount=2\n",
+        "$ kubectl create configmap x --from-literal=keep-alive-requests=5000 --from-literal use-gzip=true\n",
+        """kubectl patch cm x --type merge -p '{"data": {"keep-alive-requests": "5000", "use-gzip": "true"}}'\n""",
+        f"cat <<'EOF' | kubectl apply -f -\n{MAP}EOF\n",
+        'kind: Kustomization\npatches:\n- patch: \'[{"op":"add","path":"/data","value":{"keep-alive-requests":"5000","use-gzip":"true"}}]\'\n',
+        "kind: Application\nspec:\n  source:\n    helm:\n      parameters: [{name: controller.config.use-gzip, value: 'true'}]\n      values: |\n        controller: {config: {keep-alive-requests: 5000}}\n",
+        "kind: HelmChart\nspec:\n  valuesContent: |\n    controller: {config: {keep-alive-requests: 5000}}\n  set: {controller.config.use-gzip: 'true'}\n",
+        "releases:\n- values:\n  - controller: {config: {keep-alive-requests: 1}}\n  - controller: {config: {keep-alive-requests: 5000}}\n  set: [{name: controller.config.use-gzip, value: true}]\n",
         "kind: List\nitems: [&a {kind: ConfigMap, data: {keep-alive-requests: '5000', use-gzip: 'true'}}, *a]",
     ],
 )  # fmt: skip
@@ -83,6 +91,25 @@ def test_helm_prints_what_yaml_makes_of_a_bare_word() -> None:
     for word, printed in words.items():
         assert data(f"controller: {{config: {{a: {word}}}}}") == {"a": printed}
     assert "proxy-buffering: YAML makes true of on" in notes("controller: {config: {proxy-buffering: on}}")
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"), [("1048576", "1.048576e+06"), ("1000000", "1e+06"), ("100000", ""), ('"1048576"', "")]
+)
+def test_large_numbers_that_some_helms_print_as_floats_are_told(written: str, printed: str) -> None:
+    told = notes(f"controller: {{config: {{max-worker-open-files: {written}}}}}")
+    assert (f"as {printed}, which the controller" in told) if printed else not told
+
+
+def test_what_a_patch_removes_and_what_stands_over_what_is_told() -> None:
+    patch = "- {op: remove, path: /data/use-gzip}\n- {op: add, path: /data/keep-alive, value: '5'}\n"
+    assert data(patch) == {"keep-alive": "5"}
+    assert "use-gzip: the patch removes it" in notes(patch)
+    release = (
+        "spec: {values: {controller: {config: {keep-alive: 5}}}, set: [{name: controller.config.keep-alive, value: 6}]}"
+    )
+    assert data(release) == {"keep-alive": "6"}
+    assert "keep-alive: spec.set is taken over what stands before it" in notes(release)
 
 
 def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
@@ -108,6 +135,16 @@ def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
     ("text", "told"),
     [
         ("kind: Secret\ndata: {}\n", "expected ConfigMap, got 'Secret'"),
+        ("data:\n<<<<<<< HEAD\n  keep-alive: '1'\n=======\n", "line 2: a merge that was not finished"),
+        (
+            "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-  keep-alive: '1'\n",
+            "is a difference between two files",
+        ),
+        ("data:\n  keep-alive:\u00a0'1'\n  use-gzip: 'true'\n", "line 2 has a no-break space (U+00A0)"),
+        (
+            "spec: {values: {a: {controller: {config: {keep-alive: 1}}}, b: {controller: {config: {keep-alive: 2}}}}}",
+            "holds 2 maps of settings",
+        ),
         ("- a\n", "holds no settings"),
         ("", "holds no settings"),
         ("kind: ConfigMap\ndata: null\n", "holds no settings"),

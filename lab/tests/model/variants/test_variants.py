@@ -450,6 +450,7 @@ def test_two_knobs_that_undo_one_another_are_refused(scratch: Path, knob: Write)
         (notes() | {"title": "x"}, "unknown key 'title'"),
         (notes(title=""), "lab/title: "),
         (notes(hypothesis="faster"), "lab/hypothesis: "),
+        (notes(hypothesis=" " * 30), "lab/hypothesis: "),
         (notes(sweep="quik"), "lab/sweep: unknown sweep 'quik'\n  did you mean 'quick'?"),
         (notes(primary_metric="p98"), "lab/primary-metric: "),
         (notes(study="Digital Ocean"), "lab/study: "),

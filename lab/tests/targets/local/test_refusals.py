@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from lab.base.errors import NotMeasurableError
+from lab.base.errors import NotMeasurableError, UsageError
 from lab.disturbances import kinds
 from lab.model.disturbance import Disturbance
 from lab.model.sweeps import Point
@@ -135,3 +136,27 @@ def test_the_sweeps_of_the_lab_are_told_apart() -> None:
             if refusals.moves_backends(point.disturbance):
                 moving.add(point.name)
     assert "slow" not in moving and {"add", "remove", "fail", "freeze", "roll"} <= moving
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "pinned"),
+    [
+        ("nginx", "docker.io/library/nginx:1.27.4", "1.28.0-alpine"),
+        ("baseline", "registry.example/ingress-nginx/controller:v1.11.2@sha256:1f", "v1.15.1"),
+        ("haproxy", "docker.io/library/haproxy", "2.6-bookworm"),
+        ("nginx", "registry.example:5000/library/nginx:1.28.0-alpine", ""),
+        ("envoy", "docker.io/envoyproxy/envoy:v1.36.4", ""),
+    ],
+)
+def test_a_version_that_would_change_nothing_here_is_refused(name: str, image: str, pinned: str) -> None:
+    """But where the tag decides what runs, and for another registry's copy."""
+    variant = load_variant(name)
+    manifests = copy.deepcopy(variant.manifests)
+    (proxy,) = [item for item in manifests if item["kind"] == "Deployment" and item["metadata"]["name"] == "proxy"]
+    proxy["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    changed = variant.model_copy(update={"manifests": manifests})
+    if not pinned:
+        LocalTarget().check_variant(changed, [make_point()])
+        return
+    with pytest.raises(UsageError, match=rf"same for every tag \({pinned} is pinned\)\n  use --target kind"):
+        LocalTarget().check_variant(changed, [make_point()])
