@@ -22,11 +22,11 @@ import psutil
 import pytest
 
 from lab.commands.measuring import done_samples
-from lab.model.variants.variants import load_variant
+from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.variants import load_variant, variant_names
 from lab.records.store import RunStore, run_names
 from lab.targets.local import cgroups, images, objects
 from lab.tests.targets.apiserver.test_apiserver import missing
-from lab.tests.targets.local.test_successors_inside import changing
 
 ROOT = Path(__file__).parents[3]
 SWEEP = """\
@@ -58,10 +58,16 @@ class Kill:
         return f"{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
 
 
+def systems() -> list[str]:
+    """Those that are a folder of the bases and an overlay as shipped, and have a proxy."""
+    named = [name for name in variant_names() if (MANIFESTS / "base" / name).is_dir()]
+    return [name for name in named if objects.read(load_variant(name).manifests).role("proxy")]
+
+
 FIRST = Kill(1, "local", PAIRED)
 TWO_PLANES = Kill(456762944, "local", ONE, variant="envoy-gateway")
 """Its controller starts the proxy: three generations of processes in one container. By this seed it comes before its baseline."""
-SUCCESSORS = [Kill(22 + number, "local", ONE, variant=name) for number, name in enumerate(changing())]
+SUCCESSORS = [Kill(22 + number, "local", ONE, variant=name) for number, name in enumerate(systems())]
 TWENTY = [
     FIRST,
     *(Kill(seed, "local", PLAIN) for seed in range(2, 6)),
