@@ -15,6 +15,7 @@ from lab.records import incidents as happenings
 from lab.report import figures
 from lab.report.figures import style
 from lab.report.figures.beside import Pair
+from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
 from lab.report.figures.percentiles import Corner, Curve, Panel
 from lab.report.figures.scaling import Bound
@@ -50,6 +51,7 @@ FULL: dict[str, Callable[[], go.Figure]] = {
     "scaling": lambda: figures.scaling({"rate": [(10, TOLD[0]), (1, TOLD[0])]}, "T", "routes", "rate", "req/s"),
     "beside": lambda: figures.beside([Pair("a", 2.0, TOLD[0]), Pair("b", 0.5, None, "none")], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
+    "generations": lambda: figures.generations([Dot("a", 1, 1, 2.5, [1.0, 4.0]), Dot("b", 1, 2, -1.0)], "T"),
 }
 BARE: dict[str, Callable[[], go.Figure]] = {
     "timeline": lambda: figures.timeline(timelines.bins(EMPTY, ZERO_S), timelines.marks(events(), ZERO_S), "T"),
@@ -61,6 +63,7 @@ BARE: dict[str, Callable[[], go.Figure]] = {
     "scaling": lambda: figures.scaling({"rate": [(1, TOLD[2])]}, "T", "routes", "rate", "req/s"),
     "beside": lambda: figures.beside([Pair("a", None, None)], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("none")], "T"),
+    "generations": lambda: figures.generations([], "T"),
 }
 
 
