@@ -124,7 +124,8 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
         if not open_:
             return Verdict(arm, "same", f"{arm}: {_same(judged)}{elsewhere}")
         family = sum(effect.decision.judged for row in summary.rows for effect in row.shown)
-        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(open_, family)}{elsewhere}")
+        held = f", the same at {len(judged) - len(open_)} of {len(judged)} points" if len(open_) < len(judged) else ""
+        return Verdict(arm, "unresolved", f"{arm}: {_unresolved(open_, family, held)}{elsewhere}")
     parts = [_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and at {len(claims) - 3} more points")
@@ -198,8 +199,8 @@ def _same(judged: Sequence[Found]) -> str:
     return f"don't bother: {said} in {_where(row, effect)} ({difference_text(effect)}, {within}){points}"
 
 
-def _unresolved(judged: Sequence[Found], family: int) -> str:
-    """The one that leaves most open, and how many blocks would do. `family`: how many effects the run judges."""
+def _unresolved(judged: Sequence[Found], family: int, held: str) -> str:
+    """The one that leaves most open, and how many blocks would do. `family`: how many effects the run judges; `held`: at which others it is the same."""
     row, effect = max(judged, key=lambda item: bound(item[1].estimate))
     metric, most, others = about(effect.metric), bound(effect.estimate), len(judged) - 1
     points = f" nor at {others} more point{'s' if others > 1 else ''}" if others else ""
@@ -211,7 +212,7 @@ def _unresolved(judged: Sequence[Found], family: int) -> str:
     matters = metric.size(most) if metric.ratio else f"a difference of {metric.size(most)}"
     more = more_text(effect, family)
     return (
-        f"cannot tell in {_where(row, effect)} ({difference_text(effect)}{why}){points}: don't bother unless {matters}"
+        f"cannot tell in {_where(row, effect)} ({difference_text(effect)}{why}){points}{held}: don't bother unless {matters}"
         f" matters to you{f'; {more}' if more else ''}"
     )
 
