@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.targets.apiserver import programs
+from lab.targets.apiserver import images, programs
 
 
 def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +45,10 @@ def test_what_a_root_is_made_of_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     (root / programs.ABOUT).write_text("program: k8s.io/ingress-nginx v1\non: Debian nginx 1.26.3\n")
     about = programs.files("ingress-nginx", "ingress-nginx-controller").about
     assert about == "program: k8s.io/ingress-nginx v1; on: Debian nginx 1.26.3"
+
+
+def test_every_image_says_all_that_is_asked_of_one() -> None:
+    """What is missing in a file is found here, and not in the middle of a run."""
+    asked = {*images.Image.__annotations__, *(name for name in vars(images.Image) if not name.startswith("_"))}
+    missing = {name: asked - set(vars(image)) for name, image in images.found().items()}
+    assert len(missing) > 3 and not any(missing.values()), missing
