@@ -155,6 +155,8 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
     root = into.resolve()
     for member in archive:
         path = root / member.name.lstrip("/")
+        if path == root:
+            continue  # the root's own entry, `.`
         parent = path.parent.resolve()
         if parent != root and root not in parent.parents:
             raise ValueError(f"{member.name} would land outside")

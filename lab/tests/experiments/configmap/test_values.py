@@ -177,7 +177,14 @@ def test_every_key_that_is_a_text_is_tried() -> None:
     assert INTEGERS.keys() | OTHER_INTEGERS.keys() == {key.name for key in TABLE if key.kind == "int"}
 
 
+@pytest.fixture(scope="module")
+def brotli() -> None:
+    if told := modules.bring(["brotli"]):
+        pytest.skip(told)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("brotli")
 @SLOWLY
 @given(st.sampled_from(sorted(LINES)), st.one_of(SIZES, TIMES, LISTS, QUOTES, BLOCKS, NETWORKS))
 def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> None:
@@ -191,6 +198,7 @@ def test_a_value_is_taken_just_if_nginx_takes_its_line(key: str, value: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("brotli")
 @SLOWLY
 @given(st.sampled_from(sorted(INTEGERS)), WHOLE)
 def test_a_number_is_what_go_makes_of_it_or_the_default_stays_and_is_told(key: str, value: str) -> None:

@@ -41,6 +41,7 @@ def tar(entries: Mapping[str, Entry]) -> bytes:
 LAYERS = (
     tar(
         {
+            "./": "",
             "bin/": "",
             "bin/nginx": "old",
             "etc/": "",

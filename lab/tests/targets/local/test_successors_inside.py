@@ -11,7 +11,7 @@ import pytest
 
 from lab.model.endpoint import Endpoint
 from lab.model.pages import PAGES
-from lab.model.variants.variants import load_overlay, load_variant, variant_names
+from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, variant_names
 from lab.targets.local import LocalSystem, LocalTarget, images, objects
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target, until
 
@@ -19,9 +19,9 @@ __all__ = ["clean", "target"]  # fixtures
 
 
 def changing() -> list[str]:
-    """Variants without a baseline that Gateway API describes and whose proxy takes changes while it runs."""
-    roots = [name for name in variant_names() if load_overlay(name).baseline is None]
-    return [name for name in roots if _takes(name)]
+    """Systems as shipped that Gateway API describes and whose proxy takes changes while it runs."""
+    roots = [overlay for overlay in map(load_overlay, variant_names()) if overlay.baseline is None]
+    return [overlay.name for overlay in roots if overlay.family == AS_SHIPPED and _takes(overlay.name)]
 
 
 def _takes(name: str) -> bool:
