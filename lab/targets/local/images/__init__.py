@@ -208,6 +208,8 @@ def realise(context: Context) -> Realisation:
 
 def refuse_other_version(container: Container) -> None:
     """UsageError for a tag that changes nothing here: its effect would be none."""
+    if not references.PINNED.exists():
+        return  # an ablation that goes on has manifests of its own, which were held to it when it began
     image, tag = find(container.repository), references.split(container.image)[1]
     pinned = map(references.split, references.pinned().values())
     tags = [other for repository, other in pinned if find(repository) is image]
