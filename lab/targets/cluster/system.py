@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
@@ -36,6 +36,8 @@ from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, haproxy, nginx, workers
+
+T = TypeVar("T")
 
 PROBED_PAGE = "1kB.bin"
 NETWORK_TOOLS = frozenset({"curl", "ss", "sockperf"})
@@ -237,8 +239,9 @@ class ClusterSystem:
         return pods_record([pod for role in ROLES for pod in self._all(role)])
 
     def processes(self, role: Role) -> list[int]:
-        if role == "lab":
-            return [os.getpid()]
+        return [os.getpid()] if role == "lab" else self._again(lambda: self._processes(role))
+
+    def _processes(self, role: Role) -> list[int]:
         present = self.pods(role) if self._changing is not None else self._came_up.get(role, ())
         shells = [self._client.shell] if role == "generator" else [self._shell(pod) for pod in present]
         found: list[int] = []
@@ -296,8 +299,9 @@ class ClusterSystem:
     # -- what disturbances do, and see ------------------------------------------------------------------
 
     def gauges(self) -> Mapping[str, float]:
-        if self._way_in != "proxy":
-            return {}
+        return self._again(self._gauges) if self._way_in == "proxy" else {}
+
+    def _gauges(self) -> Mapping[str, float]:
         pod = self._first("proxy")
         told = reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
         listed = [self._shell(each).script(workers.LISTED).stdout for each in self.pods("proxy")]
@@ -431,6 +435,15 @@ class ClusterSystem:
             return str(error)
         whole = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
         return "" if whole else f"{endpoint.host}: status {response.status}, {len(response.body)} bytes"
+
+    def _again(self, ask: Callable[[], T]) -> T:
+        """Once more where a pod was deleted after it had been listed: in a system that changes that is meant to happen."""
+        try:
+            return ask()
+        except LostError:
+            if self._changing is None:
+                raise
+            return ask()
 
     def _all(self, role: Role) -> list[dict[str, Any]]:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
