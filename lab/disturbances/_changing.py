@@ -101,25 +101,27 @@ def route(manifests: Manifests, number: int) -> Object:
 def copies(manifests: Manifests, count: int) -> list[Object]:
     """So many more like the variant's own first Route, Ingress or HTTPRoute: hosts of their own, which lead where that leads."""
     found = template(manifests)
-    return [_copy(found, f"more-{number:04}") for number in range(1, count + 1)]
+    names = (f"more-{number:04}" for number in range(1, count + 1))
+    return [copied(found, name, host_of(name)) for name in names]
 
 
-def host_of(copied: Object) -> str:
-    """The host of one of `copies`."""
-    return f"{copied['metadata']['name']}.{OF_COPIES}"
+def host_of(name: str) -> str:
+    """Of one of `copies` with that name."""
+    return f"{name}.{OF_COPIES}"
 
 
-def _copy(found: Mapping[str, Any], name: str) -> Object:
-    metadata = {**found["metadata"], "name": name}
-    spec, host = copy.deepcopy(dict(found["spec"])), f"{name}.{OF_COPIES}"
-    match found["kind"]:
+def copied(found: Mapping[str, Any], name: str, host: str) -> Object:
+    """A Route, Ingress or HTTPRoute under another name and host; of an Ingress the first rule alone."""
+    new = copy.deepcopy(dict(found))
+    new["metadata"]["name"], spec = name, new["spec"]
+    match new["kind"]:
         case "Ingress":
             spec["rules"] = [{**spec["rules"][0], "host": host}]
         case "HTTPRoute":
             spec["hostnames"] = [host]
         case _:
             spec["host"] = host
-    return {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": metadata, "spec": spec}
+    return new
 
 
 def _metadata(manifests: Manifests) -> Object:

@@ -6,15 +6,14 @@ answers until then (ingress-nginx 404, OKD's router 503) is right then, and a st
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from lab.base.errors import MeasuringError, NotMeasurableError
+from lab.disturbances import _changing
 from lab.disturbances._asked import refuse_impatient
-from lab.disturbances._changing import KINDS
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 HOST = "new.apps.lab.test"
@@ -65,22 +64,14 @@ class NewRoute(Disturbance):
 def new_route(manifests: Manifests) -> dict[str, Any]:
     """The variant's first Route, else its first Ingress or HTTPRoute, with another name and host. NotMeasurableError where it has none."""
     place = "disturbance.kind: new-route"
-    found = [obj for kind in KINDS for obj in manifests if obj["kind"] == kind]
+    found = [obj for kind in _changing.KINDS for obj in manifests if obj["kind"] == kind]
     if not found:
-        raise NotMeasurableError("no routes", place, f"the variant has no {', '.join(KINDS)}", "leave it out")
-    new = copy.deepcopy(dict(found[0]))
-    new["metadata"]["name"] = NAME
-    if new["kind"] == "Ingress":
-        new["spec"]["rules"] = [{**new["spec"]["rules"][0], "host": HOST}]
-        return new
-    if new["kind"] == "HTTPRoute":
-        new["spec"]["hostnames"] = [HOST]
-        return new
-    if new["spec"].get("tls", {}).get("termination") == "passthrough":
+        raise NotMeasurableError("no routes", place, f"the variant has no {', '.join(_changing.KINDS)}", "leave it out")
+    termination = found[0]["spec"].get("tls", {}).get("termination") if found[0]["kind"] == "Route" else None
+    if termination == "passthrough":
         fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
         raise NotMeasurableError("passthrough", place, fault, "measure it on okd or okd-edge")
-    new["spec"]["host"] = HOST
-    return new
+    return _changing.copied(found[0], NAME, HOST)
 
 
 KIND = NewRoute

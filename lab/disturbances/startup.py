@@ -60,7 +60,7 @@ class Startup(Disturbance):
         if not more:
             return
         context.system.apply(more)
-        host, entry = _changing.host_of(more[-1]), context.system.entry()
+        host, entry = _changing.host_of(more[-1]["metadata"]["name"]), context.system.entry()
         entry = replace(entry, host=host, hosts=(host,))
         deadline = time.monotonic() + SERVED_S + EACH_S * len(more)
         while (said := _status(context, entry)) != "200":
