@@ -158,7 +158,12 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
         done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
-        say(talk, "point", f"{point.name}: {name}, {load_text(point)}" + (f"; {done_to_it}" if done_to_it else ""))
+        words = [f"{point.name}: {name}, {load_text(point)}", done_to_it]
+        words += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
+        say(talk, "point", "; ".join(filter(None, words)))
+    for variant in record.variants.values():
+        if variant.unpaired:
+            say(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
     pairs = sum(slot.against is not None for slot in planned.slots)
     counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": len(planned.slots) - pairs}
     many = " and ".join(f"{count} {what}" for what, count in counts.items() if count)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lab.model.bottleneck import fullness
 from lab.model.endpoint import Role
 from lab.model.load import Result
-from lab.model.usage import Observation
+from lab.model.usage import UNCLAIMED, Observation
 from lab.targets.common.process import Ended
 from lab.targets.common.sampler import RESIDUAL_NOISE
 
@@ -16,6 +16,13 @@ CONTROL = "control"
 """The role of a controller's own processes: they run where their proxy does."""
 Cpus = Mapping[Role, frozenset[int]]
 """The CPUs that each role is pinned to; empty where roles are not pinned."""
+
+
+def used_s(seen: Observation, ended: Ended) -> dict[str, float]:
+    """Role → CPU seconds of one system's, and of its generator by whoever saw it."""
+    generator_s = ended.cpu_s if seen.generator_cpu_s is None else seen.generator_cpu_s
+    own = {role: usage.cpu_s for role, usage in seen.usage.items() if role != "lab"}
+    return own | {"generator": generator_s or 0.0}
 
 
 def accounted(
@@ -28,7 +35,15 @@ def accounted(
     if seen.generator_cpu_s is not None and ended.cpu_s is not None:
         ended = replace(ended, cpu_s=seen.generator_cpu_s)
     own_cpu_s = _own_cpu_s(seen, ended.cpu_s or 0.0, cpus, beside_s)
-    return ended, with_unexplained(seen, own_cpu_s), own_cpu_s
+    return ended, with_unexplained(_without(seen, beside_s), own_cpu_s), own_cpu_s
+
+
+def _without(seen: Observation, beside_s: Mapping[str, float]) -> Observation:
+    """What a cluster's nodes did and nobody claims, less what the other system's pods did: those are ours."""
+    if UNCLAIMED not in seen.counters or not beside_s:
+        return seen
+    beside_ms = round(1000 * sum(used for role, used in beside_s.items() if role != "generator"))
+    return replace(seen, counters={**seen.counters, UNCLAIMED: max(0, seen.counters[UNCLAIMED] - beside_ms)})
 
 
 def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Observation:

@@ -81,10 +81,7 @@ class PairRun:
         seen: Sequence[Observation],
         slices: Slices | None,
     ) -> tuple[Measurement, Measurement]:
-        used_s = [
-            {role: usage.cpu_s for role, usage in each.usage.items() if role != "lab"} | {"generator": end.cpu_s or 0.0}
-            for each, end in zip(seen, ended, strict=True)
-        ]
+        used_s = [cpu.used_s(each, end) for each, end in zip(seen, ended, strict=True)]
         runs = [side.load_run(begun[at], ended[at], seen[at], used_s[1 - at]) for at, side in enumerate(self.sides)]
         if slices is not None:
             runs = [replace(run, cores=_own_cores(run.cores, used_s, at)) for at, run in enumerate(runs)]

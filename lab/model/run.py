@@ -34,6 +34,9 @@ class VariantRecord(Record):
     shared_cost: bool = Field(
         default=False, description="its cost can lie in what a pair shares: what it was alone leads"
     )
+    unpaired: str = Field(
+        default="", description="why no other could be up beside it on this target; empty = one could"
+    )
     needs: str = Field(
         default="", description="what its effect needs and no sweep does: nothing is judged; empty = nothing"
     )

@@ -23,12 +23,17 @@ GUARD = MIN_BLOCKS
 
 
 def shape_of(
-    arms: Sequence[Arm], points: Sequence[Point], blocks: int, sides: Sequence[Side], leading: Collection[Place] = ()
+    arms: Sequence[Arm],
+    points: Sequence[Point],
+    blocks: int,
+    sides: Sequence[Side],
+    leading: Collection[Place] = (),
+    unpaired: Collection[str] = (),
 ) -> Shape | None:
     """None: every arm is alone, in every block, as nothing here can be paired, or so few blocks tell no effect anyway (but what several
     generations of workers differ by).
 
-    `leading`: where an arm's own effect leads, alone.
+    `leading`: where an arm's own effect leads, alone. `unpaired`: variants of which no other can be up beside them.
     """
     bearing = [point for point in points if not point.why_alone]
     generations = any(point.generations > 1 or point.repeats > 1 for point in bearing)
@@ -36,12 +41,16 @@ def shape_of(
         return None
     guards = blocks if generations or any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
     pairs: dict[str, int] = {}
+    variants = {arm.name: arm.variant for arm in arms}
     for arm in arms:
-        if arm.role == "variant" and arm.baseline is not None:
+        if arm.role == "variant" and arm.baseline is not None and not {arm.variant, variants[arm.baseline]} & {*unpaired}:
             beside = all((arm.name, point.name) in leading for point in bearing)
             pairs[arm.name] = min(blocks, BESIDE) if beside else blocks
     users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > BESIDE}
-    pairs |= {arm.name: guards for arm in arms if arm.role == "again" and (not pairs or arm.baseline in users)}
+    guarded = (arm for arm in arms if arm.role == "again" and arm.variant not in unpaired)
+    pairs |= {arm.name: guards for arm in guarded if not pairs or arm.baseline in users}
+    if not pairs:
+        return None
     bases = {(arm.baseline, point) for arm in arms for name, point in leading if name == arm.name}
     counts = {"again": 0, "baseline": min(blocks, LEVELS), "variant": min(blocks, LEVELS)}
     alone = {

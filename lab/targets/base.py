@@ -126,6 +126,10 @@ class Target(Protocol):
         """
         ...
 
+    def unpaired(self, variant: Variant) -> str:
+        """Why it and another cannot be up at once, where two can; empty where they can."""
+        ...
+
     def enter(self, argv: Sequence[str]) -> int | None:
         """Go on inside the target's own process tree, if it has one: the exit status of `python -m lab argv` there.
 

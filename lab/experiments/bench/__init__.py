@@ -19,7 +19,7 @@ from lab.base.files import check_writable, runs_folder
 from lab.experiments import resolve
 from lab.experiments.bench.loads import choose_again, choose_generators, generator_record, refuse_loads
 from lab.experiments.bench.measurable import MeasurableRun, checked, facts_of, measurable
-from lab.experiments.bench.record import differs_shared, primary_of, record_of
+from lab.experiments.bench.record import leads, primary_of, record_of
 from lab.experiments.bench.request import LoadedRequest, Request, fixtures_of, load, load_variants
 from lab.experiments.resolve import Choice, Subject
 from lab.measure.loop import stale_blocks
@@ -64,8 +64,9 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     choice = choose_blocks(loaded, shown, chosen, target)
     blocks = choice.blocks if choice else planned_blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    asked = {name: (differs_shared(loaded, name), primary_of(loaded, name)) for name in shown.variants}
-    shape = shape_of(shown.arms, shown.points, blocks, target.sides, leading(shown.arms, shown.points, asked))
+    asked = {name: (leads(loaded, shown, name), primary_of(loaded, name)) for name in shown.variants}
+    where = leading(shown.arms, shown.points, asked)
+    shape = shape_of(shown.arms, shown.points, blocks, target.sides, where, shown.unpaired)
     if shape is None and (asking := [point for point in shown.points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
@@ -118,7 +119,7 @@ def choose_blocks(
             primary_of(loaded, name),
             variant.needs,
             digests[baselines[name]],
-            {point.name: scheme_of(differs_shared(loaded, name), point, target.sides) for point in shown.points},
+            {point.name: scheme_of(leads(loaded, shown, name), point, target.sides) for point in shown.points},
         )
         for name, variant in shown.asked.items()
     ]

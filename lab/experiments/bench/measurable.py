@@ -47,6 +47,8 @@ class MeasurableRun:
     endpoints: Mapping[str, Mapping[str, Endpoint]]
     """Variant → point → where its load goes."""
     left_out: tuple[NotMeasured, ...]
+    unpaired: Mapping[str, str]
+    """Variant → why no other can be up beside it."""
 
 
 def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
@@ -70,7 +72,8 @@ def measurable(loaded: LoadedRequest, target: Target) -> MeasurableRun:
     variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
     left_out = tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing)
     found_facts |= target.brought(variants.values())
-    return MeasurableRun(found_facts, tuple(points), at_knee, asked, arms, variants, endpoints, left_out)
+    unpaired = {name: why for name, variant in variants.items() if (why := target.unpaired(variant))}
+    return MeasurableRun(found_facts, tuple(points), at_knee, asked, arms, variants, endpoints, left_out, unpaired)
 
 
 def facts_of(target: Target) -> dict[str, str]:

@@ -41,6 +41,12 @@ def record_of(
         for name, base in named_against(request).items()
         if name in variants
     }
+    variants |= {
+        name: variants[name].model_copy(update={"shared_cost": leads(loaded, shown, name)})
+        for name in variants
+        if name not in nulls
+    }
+    variants |= {name: variants[name].model_copy(update={"unpaired": why}) for name, why in shown.unpaired.items()}
     label = request.label or "-".join(request.variants)
     record = new_record(label, loaded.sweep_name, target, command, planned, variants, chosen, shown.facts)
     more = {
@@ -130,6 +136,12 @@ def differs_shared(loaded: LoadedRequest, name: str) -> bool:
     return any((mine | theirs)[knob].cost == "shared" for knob in mine.keys() ^ theirs.keys())
 
 
+def leads(loaded: LoadedRequest, shown: MeasurableRun, name: str) -> bool:
+    """Whether what a variant was alone leads: its cost can lie in what a pair shares, or it or its baseline bears no pair here."""
+    base = named_against(loaded.request).get(name) or loaded.variants[name].compared_with
+    return differs_shared(loaded, name) or not {name, base}.isdisjoint(shown.unpaired)
+
+
 def _held_against(loaded: LoadedRequest, name: str, base: str) -> dict[str, object]:
     """Of a variant that is compared with another than its baseline: as of another system there is nothing to apply."""
     own = base == loaded.variants[name].compared_with
@@ -138,7 +150,6 @@ def _held_against(loaded: LoadedRequest, name: str, base: str) -> dict[str, obje
         **kept,
         "baseline": base,
         "primary_metric": primary_of(loaded, name),
-        "shared_cost": differs_shared(loaded, name),
     }
 
 

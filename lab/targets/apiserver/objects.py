@@ -8,14 +8,12 @@ A Deployment's pod template, as the pod `proxy-0`:
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab.model.pairs import Side
 from lab.targets.cluster.api import Object
 from lab.targets.cluster.objects import Reference, certify, flat, pod_template
 from lab.targets.local.network import NODE_ADDRESS
@@ -24,30 +22,11 @@ from lab.targets.local.slices import SERVICE_LABEL
 
 DEFINITIONS = Path(__file__).parents[3] / "manifests" / "clusters"
 NODE = "node"
-OWN = "ingress-lab"
-"""Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
 PROCESSES = frozenset(
     {"Deployment", "PodDisruptionBudget", "Service", "EndpointSlice", "ConfigMap", "Secret", "DaemonSet"}
 )
 """Kinds that say what processes there are and how they are reached: the lab reads these itself."""
 MANAGED = {"endpointslice.kubernetes.io/managed-by": "ingress-lab"}
-
-
-def on_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
-    """The objects as they are on the left; on the right whatever is called `ingress-lab` is called otherwise."""
-    return [dict(obj) if side == "left" else _renamed(obj, f"{OWN}-{side}") for obj in flat(manifests)]
-
-
-def _renamed(value: Any, name: str) -> Any:
-    match value:
-        case str():
-            return re.sub(rf"\b{OWN}\b", name, value)
-        case list():
-            return [_renamed(item, name) for item in value]
-        case dict():
-            return {key: _renamed(item, name) for key, item in value.items()}
-        case _:
-            return value
 
 
 def read(manifests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

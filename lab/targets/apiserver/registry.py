@@ -22,8 +22,8 @@ from lab.targets.apiserver import images, objects
 from lab.targets.apiserver.controllers import Controllers
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.objects import Reference
+from lab.targets.common import renewing
 from lab.targets.local import images as local
-from lab.targets.local import renewing
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.kubelet import Kubelet

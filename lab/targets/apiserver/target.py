@@ -19,6 +19,7 @@ from lab.model.variants.variants import Variant
 from lab.targets.apiserver import images, objects, programs, providing
 from lab.targets.apiserver.registry import Place, Registry
 from lab.targets.apiserver.servers import PORT, Servers
+from lab.targets.cluster.objects import on_side
 from lab.targets.local import namespaces
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
@@ -64,7 +65,7 @@ class ApiserverTarget(LocalTarget):
         return {**kept, **own}
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
-        return objects.on_side(variant.manifests, side)
+        return on_side(variant.manifests, side)
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> Objects:
         return super().read(objects.read(manifests))

@@ -37,6 +37,8 @@ HOSTS = "/etc/hosts"
 OURS = " # ingress-lab"
 GRACE_S = 1
 POLL_S = 0.1
+TIMES = 2
+"""Lines of `times`: of the shell, of what it waited for."""
 TRIES = 12
 """Of asking a clock."""
 
@@ -47,6 +49,7 @@ class ClientPod:
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
         self._api, self._uid = api, pod["metadata"]["uid"]
         self._installed: dict[str, Installed | None] = {}
+        self._resolved: list[Mapping[str, str]] = []
         self.node: str = pod["spec"]["nodeName"]
         self.shell = Shell(api, CLIENT_NAMESPACE, CLIENT_POD, CONTAINER)
 
@@ -97,25 +100,41 @@ class ClientPod:
         return self._installed[generator.name]
 
     def popen(
-        self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]
+        self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes], used: str
     ) -> subprocess.Popen[bytes]:
         """Start a generator in the pod, in a fresh folder with these files; see `lab.targets.cluster.remote_process`."""
         self.check()
-        return self.shell.popen(argv, files, stdout, stderr)
+        return self.shell.popen(argv, files, stdout, stderr, used)
+
+    def used_s(self, files: Sequence[str]) -> float | None:
+        """CPU seconds of generators that have ended, by what `popen` was to leave, which goes; None where one left nothing, as it never
+        began or was killed.
+        """
+        if not files:
+            return None
+        done = self.shell.script(f'cd "${{TMPDIR:-/tmp}}" && cat {shlex.join(files)} && rm -f {shlex.join(files)}')
+        lines = done.stdout.splitlines()
+        if done.returncode or len(lines) != TIMES * len(files):
+            return None
+        return sum(map(remote_process.seconds, " ".join(lines[TIMES - 1 :: TIMES]).split()))
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
-        """Host → address, for everything in the pod, till the end. MeasuringError."""
-        self._write_hosts(addresses)
+        """Host → address, for everything in the pod, till the end, beside what else resolves then. MeasuringError."""
+        self._resolved.append(addresses)
         try:
+            self._write_resolved()
             yield
         except LostError:
+            self._resolved.remove(addresses)
             raise  # it is gone, or another lab's now
         except BaseException:
+            self._resolved.remove(addresses)
             with suppress(LabError):  # the first fault is the one to tell
-                self._write_hosts({})
+                self._write_resolved()
             raise
-        self._write_hosts({})
+        self._resolved.remove(addresses)
+        self._write_resolved()
 
     def close(self) -> None:
         """Leave the pod; it stays."""
@@ -129,6 +148,9 @@ class ClientPod:
             if path and (version := generator.version(said)) is not None:
                 return Installed(generator.name, path, version)
         return None
+
+    def _write_resolved(self) -> None:
+        self._write_hosts({host: address for one in self._resolved for host, address in one.items()})
 
     def _write_hosts(self, addresses: Mapping[str, str]) -> None:
         """The pod's own lines, then ours: its /etc/hosts is a mount, so it is written in place."""

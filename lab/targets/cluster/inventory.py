@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from lab.base.errors import LostError, UsageError
+from lab.model.pairs import Side
 from lab.targets.cluster import deletion, ownership
 from lab.targets.cluster.api import Api, DeniedError, RefusedError
 from lab.targets.cluster.deletion import THREADS
@@ -35,10 +36,14 @@ WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
 class Inventory:
-    """Whoever calls holds the lease. LostError where the list is another run's: another lab has begun there."""
+    """Whoever calls holds the lease. LostError where the list is another run's: another lab has begun there.
 
-    def __init__(self, api: Api, run: str) -> None:
+    Each side of a pair has a list of its own, so that what one brings up prunes nothing of the other's.
+    """
+
+    def __init__(self, api: Api, run: str, side: Side = "left") -> None:
         self._api, self._run = api, run
+        self._name = INVENTORY if side == "left" else f"{INVENTORY}-{side}"
         self._ending: list[str] = []
         """Namespaces with pods that were asked to end."""
 
@@ -100,9 +105,9 @@ class Inventory:
     def remove(self) -> None:
         """Everything that is listed, namespaces last; then the list. MeasuringError when something does not end."""
         self.remove_workloads()
-        if self._api.get("v1", "ConfigMap", INVENTORY, CLIENT_NAMESPACE) is not None:
+        if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
             self._delete(self._read())
-            self._api.delete("v1", "ConfigMap", INVENTORY, CLIENT_NAMESPACE)
+            self._api.delete("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
 
     def take_over(self) -> None:
         """`remove` what a run has left that ended in the middle. Only right after the lease was acquired."""
@@ -148,18 +153,18 @@ class Inventory:
         data = self._data()
         if data and data.get("run") != self._run:
             raise LostError(
-                f"{self._api.place}: ConfigMap {INVENTORY}",
+                f"{self._api.place}: ConfigMap {self._name}",
                 f"is of the run {data.get('run', '(unknown)')}: another lab has begun there",
                 "see that no other lab uses this cluster, then --resume",
             )
         return _parse(data)
 
     def _data(self) -> Mapping[str, str]:
-        found = self._api.get("v1", "ConfigMap", INVENTORY, CLIENT_NAMESPACE)
+        found = self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
         return (found or {}).get("data") or {}
 
     def _write(self, refs: Iterable[Reference]) -> None:
-        metadata = {"name": INVENTORY, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: self._run}}
+        metadata = {"name": self._name, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: self._run}}
         lines = sorted(f"{ref.api_version} {ref.kind} {ref.namespace or '-'} {ref.name}\n" for ref in refs)
         data = {"run": self._run, "objects": "".join(lines)}
         self._api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lab.base.errors import UsageError
+from lab.model.pairs import Side
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.images import Images
@@ -28,6 +30,9 @@ SPREAD_ROLES = ("proxy", "backend")
 """Away from the generator, where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
+OWN = "ingress-lab"
+"""Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
+DOMAIN = "lab.test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,28 @@ class Reference:
     def __str__(self) -> str:
         """`Deployment ingress-lab/proxy`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def on_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
+    """The objects as they are on the left; on the right whatever is called `ingress-lab` is called otherwise."""
+    return [dict(obj) if side == "left" else _renamed(obj, OWN, f"{OWN}-{side}") for obj in flat(manifests)]
+
+
+def with_names_of(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
+    """With hosts of the right side's own, as long as the left's: where clients share one list of addresses, a name leads to one side."""
+    return [dict(obj) if side == "left" else _renamed(obj, DOMAIN, side[0] + DOMAIN[1:]) for obj in manifests]
+
+
+def _renamed(value: Any, old: str, new: str) -> Any:
+    match value:
+        case str():
+            return re.sub(rf"\b{re.escape(old)}\b", new, value)
+        case list():
+            return [_renamed(item, old, new) for item in value]
+        case dict():
+            return {key: _renamed(item, old, new) for key, item in value.items()}
+        case _:
+            return value
 
 
 def flat(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -155,6 +182,14 @@ def _place(spec: Object, role: str) -> None:
             {"weight": 50, "podAffinityTerm": beside(_OTHER[role])},
         ]
     )
+
+
+def beside(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
+    """Pods of a role go where the other side's are, so that both have the same machine's noise. `nodes`: role → nodes that have some."""
+    for obj in manifests:
+        if len(where := set(nodes.get(role(obj) or "", ()))) == 1:
+            spec = pod_spec(obj)
+            spec["nodeSelector"] = (spec.get("nodeSelector") or {}) | {"kubernetes.io/hostname": where.pop()}
 
 
 def certify(secret: Object) -> None:

@@ -25,8 +25,8 @@ from lab.targets.cluster.api import Api
 MARK = "LAB_TETHERED"
 """Environment variable of what runs there, so that it is known again."""
 _REMOTE = f"""\
-size=$1 folder=
-shift
+size=$1 used=$2 folder=
+shift 2
 if [ "$size" -gt 0 ]; then
   folder=$(mktemp -d) && cd "$folder" && head -c "$size" | tar -xf - || exit 126
 fi
@@ -38,6 +38,7 @@ end() {{ kill -s KILL -- "-$process" "$process"; }}
 watcher=$!
 wait "$process"
 status=$?
+[ -z "$used" ] || times >"${{TMPDIR:-/tmp}}/$used"
 {{ end; kill -KILL "$watcher"; }} >/dev/null 2>&1
 [ -z "$folder" ] || rm -rf "$folder"
 exit "$status"
@@ -64,11 +65,15 @@ def popen(
     files: Mapping[str, str] | None,
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
+    used: str = "",
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` behind `kubectl` (`kubectl_exec`), in a fresh folder with these files (None: where the container's sh is)."""
+    """Start `argv` behind `kubectl` (`kubectl_exec`), in a fresh folder with these files (None: where the container's sh is).
+
+    `used`: a file in its TMPDIR that gets what sh's `times` says when it has ended (`seconds`); empty = none.
+    """
     archive = b"" if files is None else _archive(files)
     process = subprocess.Popen(
-        [*kubectl, "sh", "-c", _REMOTE, "sh", str(len(archive)), *argv],
+        [*kubectl, "sh", "-c", _REMOTE, "sh", str(len(archive)), used, *argv],
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=stderr,
@@ -77,6 +82,14 @@ def popen(
     # Its stdin stays open as long as the process object lives: its end is the remote one's.
     threading.Thread(target=_send, args=(process, archive), name="stdin", daemon=True).start()
     return process
+
+
+def seconds(told: str) -> float:
+    """Of one time as `times` writes it: `1m2.340000s`. ValueError for another form."""
+    minutes, separator, rest = told.partition("m")
+    if not (separator and rest.endswith("s")):
+        raise ValueError(f"expected a time as `times` writes it, got {told!r}")
+    return 60 * int(minutes) + float(rest[:-1].replace(",", "."))
 
 
 def _send(process: subprocess.Popen[bytes], archive: bytes) -> None:

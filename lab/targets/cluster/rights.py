@@ -29,6 +29,7 @@ EVERY_RUN: tuple[Right, ...] = (
 ROUTE: tuple[Right, ...] = (("create", "apiextensions.k8s.io", "customresourcedefinitions", None),)
 """To add the kind Route."""
 SOME_RUNS: dict[str, tuple[Right, ...]] = {
+    "pairs": tuple((*right, f"{NAMESPACE}-right") for *right, where in EVERY_RUN if where == NAMESPACE),
     "disturbances": (
         *((verb, "", "events", NAMESPACE) for verb in ("list", "watch")),
         ("watch", "", "pods", NAMESPACE),

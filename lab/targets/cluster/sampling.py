@@ -21,7 +21,7 @@ import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import Role
-from lab.model.usage import USAGE_SCHEMA, Observation, Usage
+from lab.model.usage import UNCLAIMED, USAGE_SCHEMA, Observation, Usage
 from lab.targets.cluster import container_sampler, node_usage
 from lab.targets.cluster.container_sampler import ContainerSampler, Place, samplers
 from lab.targets.cluster.others import Elsewhere, Others
@@ -37,6 +37,8 @@ class ClusterWatch:
     `places_now`: where pods may come and go, who is there, asked every second; None = who is there stays. The CPU
     seconds of those that came count from their beginning, of those that went as far as they were seen. `spared`: whose
     containers are not looked into between the ends now, since they have little CPU and a look takes a millisecond of it.
+    `generator_s`: what the system's own generators used meanwhile, asked at the end: another system's may run in the same container.
+    None: its container tells.
     """
 
     def __init__(
@@ -47,8 +49,11 @@ class ClusterWatch:
         interval_s: float = 1.0,
         places_now: Callable[[], Sequence[Place]] | None = None,
         spared: Callable[[Role], bool] = lambda role: False,
+        generator_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._places, self._places_now, self._spared = places, places_now, spared
+        self._generator_s = generator_s
+        self._used_s: float | None = None
         self._counters, self._others, self._interval_s = counters, others, interval_s
         self._samplers: list[ContainerSampler] = []
         self._coming: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
@@ -88,6 +93,7 @@ class ClusterWatch:
                 raise sampler.lost
         self._counted.append(self._counters())
         self._elsewhere = self._ask_others()
+        self._used_s = self._generator_s()
 
     def _run(self) -> None:
         """What fails here is raised where the watch is left."""
@@ -134,6 +140,8 @@ class ClusterWatch:
         rows = sorted((row for one in self._samplers for row in one.rows()), key=lambda row: row[0])
         frame = pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row")
         used = {role: self._usage(role, frame) for role in dict.fromkeys(one.place.role for one in self._samplers)}
+        if "generator" in used and self._used_s is not None:
+            used["generator"] = used["generator"].model_copy(update={"cpu_s": self._used_s})
         seen = node_usage.machines(self._samplers)
         unclaimed = max(0.0, sum(machine.unclaimed_s for machine in seen) / elapsed_s)
         others = self._elsewhere.cores
@@ -147,7 +155,7 @@ class ClusterWatch:
             steal=max((machine.steal for machine in seen), default=0.0),
             others=others,
             counters=self._increase()
-            | {"cluster/cpu_ms": round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
+            | {UNCLAIMED: round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
             clock_step_s=node_usage.clock_step_s(self._samplers, end_wall_s - wall_s - elapsed_s),
             generator_cpu_s=used["generator"].cpu_s if "generator" in used else None,
             cores=node_usage.cores(seen, elapsed_s),

@@ -88,9 +88,10 @@ class Shell:
         files: Mapping[str, str] | None = None,
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
+        used: str = "",
     ) -> subprocess.Popen[bytes]:
         """A process beside this shell, over a connection of its own; see `lab.targets.cluster.remote_process`."""
-        return remote_process.popen(self._kubectl_exec, argv, files, stdout, stderr)
+        return remote_process.popen(self._kubectl_exec, argv, files, stdout, stderr, used)
 
     def close(self) -> None:
         """End the remote `sh`; idempotent, and the next question opens another."""

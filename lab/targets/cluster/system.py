@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -20,7 +22,7 @@ from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import failure_report, reloads, sampling, testrun, tunnel
+from lab.targets.cluster import failure_report, reloads, renewals, sampling, testrun, tunnel
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
@@ -35,7 +37,7 @@ from lab.targets.cluster.pods import container_id, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
-from lab.targets.common import fetching, haproxy, nginx, workers
+from lab.targets.common import fetching, haproxy, nginx, renewing, workers
 
 T = TypeVar("T")
 
@@ -45,6 +47,8 @@ NETWORK_TOOLS = frozenset({"curl", "ss", "sockperf"})
 NOT_FOUND = 127
 SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
+RENEWAL_LOOK_S = 0.1
+"""Between two looks at a proxy's processes, each of which costs it a millisecond."""
 NODE_SCOPE = "lab/scope=node"
 LOG_LINES = 20
 ROLES: Sequence[Role] = ("proxy", "backend")
@@ -54,6 +58,16 @@ for p in /proc/[0-9]*; do
   rest=${line##*) }
   parent=${rest#* }
   [ "${p#/proc/}" = "$SHELL_PID" ] || [ "${parent%% *}" = "$SHELL_PID" ] || echo "${p#/proc/}"
+done 2>/dev/null
+"""
+_PARENTS = r"""
+for p in /proc/[0-9]*; do
+  IFS= read -r line <$p/stat || continue
+  rest=${line##*) }
+  parent=${rest#* }
+  parent=${parent%% *}
+  name=${line#*(}
+  [ "${p#/proc/}" = "$SHELL_PID" ] || [ "$parent" = "$SHELL_PID" ] || echo "${p#/proc/} $parent ${name%)*}"
 done 2>/dev/null
 """
 _COUNTS = f"""
@@ -92,20 +106,23 @@ class ClusterSystem:
         run: str,
         others: Others,
         check: Callable[[], None],
-        inventory: Inventory | None = None,
+        inventory: Inventory,
+        changing: bool = False,
     ) -> None:
         self._api, self._images, self._client = api, images, client
         self._manifests, self._namespace, self._others, self._check = manifests, namespace, others, check
         self._run = run
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._shells: dict[tuple[str, ...], Shell] = {}
+        self._used: list[str] = []
+        """Where the pod keeps what generators used that nobody has asked for yet."""
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._recorder: ClusterRecorder | None = None
         self._squeezed: set[Role] = set()
         self._frozen: dict[Role, Mapping[str, Any]] = {}
-        self._changing: Changes | None = None
-        if inventory is not None:
-            self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
+        changes = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
+        self._changing = changes if changing else None
+        self._renewals, self._ask_anew = count(1), changes.apply
         self._came_up = {role: self.pods(role) for role in ROLES}
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
@@ -161,7 +178,8 @@ class ClusterSystem:
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         self._check()
-        return self._client.popen(argv, files or {}, stdout, stderr)
+        self._used.append(f"tmp.used-{secrets.token_hex(8)}")  # a name that the pod's next lab clears away
+        return self._client.popen(argv, files or {}, stdout, stderr, self._used[-1])
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         self._check()
@@ -186,7 +204,16 @@ class ClusterSystem:
         places += self._running()
         now = None if self._changing is None else self._running
         spared = self._squeezed.__contains__
-        return sampling.ClusterWatch(places, self.counters, self._others, places_now=now, spared=spared)
+        self._client.used_s(self._taken_used())  # of warm-ups
+        own = self._generator_s
+        return sampling.ClusterWatch(places, self.counters, self._others, places_now=now, spared=spared, generator_s=own)
+
+    def _generator_s(self) -> float | None:
+        return self._client.used_s(self._taken_used())
+
+    def _taken_used(self) -> list[str]:
+        files, self._used = self._used, []
+        return files
 
     def _running(self) -> list[Place]:
         """First containers that run now; where nothing changes, those of the pods that came up."""
@@ -224,6 +251,10 @@ class ClusterSystem:
             found.update(haproxy.tls(done.stdout) if handshakes else {})
         return {f"proxy/{name}": count for name, count in found.items()}
 
+    def nodes(self) -> Mapping[Role, Collection[str]]:
+        """Role → those that its pods came up on."""
+        return {role: {pod["spec"]["nodeName"] for pod in pods} for role, pods in self._came_up.items()}
+
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         return [pod for pod in self._all(role) if ready(pod)]
 
@@ -250,10 +281,23 @@ class ClusterSystem:
             found += [(number << 32) + int(pid) for pid in listed]  # each pod counts from 1
         return found
 
+    @right()
     def renew(self) -> Renewed:
-        raise MeasuringError(
-            "a cluster", "has one place for a system, and generations are a pair's", "--target apiserver"
-        )
+        """By an object that its controller must load."""
+
+        def ask() -> None:
+            self._ask_anew([renewals.renewal(self._manifests, next(self._renewals))])
+
+        return renewing.renewed(ask, self._serving, lambda: not self._fault(self.entry()), self.log_tail, RENEWAL_LOOK_S)
+
+    def _serving(self) -> Mapping[int, renewing.Running]:
+        """The proxy's processes."""
+        found: dict[int, renewing.Running] = {}
+        for number, shell in enumerate(self._shell(pod) for pod in self._came_up["proxy"]):
+            for line in shell.script(f"SHELL_PID={shell.pid}\n{_PARENTS}").stdout.splitlines():
+                pid, parent, name = line.split(" ", 2)
+                found[(number << 32) + int(pid)] = renewing.Running((number << 32) + int(parent), name)
+        return found
 
     def restarts(self) -> Mapping[str, int]:
         return {

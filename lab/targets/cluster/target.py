@@ -22,11 +22,13 @@ from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
 from lab.targets.cluster import (
+    deletion,
     facts,
     images,
     objects,
     ownership,
     reloads,
+    renewals,
     requirements,
     rollout,
     testrun,
@@ -39,6 +41,7 @@ from lab.targets.cluster.lease import Lease, holder, run_id
 from lab.targets.cluster.names import CLIENT_NAMESPACE
 from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
+from lab.targets.common import renewing
 from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0
@@ -54,7 +57,7 @@ class _Place:
     api: Api
     images: Images
     lease: Lease
-    inventory: Inventory
+    inventories: Mapping[Side, Inventory]
     client: ClientPod
     nodes: list[dict[str, Any]]
     others: Others
@@ -67,7 +70,7 @@ class ClusterTarget:
     """
 
     bring_up_s = 12.0
-    sides = SIDES[:1]
+    sides = SIDES
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class ClusterTarget:
         self._run = run_id()
         self._stamps = count(1)
         self._taken: _Place | None = None
+        self._there: dict[Side, ClusterSystem] = {}
 
     def at(self, context: str | None) -> ClusterTarget:
         if context is not None:
@@ -99,11 +103,12 @@ class ClusterTarget:
         chosen = images.load()
         api = self._connect()
         ownership.claim_namespace(api, CLIENT_NAMESPACE, self._run)
-        inventory = Inventory(api, self._run)
+        inventories = {side: Inventory(api, self._run, side) for side in self.sides}
         lease = Lease(api, holder(self._run))
         lease.acquire()
         try:
-            inventory.take_over()  # what a lab left that ended in the middle
+            for inventory in inventories.values():
+                inventory.take_over()  # what a lab left that ended in the middle
             client = ClientPod.ensure(api, chosen, self._run, time.monotonic() + CLIENT_DEADLINE_S)
             nodes = api.list("v1", "Node")
             others: Others = Kubelets(api)
@@ -112,7 +117,7 @@ class ClusterTarget:
         except BaseException:
             lease.release()
             raise
-        self._taken = _Place(api, chosen, lease, inventory, client, nodes, others)
+        self._taken = _Place(api, chosen, lease, inventories, client, nodes, others)
 
     def installed(self, generator: Generator) -> Installed | None:
         return self._place.client.installed(generator)
@@ -148,38 +153,43 @@ class ClusterTarget:
             )
         requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         objects.vet(taken.api, variant.manifests)
+        if any(point.generations > 1 for point in points) and not renewals.renews(variant.manifests):
+            raise NotMeasurableError("generations of workers", variant.name, *renewing.NONE)
         routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
         proxied = any(objects.role(obj) == "proxy" for obj in variant.manifests)
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
+    def unpaired(self, variant: Variant) -> str:
+        return unpaired(variant.manifests)
+
     @contextmanager
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[ClusterSystem]:
         """A right that is missing says nothing about the variant: LostError."""
-        if side != "left":
-            fault = "brings one system up at a time, so far"
-            raise UsageError(f"target {self.name}", fault, "measure pairs on the local target")
         try:
-            with self._up(variant, changing) as system:
+            with self._up(variant, changing, side) as system:
                 yield system
         except DeniedError as error:
             remedy = "ask for this right (lab/targets/cluster/README.md names them), then --resume"
             raise LostError(error.place, error.fault, remedy) from None
 
     @contextmanager
-    def _up(self, variant: Variant, changing: bool) -> Iterator[ClusterSystem]:
+    def _up(self, variant: Variant, changing: bool, side: Side) -> Iterator[ClusterSystem]:
         taken = self._place
+        inventory = taken.inventories[side]
         taken.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
-        wanted = objects.prepare(variant.manifests, taken.images, self._run, stamp)
+        wanted = objects.prepare(placed(variant.manifests, side), taken.images, self._run, stamp)
+        if (other := next(iter(self._there.values()), None)) is not None:
+            objects.beside(wanted, other.nodes())
         pending_s = reloads.pending_s(wanted)
         deadline = time.monotonic() + DEADLINE_S + pending_s
         system: ClusterSystem | None = None
         ended_well = False
         try:
             with right():
-                taken.inventory.apply(wanted)
+                inventory.apply(wanted)
                 rollout.wait(taken.api, wanted, deadline)
-                taken.inventory.await_pods(stamp)  # the last variant's, which have had that time to end
+                inventory.await_pods(stamp)  # the last variant's, which have had that time to end
                 still_until = time.monotonic() + pending_s
                 system = ClusterSystem(
                     taken.api,
@@ -190,13 +200,16 @@ class ClusterTarget:
                     self._run,
                     taken.others,
                     taken.lease.check,
-                    taken.inventory if changing else None,
+                    inventory,
+                    changing,
                 )
                 with taken.client.resolving(system.addresses()):
                     try:
                         system.wait(deadline, still_until)
+                        self._there[side] = system
                         yield system
                     finally:
+                        self._there.pop(side, None)
                         taken.lease.check()  # LostError: the pod's hosts are another lab's now
             ended_well = True
         except LostError:
@@ -213,7 +226,7 @@ class ClusterTarget:
                 taken.lease.check()
                 if system is not None and changing:
                     system.settle()
-                taken.inventory.end_workloads()
+                inventory.end_workloads()
 
     def close(self) -> None:
         taken, self._taken = self._taken, None
@@ -224,7 +237,8 @@ class ClusterTarget:
             taken.client.close()
             taken.lease.check()
             remedy = "what the lab made is still there: the next run there removes it, or `just down` takes all of it"
-            taken.inventory.remove()
+            for inventory in taken.inventories.values():
+                inventory.remove()
         except LabError as error:
             raise MeasuringError(error.place, error.fault, remedy) from None
         finally:
@@ -235,6 +249,28 @@ class ClusterTarget:
         if self._taken is None:
             raise RuntimeError("check() comes first")
         return self._taken
+
+
+def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
+    """As they are brought up on a side: one list of addresses serves the clients of both, so TLS, which needs names, needs two."""
+    own = objects.on_side(manifests, side)
+    ends = set(hosts.routed(own).values())
+    return own if ends == {"none"} else objects.with_names_of(own, side)
+
+
+def unpaired(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """Why two of these cannot be on one node at once; empty where they can."""
+    for obj in objects.flat(manifests):
+        if objects.pod_template(obj) is None:
+            continue
+        spec = objects.pod_spec(obj)
+        if deletion.NODE_SCOPE in objects.pod_labels(obj).items():
+            return "it sets the node's kernel, which both sides have"
+        if spec.get("hostNetwork"):
+            return "its proxy has the node's own ports"
+        if any(port.get("hostPort") for container in spec["containers"] for port in container.get("ports") or ()):
+            return "its proxy has ports of the node's"
+    return ""
 
 
 def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:

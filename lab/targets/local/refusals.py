@@ -15,7 +15,8 @@ from lab.disturbances.starve import Starve
 from lab.model.disturbance import Disturbance
 from lab.model.endpoint import Role
 from lab.model.sweeps import Point
-from lab.targets.local import cgroups, renewing
+from lab.targets.common import renewing
+from lab.targets.local import cgroups
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Container
 

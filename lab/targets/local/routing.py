@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
-from lab.targets.local import bringup, images, objects, renewing
+from lab.targets.common import renewing
+from lab.targets.local import bringup, images, objects
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.objects import Objects

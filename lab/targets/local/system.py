@@ -25,10 +25,10 @@ from lab.model.sweeps import Point
 from lab.model.system import Recorder
 from lab.model.variants import hosts
 from lab.model.variants.workers import GAUGE
-from lab.targets.common import fetching, haproxy, nginx, workers
+from lab.targets.common import fetching, haproxy, nginx, renewing, workers
 from lab.targets.common.environment import composed
 from lab.targets.common.sampler import Sampler, thread_ids
-from lab.targets.local import admin, bringup, cpus, hostwide, images, network, pod_objects, renewing, services, shaping
+from lab.targets.local import admin, bringup, cpus, hostwide, images, network, pod_objects, services, shaping
 from lab.targets.local.containers import tree
 from lab.targets.local.control import Control
 from lab.targets.local.kubelet import Kubelet
@@ -36,6 +36,7 @@ from lab.targets.local.network import Network
 from lab.targets.local.objects import Objects
 from lab.targets.local.pods import Pod
 from lab.targets.local.recorder import LocalRecorder
+from lab.targets.local.renewing import running
 from lab.targets.local.routing import Routes
 from lab.targets.local.runner import CONTAINER, Runner
 
@@ -274,7 +275,7 @@ class LocalSystem:
     def _serving(self) -> Mapping[int, renewing.Running]:
         """The proxy's processes, without what of its containers is the control plane's."""
         apart = set(self.routing.apart())
-        return renewing.running(pid for pid in self.processes("proxy") if pid not in apart)
+        return running(pid for pid in self.processes("proxy") if pid not in apart)
 
     def _answers(self) -> bool:
         try:

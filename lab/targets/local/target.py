@@ -181,6 +181,9 @@ class LocalTarget:
         proxied = bool(wanted.role("proxy"))
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
+    def unpaired(self, variant: Variant) -> str:
+        return ""
+
     @contextmanager
     def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[LocalSystem]:
         manifests = self.manifests(variant, side)

@@ -147,6 +147,26 @@ until_samples() { # COUNT: wait until that many are recorded, two minutes at mos
   assert_output namespace/ingress-lab-client
 }
 
+@test "a pair is up side by side, measured by turns and together on workers of two generations, and leaves nothing" {
+  printf '%s\n' 'title = "Pairs"' 'question = "Are both up?"' 'blocks = 1' 'itself = true' '[[points]]' 'name = "turns"' 'generator = "wrk"' \
+    'connections = 16' 'duration_s = 2' 'generations = 2' '[[points]]' 'name = "rate"' 'generator = "k6"' 'connections = 10' 'rate_rps = 100' \
+    'duration_s = 2' 'repeats = 2' >"$sweep"
+  lab bench keepalive --target kind --sweep "$sweep"
+  finished
+  run recorded reason
+  refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack|uneven)'
+  run python - "$LAB_RUNS" <<'PYTHON'
+import json, pathlib, sys
+found = [json.loads(path.read_text()) for path in pathlib.Path(sys.argv[1]).glob("*/samples/*/sample.json")]
+pairs = [one for one in found if one["pair"]]
+renewed = {tuple(one["pair"]["renewed"]["began"]) for one in pairs if one["pair"]["renewed"]}
+print(sorted({one["pair"]["side"] for one in pairs}), sorted({one["pair"]["scheme"] for one in pairs}), len(renewed) > 1)
+PYTHON
+  assert_output "['left', 'right'] ['slices', 'together'] True"
+  run left_over
+  assert_output namespace/ingress-lab-client
+}
+
 @test "a sabotaged knob is noticed by the read-back" {
   lab sabotage backlog --target kind
   assert_equal "$status" 0

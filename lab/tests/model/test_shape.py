@@ -52,6 +52,16 @@ def test_what_no_pair_can_bear_is_not_of_its_points() -> None:
     assert ("keepalive", "queue") not in found.alone, "so that it is measured alone in all blocks"
 
 
+def test_what_two_of_cannot_be_up_is_alone_in_every_block() -> None:
+    """Others of the run keep their pairs."""
+    arms = arms_for([("keepalive", "baseline"), ("host-network", "baseline")], None)
+    asked = {"keepalive": (False, "rate"), "host-network": (True, "rate")}
+    found = shape_of(arms, [RATE], 7, SIDES, leading(arms, [RATE], asked), {"host-network"})
+    assert found is not None and found.pairs == {"keepalive": 7, "baseline-again": GUARD}
+    assert (found.alone["host-network", RATE.name], found.alone["baseline", RATE.name]) == (7, 7)
+    assert shape_of(ARMS, [RATE], 7, SIDES, (), {"baseline"}) is None, "nothing is left to be paired"
+
+
 def test_nothing_is_paired_where_nothing_can_be() -> None:
     assert shape_of(ARMS, [QUEUE], 7, SIDES) is None
     assert shape_of(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"

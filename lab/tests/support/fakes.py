@@ -267,6 +267,8 @@ class FakeTarget:
     sides: Sequence[Side] = SIDES[:1]
     system: FakeSystem = field(default_factory=FakeSystem)
     on_up: Callable[[int], None] = lambda count: None
+    alone: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variant → why no pair has it."""
     ups: list[str] = field(default_factory=list)
     ups_at: list[Side] = field(default_factory=list[Side])
 
@@ -282,6 +284,9 @@ class FakeTarget:
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         return {point.name: self.system.endpoint(point) for point in points}
+
+    def unpaired(self, variant: Variant) -> str:
+        return self.alone.get(variant.name, "")
 
     def enter(self, argv: Sequence[str]) -> int | None:
         return None

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.targets.apiserver import programs
+from lab.targets.cluster import renewals
 from lab.targets.local.containers import Realisation, Root
 from lab.targets.local.images import Context, refuse_nginx_workers, refuse_open_files
 from lab.targets.local.images.ingress_nginx import refuse_routers
@@ -25,8 +26,7 @@ ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/etc/nginx", "/etc/ingress-controller", "/tmp", "/var/log", "/var/lib/nginx", "/usr/local/nginx", "/run")
 MOST_LINES = 12
-RENEWAL = "renewal.lab.test"
-PREFIX = "nginx.ingress.kubernetes.io/x-forwarded-prefix"
+renewal = renewals.renewal
 SAID = {"backend reload required": "Reload", "Backend successfully reloaded": "Reloaded"}
 _LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
 """klog: level and date, time, process, place. What follows without such a beginning belongs to it."""
@@ -89,15 +89,6 @@ def _joined(lines: Sequence[str]) -> str:
 
 def loads(line: str) -> str | None:
     return next((kind for words, kind in SAID.items() if words in line), None)
-
-
-def renewal(manifests: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any]:
-    """An Ingress of a host that nobody asks for: what the others' requests cost stays as it is."""
-    first = next(obj for obj in manifests if obj["kind"] == "Ingress")
-    rules = [{**rule, "host": RENEWAL} for rule in first["spec"]["rules"][:1]]
-    spec = {**{key: value for key, value in first["spec"].items() if key != "tls"}, "rules": rules}
-    known = {"name": "renewal", "namespace": first["metadata"]["namespace"], "annotations": {PREFIX: f"/{number}"}}
-    return {"apiVersion": first["apiVersion"], "kind": "Ingress", "metadata": known, "spec": spec}
 
 
 def _settings(context: Context) -> Mapping[str, str]:

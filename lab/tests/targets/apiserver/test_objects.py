@@ -7,29 +7,13 @@ from typing import Any
 
 from lab.model.variants.variants import load_variant
 from lab.targets.apiserver import objects
+from lab.targets.cluster.objects import on_side
 from lab.targets.local.objects import Member, Service, read
-
-
-def test_the_right_side_shares_no_name_with_the_left() -> None:
-    manifests = load_variant("baseline").manifests
-    left, right = objects.on_side(manifests, "left"), objects.on_side(manifests, "right")
-    assert left == list(manifests)
-
-    def named(found: list[Any]) -> set[tuple[str, str, str]]:
-        return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in found}
-
-    assert not named(left) & named(right)
-    (proxy,) = [obj for obj in right if obj["kind"] == "Deployment" and obj["metadata"]["name"] == "proxy"]
-    args = proxy["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert "--controller-class=k8s.io/ingress-lab-right" in args and "--ingress-class=ingress-lab-right" in args
-    (ingress,) = [obj for obj in right if obj["kind"] == "Ingress"]
-    assert ingress["spec"]["ingressClassName"] == "ingress-lab-right"
-    assert ingress["spec"]["rules"][0]["host"] == "bench.lab.test"
 
 
 def test_what_processes_there_are_is_the_same_on_both_sides() -> None:
     manifests = load_variant("baseline").manifests
-    left, right = (read(objects.read(objects.on_side(manifests, side))) for side in ("left", "right"))
+    left, right = (read(objects.read(on_side(manifests, side))) for side in ("left", "right"))
     assert [pod.name for pod in left.pods] == [pod.name for pod in right.pods] == ["backend-0", "proxy-0"]
     assert {pod.namespace for pod in right.pods} == {"ingress-lab-right"}
 
@@ -46,7 +30,7 @@ def test_an_annotation_that_only_the_controller_knows_is_its_own_affair() -> Non
 
 
 def test_namespaces_come_first_and_workloads_last() -> None:
-    kinds = [obj["kind"] for obj in objects.applied(objects.on_side(load_variant("baseline").manifests, "left"))]
+    kinds = [obj["kind"] for obj in objects.applied(on_side(load_variant("baseline").manifests, "left"))]
     assert kinds[0] == "Namespace" and kinds[-2:] == ["Deployment", "Deployment"]
 
 

@@ -89,6 +89,44 @@ def test_names_resolve_for_a_while(pod: ClientPod, tmp_path: Path, monkeypatch: 
         pass
 
 
+def test_both_sides_names_resolve_until_each_is_gone(
+    pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.touch()
+    monkeypatch.setattr(module, "HOSTS", str(hosts))
+    with pod.resolving({"a.lab.test": "10.0.0.1"}):
+        with pod.resolving({"a.rab.test": "10.0.0.2"}):
+            names = hosts.read_text()
+        left = hosts.read_text()
+    assert names == "10.0.0.1 a.lab.test # ingress-lab\n10.0.0.2 a.rab.test # ingress-lab\n"
+    assert left == "10.0.0.1 a.lab.test # ingress-lab\n" and hosts.read_text() == ""
+
+
+def test_what_a_generator_used_is_its_own_and_its_childrens(
+    pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several that ran at once each is told; of one that never began nothing is."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    script = "t0=$(date +%s%N); while [ $(($(date +%s%N) - t0)) -lt 400000000 ]; do :; done"
+    with (tmp_path / "out").open("wb") as out:
+        running = [pod.popen(["sh", "-c", each], {}, out, out, name) for each, name in ((script, "busy"), ("sleep 0.4", "idle"))]
+        assert [one.wait(20) for one in running] == [0, 0]
+    busy, idle = pod.used_s(["busy"]), pod.used_s(["idle"])
+    assert busy is not None and idle is not None and busy > 4 * idle
+    assert pod.used_s(["never"]) is None and not list(tmp_path.glob("busy"))
+
+
+@pytest.mark.parametrize(("told", "seconds"), [("0m0.000000s", 0.0), ("1m2.340000s", 62.34), ("0m0,12s", 0.12)])
+def test_times_as_a_shell_tells_them(told: str, seconds: float) -> None:
+    assert remote_process.seconds(told) == pytest.approx(seconds)
+
+
+def test_a_time_of_another_form_is_none() -> None:
+    with pytest.raises(ValueError, match="12.5"):
+        remote_process.seconds("12.5")
+
+
 def test_a_lab_that_lost_its_place_leaves_the_names_there_to_the_next(
     pod: ClientPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,17 @@ def test_a_list_of_another_run_is_left_alone_but_when_the_place_is_taken_over(ac
     assert fake.asked == []
 
 
+def test_what_one_side_brings_up_prunes_nothing_of_the_other() -> None:
+    fake, left = made()
+    right = Inventory(cast("Api", fake), "run-1", "right")
+    left.apply(prepared("baseline"))
+    mine = set(fake.objects)
+    right.apply(objects.prepare(objects.on_side(load_variant("baseline").manifests, "right"), IMAGES, "run-1", "stamp-2"))
+    assert mine <= set(fake.objects)
+    right.remove()
+    assert {key for key in fake.objects if "right" in str(key)} == set() and mine <= set(fake.objects)
+
+
 def test_there_may_be_nothing_to_take_over() -> None:
     fake, inventory = made()
     inventory.take_over()

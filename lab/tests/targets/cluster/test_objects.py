@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UsageError
+from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.targets.cluster import objects
 from lab.targets.cluster.names import BROUGHT_UP, NO_BALANCER, RUN_LABEL
 from lab.targets.cluster.objects import Reference
+from lab.targets.cluster.target import placed, unpaired
 from lab.targets.common.certificates import subject
 
 
@@ -133,3 +135,49 @@ def test_a_reference_is_said_with_its_namespace() -> None:
         str(Reference("v1", "Pod", "a", "b")) == "Pod a/b"
         and str(Reference("v1", "Namespace", "", "b")) == "Namespace b"
     )
+
+
+def test_the_right_side_shares_no_name_with_the_left() -> None:
+    manifests = load_variant("baseline").manifests
+    left, right = objects.on_side(manifests, "left"), objects.on_side(manifests, "right")
+    assert left == list(manifests)
+
+    def named(found: list[Any]) -> set[tuple[str, str, str]]:
+        return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in found}
+
+    assert not named(left) & named(right)
+    (proxy,) = [obj for obj in right if obj["kind"] == "Deployment" and obj["metadata"]["name"] == "proxy"]
+    args = proxy["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--controller-class=k8s.io/ingress-lab-right" in args and "--ingress-class=ingress-lab-right" in args
+    (ingress,) = [obj for obj in right if obj["kind"] == "Ingress"]
+    assert ingress["spec"]["ingressClassName"] == "ingress-lab-right"
+    assert ingress["spec"]["rules"][0]["host"] == "bench.lab.test"
+
+
+def test_a_name_that_tls_needs_is_the_sides_own_and_as_long() -> None:
+    """Certificates are made for it, and it is said with every request."""
+    left, right = (placed(load_variant("tls").manifests, side) for side in ("left", "right"))
+    assert list(hosts.routed(left)) == ["bench.lab.test"] and list(hosts.routed(right)) == ["bench.rab.test"]
+    (secret,) = [obj for obj in right if obj["kind"] == "Secret"]
+    assert "bench.rab.test" in str(secret["metadata"]["annotations"])
+
+
+def test_without_tls_both_sides_are_asked_for_the_same_name() -> None:
+    assert list(hosts.routed(placed(load_variant("baseline").manifests, "right"))) == ["bench.lab.test"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("baseline", ""), ("keepalive", ""), ("okd-hostnetwork", "the node's own ports"), ("aws-a1-node", "the node's kernel")],
+)
+def test_what_one_node_has_once_bears_no_pair(name: str, why: str) -> None:
+    assert (why in unpaired(load_variant(name).manifests)) and bool(why) == bool(unpaired(load_variant(name).manifests))
+
+
+def test_a_sides_pods_go_where_the_others_are() -> None:
+    """On one node; where the others are spread, so are these."""
+    manifests = prepared("baseline")
+    objects.beside(manifests, {"proxy": {"worker"}, "backend": {"worker", "worker2"}})
+    selectors = {objects.role(obj): objects.pod_spec(obj).get("nodeSelector") for obj in manifests if objects.role(obj)}
+    assert selectors["proxy"] == {"kubernetes.io/os": "linux", "kubernetes.io/hostname": "worker"}
+    assert "kubernetes.io/hostname" not in (selectors["backend"] or {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from lab.targets.cluster.target import ClusterTarget, largest_cpus
 from lab.targets.kind import TARGET as KIND
 from lab.targets.remote import TARGET as REMOTE
 from lab.tests.support.cluster_fakes import FakeApi
+from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.fakes import variant as fake_variant
 
@@ -160,6 +161,9 @@ class Held:
     def addresses(self) -> dict[str, str]:
         return {}
 
+    def nodes(self) -> dict[str, set[str]]:
+        return {}
+
     def wait(self, deadline: float, still_until: float) -> None: ...
 
     def close(self) -> None: ...
@@ -192,7 +196,7 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
 
     target = ClusterTarget("test", unconnected, "a test's")
     parts: Any = held
-    place = module._Place(parts, parts, parts, parts, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
+    place = module._Place(parts, parts, parts, {"left": parts}, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(target, "_taken", place)
     monkeypatch.setattr(module.rollout, "wait", waited)
     monkeypatch.setattr(module, "ClusterSystem", made)
@@ -328,9 +332,45 @@ def system(held: Held, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Clust
     monkeypatch.setattr(shown, "list", lambda *_: [pod])
     parts: Any = inside
     manifests = load_variant("okd-edge").manifests
-    made = ClusterSystem(shown, parts, parts, manifests, "ingress-lab", "run-1", parts, held.check)
+    made = ClusterSystem(shown, parts, parts, manifests, "ingress-lab", "run-1", parts, held.check, parts)
     monkeypatch.setattr(made, "_shell", lambda pod: inside)
     return made
+
+
+@dataclass
+class Reloading(Inside):
+    """The shell into a proxy whose workers are others after each reload that was asked for."""
+
+    asked: Callable[[], int] = lambda: 0
+
+    def script(self, text: str) -> subprocess.CompletedProcess[str]:
+        worker = 30 + self.asked()
+        said = f"1 0 dumb-init\n7 1 nginx-ingress-c\n20 7 nginx\n{worker} 20 nginx\n"
+        return subprocess.CompletedProcess([text], 0, said, "")
+
+    pid: int = 99
+
+
+def test_new_workers_are_asked_for_by_an_object_and_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It differs each time, and is on the list of what is to be removed."""
+    applied: list[Any] = []
+    made = system(Held(), Reloading(asked=lambda: len(applied)), monkeypatch)
+    monkeypatch.setattr(made, "_ask_anew", applied.extend)
+    monkeypatch.setattr(made, "_fault", lambda _: "")
+    monkeypatch.setattr(made, "entry", lambda: None)
+    monkeypatch.setattr(made, "_manifests", load_variant("baseline").manifests)
+    first, second = made.renew(), made.renew()
+    assert (first.ended, first.began, second.ended, second.began) == ((30,), (31,), (31,), (32,))
+    assert len({str(obj["metadata"]["annotations"]) for obj in applied}) == 2
+    assert {obj["spec"]["rules"][0]["host"] for obj in applied} == {"renewal.lab.test"}
+
+
+def test_generations_are_refused_of_a_proxy_that_makes_no_new_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = taken(Held(), monkeypatch)
+    points = [make_point("ceiling", rate_rps=None, generations=6)]
+    with pytest.raises(NotMeasurableError, match="no reload of this proxy makes new workers"):
+        target.check_variant(load_variant("okd-edge"), points)
+    assert target.check_variant(load_variant("baseline"), points)
 
 
 def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(

@@ -10,8 +10,10 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.variants.variants import load_variant
-from lab.targets.local import LocalTarget, renewing
-from lab.targets.local.renewing import Running
+from lab.targets.common import renewing
+from lab.targets.common.renewing import Running
+from lab.targets.local import LocalTarget
+from lab.targets.local.renewing import running
 from lab.tests.support.factories import make_point
 
 
@@ -47,7 +49,7 @@ def test_a_reload_that_does_not_come_about_is_a_fault(
 
 
 def test_what_runs_is_read_with_its_name_and_who_started_it() -> None:
-    found = renewing.running([os.getpid(), 2**22 + 1])
+    found = running([os.getpid(), 2**22 + 1])
     assert list(found) == [os.getpid()] and found[os.getpid()].parent == os.getppid()
 
 
