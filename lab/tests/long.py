@@ -42,6 +42,11 @@ SOAKS = {
         "an hour",
         ("-m", "lab.tests.support.soak", "3600"),
     ),
+    "by-hand": Soak(
+        "the lab's rate against the same load typed by hand, on the same pods of kind (after `just up kind`)",
+        "three minutes",
+        ("-m", "lab.tests.support.by_hand"),
+    ),
     "neighbour": Soak(
         "200 A/A runs beside a busy neighbour", "9 to 27 hours", ("-m", "lab", "selfbench", "--neighbour", "200")
     ),
