@@ -70,11 +70,16 @@ def on_generations(points: Sequence[Point], generations: int, scheme: Scheme) ->
     )
 
 
+def start_sd(one: Known) -> float:
+    """What one start of it is off by for ever after: its workers and its bring-up together."""
+    return sqrt((one.generation or 0.0) ** 2 + (one.bring_up or 0.0) ** 2)
+
+
 def notes(target: str, variants: Collection[str]) -> list[str]:
     """What one start of each can be off by, where that is known and more than a repeat is."""
     found: list[str] = []
     for one in committed():
-        start = sqrt((one.generation or 0.0) ** 2 + (one.bring_up or 0.0) ** 2)
+        start = start_sd(one)
         if one.target == target and one.variant in variants and start > WORTHWHILE * (one.repeat or 0.0):
             said = f"{one.variant}: one start of it is off by {100 * start:.1f} % in CPU per request (standard deviation, {one.scheme}; {one.run})"
             found.append(f"{said}, however long it is measured: starts and reloads must be repeated")

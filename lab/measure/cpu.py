@@ -61,8 +61,11 @@ def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Obser
 
 def unexplained(seen: Observation, ours_s: float) -> float | None:
     """Of the time for which CPUs were busy, the share that neither our processes (`ours_s`, beside the lab's own) nor others' were seen
-    to use; None where they were not. Below 0: clock ticks saw less of it than the scheduler.
+    to use; None where they were not, and on a cluster, whose own (UNCLAIMED) are not seen one by one. Below 0: clock ticks saw less of it
+    than the scheduler.
     """
+    if UNCLAIMED in seen.counters:
+        return None
     busy_s = sum(seen.busy.values()) * seen.elapsed_s
     lab = seen.usage.get("lab")
     known_s = ours_s + (lab.cpu_s if lab else 0.0) + (seen.others or 0.0) * seen.elapsed_s

@@ -11,6 +11,7 @@ from functools import cache
 from rich.console import Console
 from rich.text import Text
 
+from lab.analysis import levels
 from lab.analysis.calibration.folder import CalibrationFolder
 from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict as Judged
@@ -22,6 +23,7 @@ from lab.commands.readme import code
 from lab.commands.readme.picture import REFERENCE
 from lab.commands.readme.texts import ROOT, Maker
 from lab.model.samples import Reason
+from lab.records.levels import Known, committed
 from lab.report import catalog
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
@@ -48,10 +50,28 @@ def makers() -> Mapping[str, Maker]:
         "outline": lambda _path, words: code.outline(words[0], words[1:]),
         "reasons": lambda _path, _words: _reasons(),
         "selfbench": lambda _path, _words: _selfbench(),
+        "starts": lambda _path, _words: starts(committed()),
         "studies": lambda _path, _words: catalog.readme_studies(),
         "variants": lambda _path, _words: catalog.readme_table(),
         "verbs": lambda _path, _words: _verbs(),
     }
+
+
+def starts(known: Sequence[Known]) -> str:
+    """What one start of each system is off by, of what was measured of it."""
+    if not known:
+        return "None was measured yet.\n"
+    rows = [
+        f"| `{one.variant}` on {one.target}, {one.point} | {_percent(levels.start_sd(one))} | {_percent(one.generation)} |"
+        f" {_percent(one.bring_up)} | {_percent(one.repeat)} | {one.bring_ups} × {one.generations} |"
+        for one in known
+    ]
+    head = "| one start of | is off by | of it reloads | and bring-ups | a repeat | bring-ups × generations |"
+    return "".join(f"{line}\n" for line in (head, "| --- | --- | --- | --- | --- | --- |", *rows))
+
+
+def _percent(sd: float | None) -> str:
+    return "–" if sd is None else f"{100 * sd:.1f} %"
 
 
 def _reasons() -> str:

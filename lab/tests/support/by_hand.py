@@ -17,8 +17,9 @@ from lab.experiments.bench.loads import choose
 from lab.measure.sample_run import SampleRun
 from lab.measure.steady import Steady
 from lab.model.plan import Arm, Slot
-from lab.model.sweeps import Point
+from lab.model.samples import Sample
 from lab.model.variants.variants import load_variant
+from lab.records.sweep_files import load_sweep
 from lab.targets.cluster import kind
 from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.kind import TARGET
@@ -26,7 +27,7 @@ from lab.targets.readback import read_back
 
 ROUNDS, SEED = 10, 26
 WITHIN = (0.90, 1.10)
-POINT = Point(name="ceiling", generator="wrk", connections=64, duration_s=5.0)
+SWEEP, NAME = "quick", "ceiling"
 _TOLD = re.compile(r"^Requests/sec:\s+([\d.]+)$", re.MULTILINE)
 
 
@@ -44,13 +45,14 @@ def main() -> int:
     variant = load_variant("baseline")
     TARGET.check()
     try:
-        chosen = choose(POINT, TARGET)
-        TARGET.check_variant(variant, [POINT])
+        point = next(each for each in load_sweep(SWEEP)[1].expanded() if each.name == NAME).on_cpus(TARGET.generator_cpus())
+        chosen = choose(point, TARGET)
+        TARGET.check_variant(variant, [point])
         with TARGET.up(variant) as system:
-            slot = Slot(0, 1, Arm("baseline", "baseline", "baseline"), POINT)
+            slot = Slot(0, 1, Arm("baseline", "baseline", "baseline"), point)
             run = SampleRun(TARGET, system, slot, chosen, 0, 0.0, read_back(system, variant.readback))
             kubectl = kind.connect().kubectl
-            argv = plain(run.measure(Steady(system, POINT, chosen.generator), 1).sample.argv)
+            argv = plain(measured(run).argv)
             ratios = [one_round(number, run, kubectl, argv) for number in range(ROUNDS)]
     finally:
         TARGET.close()
@@ -65,11 +67,15 @@ def plain(argv: tuple[str, ...]) -> tuple[str, ...]:
     return argv[:at] + argv[at + 2 :]
 
 
+def measured(run: SampleRun) -> Sample:
+    return run.measure(Steady(run.system, run.slot.point, run.chosen.generator), 1).sample
+
+
 def one_round(number: int, run: SampleRun, kubectl: Sequence[str], argv: Sequence[str]) -> float:
     """Lab / by hand."""
 
     def lab() -> float:
-        made = run.measure(Steady(run.system, POINT, run.chosen.generator), 1).sample
+        made = measured(run)
         if made.achieved_rps is None:
             raise ValueError(f"the lab's sample has no rate: {made.reason} {made.detail}")
         return made.achieved_rps

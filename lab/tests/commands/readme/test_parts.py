@@ -10,7 +10,9 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.commands.readme import parts, picture, texts
+from lab.commands.readme.parts import starts
 from lab.model.samples import Reason
+from lab.records.levels import Known
 from lab.report.html.rows import ANSWERED
 
 pytestmark = pytest.mark.committed
@@ -91,3 +93,15 @@ def test_every_recipe_has_its_row() -> None:
     calls = [row.split("`")[1] for row in text.splitlines()[2:] if "**" not in row]
     assert [call.split()[0] for call in calls] == public
     assert {"table RUN", "show VARIANT", "bench"} <= set(calls), "with what it cannot do without"
+
+
+def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together() -> None:
+    """Of what was not repeated nothing is said."""
+    one = Known(
+        run="r", target="apiserver", variant="baseline", point="ceiling", scheme="slices",
+        repeat=0.006, generation=0.04, bring_up=0.03, bring_ups=8, generations=6,
+    )  # fmt: skip
+    *_, first, second = starts([one, one.model_copy(update={"variant": "x", "generation": None})]).splitlines()
+    assert first == "| `baseline` on apiserver, ceiling | 5.0 % | 4.0 % | 3.0 % | 0.6 % | 8 × 6 |"
+    assert second == "| `x` on apiserver, ceiling | 3.0 % | – | 3.0 % | 0.6 % | 8 × 6 |"
+    assert "None" in starts([])
