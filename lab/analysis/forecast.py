@@ -32,8 +32,8 @@ from lab.stats import power
 
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = TAKES_S
-RELOAD = 0.6
-"""Of a bring-up, what a reload takes, about: ingress-nginx reloads once in 3.3 s and comes up in some 5."""
+RELOAD_S = 0.5
+"""Until its new workers alone serve, about: 0.25 s of ingress-nginx."""
 POOLED = 10
 """Earlier runs whose noise is put together."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
@@ -139,7 +139,9 @@ def _by_levels(record: RunRecord, noise: Noise) -> Noise:
     known = levels.known(record.target, {noise.variant}, noise.scheme)
     if known is None:
         return noise
-    return replace(noise, sd=levels.block_sd(known, point.generations), pilot_blocks=known.bring_ups)
+    count, load_s = point.generations, point.duration_s
+    pilot = round(levels.degrees(known, count, load_s)) + 1
+    return replace(noise, sd=levels.block_sd(known, count, load_s), pilot_blocks=pilot)
 
 
 def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
@@ -150,7 +152,7 @@ def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:
 def duration_s(planned: Plan, bring_up_s: float) -> float:
     """How long a plan takes, without what has to be measured again."""
     lasts_s = planned.measuring_s + planned.bring_ups * bring_up_s + len(planned.slots) * SAMPLE_OVERHEAD_S
-    lasts_s += planned.reloads * RELOAD * bring_up_s
+    lasts_s += planned.reloads * RELOAD_S
     return lasts_s + ROUNDTRIP_S * any(arm.role == "reference" for arm in planned.arms)
 
 

@@ -21,13 +21,26 @@ LEAST_S = 150.0
 MOST = 50
 
 
+LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
+"""Of one generation: the load that one would have had is shared out among several."""
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds: of a bring-up of both sides with all points once, of one more generation of a point; `blocks` as they were planned."""
+    """Seconds: of a bring-up of both sides with all points once, of a reload and what is about its measurements; `blocks` as they were
+    planned, `loads` the points that generations are made for.
+    """
 
     block_s: float
-    generation_s: float
+    reload_s: float
     blocks: int
+    loads: tuple[Point, ...]
+
+    def of(self, generations: int) -> float:
+        """A block with so many."""
+        loads = [each.duration_s + each.warmup_s for each in self.loads]
+        short = [each.duration_s + each.warmup_s for each in (shared(point, generations) for point in self.loads)]
+        return self.block_s - sum(loads) + generations * sum(short) + (generations - 1) * self.reload_s
 
 
 def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | None:
@@ -36,10 +49,32 @@ def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | Non
     return max(fitting, key=lambda one: one.generation or 0.0, default=None)
 
 
-def block_sd(one: Known, generations: int) -> float:
-    """Of one block's log-ratio of two such systems, each generation measured once."""
-    within = (one.generation or 0.0) ** 2 + (one.repeat or 0.0) ** 2
+def shared(point: Point, generations: int) -> Point:
+    """As it is on each of so many generations of workers."""
+    return point.model_copy(
+        update={
+            "generations": generations,
+            "duration_s": max(min(point.duration_s, LEAST_LOAD_S), round(point.duration_s / generations, 1)),
+            "warmup_s": max(min(point.warmup_s, LEAST_WARM_UP_S), round(point.warmup_s / generations, 1)),
+        }
+    )
+
+
+def block_sd(one: Known, generations: int, load_s: float) -> float:
+    """Of one block's log-ratio of two such systems, each generation measured once for so long: a repeat's variance as one over its time."""
+    within = (one.generation or 0.0) ** 2 + (one.repeat or 0.0) ** 2 * one.load_s / load_s
     return sqrt(2 * ((one.bring_up or 0.0) ** 2 + within / generations))
+
+
+def degrees(one: Known, generations: int, load_s: float) -> float:
+    """Of freedom that `block_sd` is known with, as each level's variance has its own (Satterthwaite 1946, Biometrics 2:110); at least 1."""
+    parts = [
+        ((one.bring_up or 0.0) ** 2, one.bring_ups - 1),
+        ((one.generation or 0.0) ** 2 / generations, one.bring_ups * (one.generations - 1)),
+        ((one.repeat or 0.0) ** 2 * one.load_s / load_s / generations, one.bring_ups * one.generations),
+    ]
+    own = sum(variance**2 / freedom for variance, freedom in parts if freedom)
+    return max(1.0, sum(variance for variance, _ in parts) ** 2 / own) if own else float(max(1, one.bring_ups - 1))
 
 
 def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
@@ -55,15 +90,19 @@ def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
         (blocks, generations)
         for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.blocks) + 1)
         for generations in range(1, MOST + 1)
-        if generations == 1 or blocks * (costs.block_s + (generations - 1) * costs.generation_s) <= allowed_s
+        if generations == 1 or blocks * costs.of(generations) <= allowed_s
     ]
-    return min(choices, key=lambda each: (block_sd(one, each[1]) ** 2 / each[0], -each[0]))
+
+    def variance(blocks: int, count: int) -> float:
+        return block_sd(one, count, min(shared(point, count).duration_s for point in costs.loads)) ** 2 / blocks
+
+    return min(choices, key=lambda each: (variance(*each), -each[0]))
 
 
 def on_generations(points: Sequence[Point], generations: int, scheme: Scheme) -> tuple[Point, ...]:
     """The points that a pair bears in that way, each on so many generations of workers; others, and those that ask for some, as they are."""
     return tuple(
-        point.model_copy(update={"generations": generations})
+        shared(point, generations)
         if point.scheme == scheme and not point.why_alone and point.generations == 1
         else point
         for point in points

@@ -43,7 +43,11 @@ def shape_of(
     pairs: dict[str, int] = {}
     variants = {arm.name: arm.variant for arm in arms}
     for arm in arms:
-        if arm.role == "variant" and arm.baseline is not None and not {arm.variant, variants[arm.baseline]} & {*unpaired}:
+        if (
+            arm.role == "variant"
+            and arm.baseline is not None
+            and not {arm.variant, variants[arm.baseline]} & {*unpaired}
+        ):
             beside = all((arm.name, point.name) in leading for point in bearing)
             pairs[arm.name] = min(blocks, BESIDE) if beside else blocks
     users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > BESIDE}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from lab.base.validation import Record
+
 UNCLAIMED = "cluster/cpu_ms"
 """The counter of what nodes did that is nobody's but the cluster's own: its pods, kubelets, runtime, kernel."""
 

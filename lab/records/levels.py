@@ -30,6 +30,7 @@ class Known(Record):
     bring_up: float | None
     bring_ups: int = Field(description="of which every measurement counts")
     generations: int = Field(description="of workers in each of them")
+    load_s: float = Field(description="seconds of load of each measurement")
 
 
 @cache

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lab.analysis import levels
-from lab.analysis.forecast import RELOAD, SAMPLE_OVERHEAD_S, Conditions, Forecast, forecast
+from lab.analysis.forecast import RELOAD_S, SAMPLE_OVERHEAD_S, Conditions, Forecast, forecast
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import resolve
@@ -94,12 +94,9 @@ def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) 
     slices = [point for point in bearing if point.scheme == "slices" and point.generations == 1]
     if not slices:
         return shown, blocks
-    load_s = {point.name: point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in bearing}
-    costs = levels.Costs(
-        2 * target.bring_up_s + sum(load_s.values()),
-        RELOAD * target.bring_up_s + sum(load_s[point.name] for point in slices),
-        blocks,
-    )
+    load_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in bearing)
+    reload_s = RELOAD_S + SAMPLE_OVERHEAD_S * len(slices)
+    costs = levels.Costs(2 * target.bring_up_s + load_s, reload_s, blocks, tuple(slices))
     planned, generations = levels.plan_of(known, costs)
     return replace(shown, points=levels.on_generations(shown.points, generations, "slices")), planned
 

@@ -86,6 +86,7 @@ def levels_table(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame:
             bring_up=one.found.bring_up.sd if one.found.bring_up else None,
             bring_ups=one.whole,
             generations=one.point.generations,
+            load_s=one.point.duration_s,
         )
         for one in levels(run.record, samples)
         if one.found is not None

@@ -17,6 +17,7 @@ from lab.base.errors import MeasuringError
 from lab.model.events import EventLog
 from lab.targets.apiserver import images
 from lab.targets.apiserver.images import Image
+from lab.targets.common import renewing
 from lab.targets.local.containers import Process
 from lab.targets.local.pods import Container, Pod
 
@@ -46,6 +47,14 @@ class Controllers:
         """Of the controllers that are there, each once."""
         there = {followed.image.IMAGE: followed.image for followed in self._followed if not followed.left}
         return list(there.values())
+
+    def renew(self) -> None:
+        """MeasuringError where no reload makes new workers."""
+        for followed in self._followed:
+            if not followed.left:
+                if followed.image.RENEW is None:
+                    raise MeasuringError(followed.image.IMAGE, *renewing.NONE)
+                followed.image.RENEW(followed.process)
 
     def leave(self, pod: Pod) -> None:
         for followed in self._followed:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from lab.targets.cluster.api import Object
-from lab.targets.cluster.objects import Reference, certify, flat, pod_template
+from lab.targets.cluster.objects import Reference, certify, pod_template
 from lab.targets.local.network import NODE_ADDRESS
 from lab.targets.local.objects import Member, Service
 from lab.targets.local.slices import SERVICE_LABEL

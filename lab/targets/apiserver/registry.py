@@ -78,7 +78,6 @@ class Registry:
         self._faults: list[LabError] = []
         self._plain: list[Process] = []
         """Proxies without a controller."""
-        self._renewals = 0
         self._over = False
 
     @property
@@ -183,14 +182,8 @@ class Registry:
             self._manifests += found
 
     def renew(self) -> None:
-        """By an object that its controller must load; of a proxy that has none, as on the local target."""
-        self._renewals += 1
-        for image in self._controllers.images():
-            if image.renewal is None:
-                raise MeasuringError(image.IMAGE, *renewing.NONE)
-            obj = dict(image.renewal(self._manifests, self._renewals))
-            self._api.apply(obj)
-            self._applied.append(obj)
+        """Of what it has."""
+        self._controllers.renew()
         for process in self._plain:
             if (renew := local.renew(process.container.repository)) is None:
                 raise MeasuringError(process.container.place, *renewing.NONE)

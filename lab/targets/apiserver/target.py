@@ -37,7 +37,7 @@ class ApiserverTarget(LocalTarget):
     """One API server for a run, from `check` to `close`; both sides of a pair are on it."""
 
     name = "apiserver"
-    bring_up_s = 5.0
+    bring_up_s = 4.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class ApiserverTarget(LocalTarget):
 
     def renews(self, container: Container) -> bool:
         image = images.find(container.repository)
-        return super().renews(container) if image is None else image.renewal is not None
+        return super().renews(container) if image is None else image.RENEW is not None
 
     def routes(
         self,

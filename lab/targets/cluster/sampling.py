@@ -154,8 +154,7 @@ class ClusterWatch:
             busy=node_usage.busy(seen),
             steal=max((machine.steal for machine in seen), default=0.0),
             others=others,
-            counters=self._increase()
-            | {UNCLAIMED: round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
+            counters=self._increase() | {UNCLAIMED: round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
             clock_step_s=node_usage.clock_step_s(self._samplers, end_wall_s - wall_s - elapsed_s),
             generator_cpu_s=used["generator"].cpu_s if "generator" in used else None,
             cores=node_usage.cores(seen, elapsed_s),

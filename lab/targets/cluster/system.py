@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -22,7 +21,7 @@ from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import failure_report, reloads, renewals, sampling, testrun, tunnel
+from lab.targets.cluster import failure_report, reloads, sampling, testrun, tunnel
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
@@ -47,6 +46,7 @@ NETWORK_TOOLS = frozenset({"curl", "ss", "sockperf"})
 NOT_FOUND = 127
 SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
+NGINX = "nginx"
 RENEWAL_LOOK_S = 0.1
 """Between two looks at a proxy's processes, each of which costs it a millisecond."""
 NODE_SCOPE = "lab/scope=node"
@@ -106,8 +106,7 @@ class ClusterSystem:
         run: str,
         others: Others,
         check: Callable[[], None],
-        inventory: Inventory,
-        changing: bool = False,
+        inventory: Inventory | None = None,
     ) -> None:
         self._api, self._images, self._client = api, images, client
         self._manifests, self._namespace, self._others, self._check = manifests, namespace, others, check
@@ -120,9 +119,9 @@ class ClusterSystem:
         self._recorder: ClusterRecorder | None = None
         self._squeezed: set[Role] = set()
         self._frozen: dict[Role, Mapping[str, Any]] = {}
-        changes = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
-        self._changing = changes if changing else None
-        self._renewals, self._ask_anew = count(1), changes.apply
+        self._changing: Changes | None = None
+        if inventory is not None:
+            self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
         self._came_up = {role: self.pods(role) for role in ROLES}
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
@@ -206,7 +205,9 @@ class ClusterSystem:
         spared = self._squeezed.__contains__
         self._client.used_s(self._taken_used())  # of warm-ups
         own = self._generator_s
-        return sampling.ClusterWatch(places, self.counters, self._others, places_now=now, spared=spared, generator_s=own)
+        return sampling.ClusterWatch(
+            places, self.counters, self._others, places_now=now, spared=spared, generator_s=own
+        )
 
     def _generator_s(self) -> float | None:
         return self._client.used_s(self._taken_used())
@@ -283,21 +284,32 @@ class ClusterSystem:
 
     @right()
     def renew(self) -> Renewed:
-        """By an object that its controller must load."""
+        """As its controller's `nginx -s reload` tells nginx, of the configuration that is there."""
 
         def ask() -> None:
-            self._ask_anew([renewals.renewal(self._manifests, next(self._renewals))])
+            for shell in map(self._shell, self._came_up["proxy"]):
+                pid = renewing.master(self._processes_of(shell), NGINX)
+                done = shell.script(f"kill -HUP {pid}") if pid else None
+                if done is None or done.returncode:
+                    fault = f"takes no reload: {done.stderr.strip() if done else 'no nginx is there'}"
+                    raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
-        return renewing.renewed(ask, self._serving, lambda: not self._fault(self.entry()), self.log_tail, RENEWAL_LOOK_S)
+        return renewing.renewed(
+            ask, self._serving, lambda: not self._fault(self.entry()), self.log_tail, RENEWAL_LOOK_S
+        )
 
     def _serving(self) -> Mapping[int, renewing.Running]:
         """The proxy's processes."""
-        found: dict[int, renewing.Running] = {}
-        for number, shell in enumerate(self._shell(pod) for pod in self._came_up["proxy"]):
-            for line in shell.script(f"SHELL_PID={shell.pid}\n{_PARENTS}").stdout.splitlines():
-                pid, parent, name = line.split(" ", 2)
-                found[(number << 32) + int(pid)] = renewing.Running((number << 32) + int(parent), name)
-        return found
+        return {
+            (number << 32) + pid: renewing.Running((number << 32) + one.parent, one.name)
+            for number, pod in enumerate(self._came_up["proxy"])
+            for pid, one in self._processes_of(self._shell(pod)).items()
+        }
+
+    def _processes_of(self, shell: Shell) -> Mapping[int, renewing.Running]:
+        lines = shell.script(f"SHELL_PID={shell.pid}\n{_PARENTS}").stdout.splitlines()
+        words = [line.split(" ", 2) for line in lines]
+        return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in words}
 
     def restarts(self) -> Mapping[str, int]:
         return {

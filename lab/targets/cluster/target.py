@@ -28,7 +28,6 @@ from lab.targets.cluster import (
     objects,
     ownership,
     reloads,
-    renewals,
     requirements,
     rollout,
     testrun,
@@ -46,6 +45,7 @@ from lab.targets.common.bringing import bring
 
 DEADLINE_S = 120.0
 """For a variant: images are there, but a node may be slow."""
+CONTROLLER = "ingress-nginx/controller"
 CLIENT_DEADLINE_S = 180.0
 """For the generator's pod, whose image may still have to be pulled."""
 
@@ -153,7 +153,7 @@ class ClusterTarget:
             )
         requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         objects.vet(taken.api, variant.manifests)
-        if any(point.generations > 1 for point in points) and not renewals.renews(variant.manifests):
+        if any(point.generations > 1 for point in points) and not renews(variant.manifests):
             raise NotMeasurableError("generations of workers", variant.name, *renewing.NONE)
         routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
         proxied = any(objects.role(obj) == "proxy" for obj in variant.manifests)
@@ -200,8 +200,7 @@ class ClusterTarget:
                     self._run,
                     taken.others,
                     taken.lease.check,
-                    inventory,
-                    changing,
+                    inventory if changing else None,
                 )
                 with taken.client.resolving(system.addresses()):
                     try:
@@ -256,6 +255,12 @@ def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mappi
     own = objects.on_side(manifests, side)
     ends = set(hosts.routed(own).values())
     return own if ends == {"none"} else objects.with_names_of(own, side)
+
+
+def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a reload makes new workers of the proxy: of nginx under its controller it does; the others are told of changes."""
+    proxies = [obj for obj in objects.flat(manifests) if objects.role(obj) == "proxy"]
+    return bool(proxies) and all(CONTROLLER in objects.pod_spec(obj)["containers"][0]["image"] for obj in proxies)
 
 
 def unpaired(manifests: Sequence[Mapping[str, Any]]) -> str:

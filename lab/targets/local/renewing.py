@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
-from lab.targets.common.renewing import Running
+from lab.targets.common.renewing import Running, master
 from lab.targets.local.containers import Process
 
 Renew = Callable[[Process], None]
 
 
-def by_signal(number: int) -> Renew:
-    """Of a proxy whose main process makes new workers when it is told so."""
+def by_signal(number: int, called: str = "") -> Renew:
+    """Of a proxy whose main process makes new workers when it is told so; `called`: beside a controller, as the kernel calls it."""
 
     def renew(process: Process) -> None:
-        if process.pid is None:
+        pid = master(running(process.processes()), called) if called else process.pid
+        if pid is None:
             raise MeasuringError(process.container.place, "ended before it took a reload", process.tail(5))
-        os.kill(process.pid, number)
+        os.kill(pid, number)
 
     return renew
 

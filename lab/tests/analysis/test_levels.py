@@ -13,20 +13,38 @@ from lab.records.levels import Known
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made_record
 
-COSTS = Costs(block_s=17.0, generation_s=8.6, blocks=9)
+LOADS = (make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0),)
+COSTS = Costs(block_s=17.0, reload_s=8.6, blocks=9, loads=LOADS)
 
 
 def known(**changed: Any) -> Known:
     fields: dict[str, Any] = {
         "run": "r-1", "target": "apiserver", "variant": "baseline", "point": "ceiling", "scheme": "slices",
-        "repeat": 0.01, "generation": 0.05, "bring_up": 0.0, "bring_ups": 8, "generations": 6,
+        "repeat": 0.01, "generation": 0.05, "bring_up": 0.0, "bring_ups": 8, "generations": 6, "load_s": 4.0,
     }  # fmt: skip
     return Known(**(fields | changed))
 
 
 def test_a_block_scatters_by_its_levels_and_generations_average_what_lies_below_them() -> None:
-    assert block_sd(known(), 1) == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
-    assert block_sd(known(bring_up=0.02), 4) == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
+    assert block_sd(known(), 1, 4.0) == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
+    assert block_sd(known(bring_up=0.02), 4, 4.0) == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
+    assert block_sd(known(generation=0.0), 1, 1.0) == pytest.approx(sqrt(2 * 4 * 0.01**2)), "a quarter of the time"
+
+
+def test_how_well_that_is_known_is_between_its_levels() -> None:
+    """Of 8 bring-ups with 6 generations each: 7 degrees where bring-ups alone scatter, 40 where workers alone do."""
+    assert levels.degrees(known(repeat=0.0, generation=0.0, bring_up=0.02), 4, 4.0) == pytest.approx(7)
+    assert levels.degrees(known(repeat=0.0), 4, 4.0) == pytest.approx(40)
+    assert 7 < levels.degrees(known(bring_up=0.02), 4, 4.0) < 40
+    assert levels.degrees(known(repeat=0.0, generation=0.0), 1, 4.0) == 7
+
+
+def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() -> None:
+    (point,) = LOADS
+    assert [(one.duration_s, one.warmup_s) for one in (levels.shared(point, count) for count in (1, 2, 3, 9))] == [
+        (4.0, 1.0), (2.0, 0.5), (1.3, 0.5), (1.0, 0.5)
+    ]  # fmt: skip
+    assert COSTS.of(1) == pytest.approx(17.0) and COSTS.of(2) == pytest.approx(17.0 - 5 + 2 * 2.5 + 8.6)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +54,8 @@ def test_a_block_scatters_by_its_levels_and_generations_average_what_lies_below_
         (known(generation=None), COSTS, 9, 1),
         (known(), COSTS, 9, 1),
         (known(bring_up=0.2), COSTS, 9, 1),
-        (known(), Costs(block_s=17.0, generation_s=1.0, blocks=9), 6, 1 + int((153 / 6 - 17.0) / 1.0)),
-        (known(), Costs(block_s=5.0, generation_s=50.0, blocks=6), 6, 1),
+        (known(), Costs(block_s=17.0, reload_s=1.0, blocks=9, loads=LOADS), 6, 5),
+        (known(), Costs(block_s=5.0, reload_s=50.0, blocks=6, loads=LOADS), 6, 1),
     ],
     ids=["workers-alike", "not-known", "reloads-dear", "starts-scatter", "reloads-cheap", "no-time"],
 )
@@ -45,12 +63,15 @@ def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_t
     one: Known, costs: Costs, blocks: int, generations: int
 ) -> None:
     found = plan_of(one, costs)
-    best = block_sd(one, generations) ** 2 / blocks
-    assert block_sd(one, found[1]) ** 2 / found[0] <= best
+
+    def variance(blocks: int, count: int) -> float:
+        return block_sd(one, count, levels.shared(LOADS[0], count).duration_s) ** 2 / blocks
+
+    assert variance(*found) <= variance(blocks, generations)
     if generations == 1:
         assert found == (blocks, generations)
     allowed_s = max(levels.LEAST_S, costs.blocks * costs.block_s)
-    assert found[1] == 1 or found[0] * (costs.block_s + (found[1] - 1) * costs.generation_s) <= allowed_s
+    assert found[1] == 1 or found[0] * costs.of(found[1]) <= allowed_s
 
 
 def test_only_closed_loops_that_a_pair_bears_are_measured_on_generations() -> None:
@@ -71,10 +92,15 @@ def test_what_is_committed_is_told_and_promised(monkeypatch: pytest.MonkeyPatch)
     ]
     assert notes("local", {"baseline"}) == []
     planned = make_plan(
-        [("keepalive", "baseline")], [make_point("ceiling", rate_rps=None, generations=4)], reference=None
+        [("keepalive", "baseline")],
+        [make_point("ceiling", rate_rps=None, generations=4, duration_s=4.0)],
+        reference=None,
     )
     there = forecast.committed(made_record("run-1", planned, target="apiserver"))
     (mine,) = [noise for noise in there if noise.metric == "cpu_per_request" and noise.scheme == "slices"]
-    assert mine.sd == pytest.approx(block_sd(known(), 4)) and mine.pilot_blocks == 8
+    assert (
+        mine.sd == pytest.approx(block_sd(known(), 4, 4.0))
+        and mine.pilot_blocks == round(levels.degrees(known(), 4, 4.0)) + 1
+    )
     here = forecast.committed(made_record("run-1", planned))
     assert mine.sd not in [noise.sd for noise in here]

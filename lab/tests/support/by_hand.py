@@ -45,7 +45,9 @@ def main() -> int:
     variant = load_variant("baseline")
     TARGET.check()
     try:
-        point = next(each for each in load_sweep(SWEEP)[1].expanded() if each.name == NAME).on_cpus(TARGET.generator_cpus())
+        point = next(each for each in load_sweep(SWEEP)[1].expanded() if each.name == NAME).on_cpus(
+            TARGET.generator_cpus()
+        )
         chosen = choose(point, TARGET)
         TARGET.check_variant(variant, [point])
         with TARGET.up(variant) as system:
@@ -84,7 +86,9 @@ def one_round(number: int, run: SampleRun, kubectl: Sequence[str], argv: Sequenc
     order = random.Random(SEED + number).sample(sorted(ways), len(ways))
     rates = {name: ways[name]() for name in order}
     ratio = rates["lab"] / rates["by hand"]
-    say(f"round {number + 1}: lab {rates['lab']:,.0f} req/s, by hand {rates['by hand']:,.0f} req/s, {ratio:.3f} ({order[0]} first)")
+    say(
+        f"round {number + 1}: lab {rates['lab']:,.0f} req/s, by hand {rates['by hand']:,.0f} req/s, {ratio:.3f} ({order[0]} first)"
+    )
     return ratio
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Iterable, Mapping
+from typing import Protocol, cast
 
 from lab.base.errors import UsageError
 from lab.targets.apiserver import programs
@@ -18,6 +18,7 @@ from lab.targets.local import images
 from lab.targets.local.containers import Realisation
 from lab.targets.local.images import Context
 from lab.targets.local.pods import Container
+from lab.targets.local.renewing import Renew
 
 MACHINE = ""
 """SYSTEM and SHORT of what runs on the machine's own files: its program is brought as the local target brings it."""
@@ -43,9 +44,8 @@ class Image(Protocol):
         """UsageError for anything asked of the image that cannot be honoured here, or files that are not there."""
         ...
 
-    renewal: Callable[[Sequence[Mapping[str, Any]], int], Mapping[str, Any]] | None
-    """(a system's manifests, a number) → an object that is another with every number, and makes the controller reload; None where no reload
-    makes new workers."""
+    RENEW: Renew | None
+    """How a reload of what it has makes new workers of its proxy; None where none does."""
 
     def about(self) -> str:
         """What it really is: release, and what stands in for what; empty where `realise` tells. UsageError when its files are not there."""

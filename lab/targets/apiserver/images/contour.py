@@ -31,7 +31,7 @@ _KUBERNETES = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
 _WHY = re.compile(r'\berror=("(?:[^"\\]|\\.)*"|\S+)')
 _INVALID = re.compile(r"\b(?:ingress|invalid|ignor\w*|unknown)\b", re.IGNORECASE)
 
-renewal = None  # it makes no new workers: Envoy is told of changes
+RENEW = None  # it makes no new workers: Envoy is told of changes
 
 
 def realise(context: Context) -> Realisation:

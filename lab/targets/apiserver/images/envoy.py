@@ -24,7 +24,7 @@ CONFIG, PROXY = "", "envoy"
 SAYS = ("stderr",)
 XDS = ("--xds-address=127.0.0.1", "--xds-port=8001", "--xds-resource-version=v3")
 
-renewal = None  # it is told of changes and makes no new workers
+RENEW = None  # it is told of changes and makes no new workers
 
 
 def realise(context: Context) -> Realisation:

@@ -56,4 +56,4 @@ def loads(line: str) -> str | None:
     return "Reloaded" if '"router reloaded"' in line else None
 
 
-renewal = None  # its reloads are the router's own, and no run here has shown them
+RENEW = None  # its reloads are the router's own, and no run here has shown them

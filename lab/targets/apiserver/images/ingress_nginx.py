@@ -7,14 +7,14 @@ says of it is told.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from lab.targets.apiserver import programs
-from lab.targets.cluster import renewals
 from lab.targets.local.containers import Realisation, Root
 from lab.targets.local.images import Context, refuse_nginx_workers, refuse_open_files
 from lab.targets.local.images.ingress_nginx import refuse_routers
+from lab.targets.local.renewing import by_signal
 
 IMAGE = "ingress-nginx/controller"
 CONFIG, PROXY = "/etc/nginx/nginx.conf", "nginx"
@@ -26,7 +26,8 @@ ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/etc/nginx", "/etc/ingress-controller", "/tmp", "/var/log", "/var/lib/nginx", "/usr/local/nginx", "/run")
 MOST_LINES = 12
-renewal = renewals.renewal
+RENEW = by_signal(signal.SIGHUP, PROXY)
+"""As the controller's `nginx -s reload` tells it, of the configuration that is there."""
 SAID = {"backend reload required": "Reload", "Backend successfully reloaded": "Reloaded"}
 _LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
 """klog: level and date, time, process, place. What follows without such a beginning belongs to it."""

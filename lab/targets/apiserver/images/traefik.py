@@ -35,7 +35,7 @@ _PANICS = re.compile(r"^(?P<words>panic: .*)$")
 _ABOUT_INGRESS = re.compile(r"\bingress=", re.IGNORECASE)
 
 
-renewal = None  # it makes no new workers: routes change in the one process
+RENEW = None  # it makes no new workers: routes change in the one process
 
 
 def realise(context: Context) -> Realisation:

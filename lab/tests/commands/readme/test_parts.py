@@ -99,7 +99,7 @@ def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together() -> 
     """Of what was not repeated nothing is said."""
     one = Known(
         run="r", target="apiserver", variant="baseline", point="ceiling", scheme="slices",
-        repeat=0.006, generation=0.04, bring_up=0.03, bring_ups=8, generations=6,
+        repeat=0.006, generation=0.04, bring_up=0.03, bring_ups=8, generations=6, load_s=4.0,
     )  # fmt: skip
     *_, first, second = starts([one, one.model_copy(update={"variant": "x", "generation": None})]).splitlines()
     assert first == "| `baseline` on apiserver, ceiling | 5.0 % | 4.0 % | 3.0 % | 0.6 % | 8 × 6 |"

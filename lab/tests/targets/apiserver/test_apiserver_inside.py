@@ -196,7 +196,7 @@ def test_routes_that_are_added_and_endpoints_that_move_reach_the_controller(targ
 
 
 def test_a_reload_of_the_controller_itself_makes_new_workers(target: ApiserverTarget) -> None:
-    """By an Ingress that comes: the host's own server stays as it is."""
+    """Which serve as the old ones did: what the controller told those by Lua they have as well."""
     variant = load_variant("workers-2")
     target.check_variant(variant, [make_point("ceiling", rate_rps=None, generations=2)])
     with target.up(variant) as system:
@@ -204,7 +204,7 @@ def test_a_reload_of_the_controller_itself_makes_new_workers(target: ApiserverTa
         assert (
             len(first.began) >= 2 and set(second.ended) <= set(first.began) and not set(second.began) & set(first.began)
         )
-        assert "renewal.lab.test" in system.exec("proxy", ["nginx", "-T"]).stdout and served(system) == 200
+        assert served(system) == 200
 
 
 @pytest.mark.parametrize("name", ["traefik-ingress", "traefik-ingress-nginx"])

@@ -110,7 +110,10 @@ def test_what_a_generator_used_is_its_own_and_its_childrens(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = "t0=$(date +%s%N); while [ $(($(date +%s%N) - t0)) -lt 400000000 ]; do :; done"
     with (tmp_path / "out").open("wb") as out:
-        running = [pod.popen(["sh", "-c", each], {}, out, out, name) for each, name in ((script, "busy"), ("sleep 0.4", "idle"))]
+        running = [
+            pod.popen(["sh", "-c", each], {}, out, out, name)
+            for each, name in ((script, "busy"), ("sleep 0.4", "idle"))
+        ]
         assert [one.wait(20) for one in running] == [0, 0]
     busy, idle = pod.used_s(["busy"]), pod.used_s(["idle"])
     assert busy is not None and idle is not None and busy > 4 * idle

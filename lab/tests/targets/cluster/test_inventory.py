@@ -106,7 +106,9 @@ def test_what_one_side_brings_up_prunes_nothing_of_the_other() -> None:
     right = Inventory(cast("Api", fake), "run-1", "right")
     left.apply(prepared("baseline"))
     mine = set(fake.objects)
-    right.apply(objects.prepare(objects.on_side(load_variant("baseline").manifests, "right"), IMAGES, "run-1", "stamp-2"))
+    right.apply(
+        objects.prepare(objects.on_side(load_variant("baseline").manifests, "right"), IMAGES, "run-1", "stamp-2")
+    )
     assert mine <= set(fake.objects)
     right.remove()
     assert {key for key in fake.objects if "right" in str(key)} == set() and mine <= set(fake.objects)

@@ -168,7 +168,12 @@ def test_without_tls_both_sides_are_asked_for_the_same_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("baseline", ""), ("keepalive", ""), ("okd-hostnetwork", "the node's own ports"), ("aws-a1-node", "the node's kernel")],
+    [
+        ("baseline", ""),
+        ("keepalive", ""),
+        ("okd-hostnetwork", "the node's own ports"),
+        ("aws-a1-node", "the node's kernel"),
+    ],
 )
 def test_what_one_node_has_once_bears_no_pair(name: str, why: str) -> None:
     assert (why in unpaired(load_variant(name).manifests)) and bool(why) == bool(unpaired(load_variant(name).manifests))

@@ -497,15 +497,14 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
             assert "TcpExt:" in seen.text("/proc/net/netstat")
 
 
-def test_a_generator_is_told_from_another_systems_in_the_same_container() -> None:
+@pytest.mark.parametrize(("own_s", "told_s"), [(0.8, 0.8), (None, 3.0)])
+def test_a_generator_is_told_from_another_systems_in_the_same_container(own_s: float | None, told_s: float) -> None:
     """By what its own processes used, where that is known."""
-    generator = FakeShell([Said(v1(0)), Said(v1(3 * 10**9))])
-    for own_s, told_s in ((0.8, 0.8), (None, 3.0)):
-        with ClusterWatch(places([("generator", generator)]), dict[str, int], nobody, generator_s=lambda: own_s) as watch:  # noqa: B023
-            pass
-        seen = watch.observation()
-        assert (seen.generator_cpu_s, seen.usage["generator"].cpu_s) == (told_s, told_s)
-        generator = FakeShell([Said(v1(0)), Said(v1(3 * 10**9))])
+    generator = places([("generator", FakeShell([Said(v1(0)), Said(v1(3 * 10**9))]))])
+    with ClusterWatch(generator, dict[str, int], nobody, generator_s=lambda: own_s) as watch:
+        pass
+    seen = watch.observation()
+    assert (seen.generator_cpu_s, seen.usage["generator"].cpu_s) == (told_s, told_s)
 
 
 def test_a_watch_looks_every_second_in_between() -> None:

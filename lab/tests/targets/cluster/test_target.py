@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -332,7 +332,7 @@ def system(held: Held, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Clust
     monkeypatch.setattr(shown, "list", lambda *_: [pod])
     parts: Any = inside
     manifests = load_variant("okd-edge").manifests
-    made = ClusterSystem(shown, parts, parts, manifests, "ingress-lab", "run-1", parts, held.check, parts)
+    made = ClusterSystem(shown, parts, parts, manifests, "ingress-lab", "run-1", parts, held.check)
     monkeypatch.setattr(made, "_shell", lambda pod: inside)
     return made
 
@@ -341,28 +341,27 @@ def system(held: Held, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Clust
 class Reloading(Inside):
     """The shell into a proxy whose workers are others after each reload that was asked for."""
 
-    asked: Callable[[], int] = lambda: 0
+    asked: list[str] = field(default_factory=list[str])
 
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
-        worker = 30 + self.asked()
+        if text.startswith("kill"):
+            self.asked.append(text)
+        worker = 30 + len(self.asked)
         said = f"1 0 dumb-init\n7 1 nginx-ingress-c\n20 7 nginx\n{worker} 20 nginx\n"
         return subprocess.CompletedProcess([text], 0, said, "")
 
     pid: int = 99
 
 
-def test_new_workers_are_asked_for_by_an_object_and_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It differs each time, and is on the list of what is to be removed."""
-    applied: list[Any] = []
-    made = system(Held(), Reloading(asked=lambda: len(applied)), monkeypatch)
-    monkeypatch.setattr(made, "_ask_anew", applied.extend)
+def test_nginxs_master_is_told_to_make_new_workers_and_they_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master, not a worker, nor the controller, whose name begins alike."""
+    inside = Reloading()
+    made = system(Held(), inside, monkeypatch)
     monkeypatch.setattr(made, "_fault", lambda _: "")
     monkeypatch.setattr(made, "entry", lambda: None)
-    monkeypatch.setattr(made, "_manifests", load_variant("baseline").manifests)
     first, second = made.renew(), made.renew()
     assert (first.ended, first.began, second.ended, second.began) == ((30,), (31,), (31,), (32,))
-    assert len({str(obj["metadata"]["annotations"]) for obj in applied}) == 2
-    assert {obj["spec"]["rules"][0]["host"] for obj in applied} == {"renewal.lab.test"}
+    assert inside.asked == ["kill -HUP 20"] * 2
 
 
 def test_generations_are_refused_of_a_proxy_that_makes_no_new_workers(monkeypatch: pytest.MonkeyPatch) -> None:
