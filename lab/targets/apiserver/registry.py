@@ -21,7 +21,7 @@ from lab.model.pairs import Side
 from lab.targets.apiserver import images, objects
 from lab.targets.apiserver.controllers import Controllers
 from lab.targets.cluster.api import Api, Object
-from lab.targets.cluster.objects import Reference
+from lab.targets.cluster.objects import Reference, on_side
 from lab.targets.common import renewing
 from lab.targets.local import images as local
 from lab.targets.local.containers import Process, Realisation
@@ -174,7 +174,7 @@ class Registry:
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
         """Create or change objects by server-side apply. MeasuringError for what the API server refuses."""
-        found = objects.applied(objects.on_side(manifests, self._place.side))
+        found = objects.applied(on_side(manifests, self._place.side))
         with self._lock:
             for obj in found:
                 self._api.apply(obj)

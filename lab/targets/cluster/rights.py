@@ -29,7 +29,9 @@ EVERY_RUN: tuple[Right, ...] = (
 ROUTE: tuple[Right, ...] = (("create", "apiextensions.k8s.io", "customresourcedefinitions", None),)
 """To add the kind Route."""
 SOME_RUNS: dict[str, tuple[Right, ...]] = {
-    "pairs": tuple((*right, f"{NAMESPACE}-right") for *right, where in EVERY_RUN if where == NAMESPACE),
+    "pairs": tuple(
+        (verb, group, what, f"{NAMESPACE}-right") for verb, group, what, where in EVERY_RUN if where == NAMESPACE
+    ),
     "disturbances": (
         *((verb, "", "events", NAMESPACE) for verb in ("list", "watch")),
         ("watch", "", "pods", NAMESPACE),

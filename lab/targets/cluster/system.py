@@ -252,7 +252,7 @@ class ClusterSystem:
             found.update(haproxy.tls(done.stdout) if handshakes else {})
         return {f"proxy/{name}": count for name, count in found.items()}
 
-    def nodes(self) -> Mapping[Role, Collection[str]]:
+    def nodes(self) -> Mapping[str, Collection[str]]:
         """Role → those that its pods came up on."""
         return {role: {pod["spec"]["nodeName"] for pod in pods} for role, pods in self._came_up.items()}
 

@@ -70,7 +70,7 @@ class ClusterTarget:
     """
 
     bring_up_s = 12.0
-    sides = SIDES
+    sides: Sequence[Side] = SIDES
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ClusterTarget:
         chosen = images.load()
         api = self._connect()
         ownership.claim_namespace(api, CLIENT_NAMESPACE, self._run)
-        inventories = {side: Inventory(api, self._run, side) for side in self.sides}
+        inventories: dict[Side, Inventory] = {side: Inventory(api, self._run, side) for side in self.sides}
         lease = Lease(api, holder(self._run))
         lease.acquire()
         try:

@@ -51,7 +51,7 @@ def main() -> int:
         chosen = choose(point, TARGET)
         TARGET.check_variant(variant, [point])
         with TARGET.up(variant) as system:
-            slot = Slot(0, 1, Arm("baseline", "baseline", "baseline"), point)
+            slot = Slot(0, 1, Arm("baseline", "baseline", "baseline", None), point)
             run = SampleRun(TARGET, system, slot, chosen, 0, 0.0, read_back(system, variant.readback))
             kubectl = kind.connect().kubectl
             argv = plain(measured(run).argv)

@@ -13,6 +13,7 @@ from lab.model.endpoint import Role
 from lab.model.variants.variants import load_variant
 from lab.targets.apiserver import images, objects
 from lab.targets.apiserver.images import contour
+from lab.targets.cluster.objects import on_side
 from lab.targets.common import envoy
 from lab.targets.local import LocalTarget, bringup, proxies
 from lab.targets.local import objects as local_objects
@@ -100,9 +101,7 @@ def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_each_side_of_a_pair_has_its_own_of_all_but_the_definitions() -> None:
     manifests = load_variant("contour").manifests
-    left, right = (
-        {(o["kind"], str(o["metadata"])): o for o in objects.on_side(manifests, s)} for s in ("left", "right")
-    )  # type: ignore[arg-type]
+    left, right = ({(o["kind"], str(o["metadata"])): o for o in on_side(manifests, s)} for s in ("left", "right"))  # type: ignore[arg-type]
     assert not left.keys() & right.keys()
     (settings,) = [obj for (kind, _), obj in right.items() if kind == "ContourConfiguration"]
     assert settings["spec"]["ingress"]["classNames"] == ["ingress-lab-right"]
