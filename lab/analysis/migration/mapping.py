@@ -249,7 +249,8 @@ def _annotation(row: Row, subject: Subject, given: Annotation) -> Line:
 def _extra(row: Row) -> Line:
     standing: Standing = "set" if row.how in ("arg", "key", "field") else "hand" if row.how == "hand" else "lost"
     return Line(
-        "", "", "", standing, row.how, row.setting, row.value, row.default, row.weight or "nothing", "", row.note, row.source,
+        "", "", "", standing, row.how, row.setting, translated(row.value, ""), row.default, row.weight or "nothing", "", row.note,
+        row.source,
     )  # fmt: skip
 
 

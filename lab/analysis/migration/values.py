@@ -4,6 +4,7 @@
     {value:true=Allow false=}      true      Allow      words become words, to none: it is left as it is by itself
     {tls_min:1.2=TLSv1_2}          TLSv1.2   TLSv1_2    what a conversion gives may be put into words, too
     {value:0=-1 *=*}               320       320        all others stay as they are
+    {truth:true="" false=}         true                 two quotes: an empty text, by which some turn a thing off
 
 Refuses what has no translation, with the reason: nothing is guessed.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from math import ceil
 from string import Formatter
 
 _TIME = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000, "y": 31536000}
@@ -57,7 +59,7 @@ def _word(text: str, words: str) -> str:
         raise UntranslatableError(f"is none of {', '.join(known)}")
     if not found:
         raise LeaveError
-    return text if found == "*" else found
+    return {"*": text, '""': ""}.get(found, found)
 
 
 def _seconds(value: str) -> str:
@@ -69,6 +71,11 @@ def _seconds(value: str) -> str:
     if not total:
         raise UntranslatableError("means no limit there, or its default: to be decided by hand")
     return f"{total:g}" if total < 1e6 else str(int(total))
+
+
+def _whole_seconds(value: str) -> str:
+    """For those that take no part of a second, which would be none at all."""
+    return str(ceil(float(_seconds(value))))
 
 
 def _bytes(value: str) -> str:
@@ -87,6 +94,11 @@ def _buffers(value: str) -> str:
     """Bytes of `4 8k`, and of `8k`."""
     number, _, size = value.rpartition(" ")
     return str(int(number or 1) * int(_bytes(size))) if (number or "1").isdigit() else _bytes(value)
+
+
+def _line(value: str) -> str:
+    """Bytes of one buffer of `4 8k`: what a single header may fill."""
+    return _bytes(value.rpartition(" ")[2])
 
 
 def _idle(value: str) -> str:
@@ -123,12 +135,17 @@ def _items(value: str) -> list[str]:
     return [word for word in re.split(r"[,:\s]+", value) if word]
 
 
-def _iana(value: str) -> str:
-    """As Go calls them, without those that it does not have."""
+def _ciphers(value: str) -> list[re.Match[str]]:
+    """Those that BoringSSL and Go have: ECDHE with AES-GCM or ChaCha20."""
     found = [match for name in _items(value) if (match := _CIPHER.fullmatch(name))]
     if not found:
         raise UntranslatableError("names none that it has")
-    return ",".join(f"TLS_{match[1].replace('-', '_')}_WITH_{_go_cipher(match[2])}" for match in found)
+    return found
+
+
+def _iana(value: str) -> str:
+    """As Go calls them."""
+    return ",".join(f"TLS_{match[1].replace('-', '_')}_WITH_{_go_cipher(match[2])}" for match in _ciphers(value))
 
 
 def _go_cipher(name: str) -> str:
@@ -153,10 +170,12 @@ def _retries(value: str) -> str:
 CONVERSIONS: dict[str, Callable[[str], str]] = {
     "value": str,
     "seconds": _seconds,
+    "whole_seconds": _whole_seconds,
     "bytes": _bytes,
     "limit": _limit,
     "header_bytes": _buffers,
     "header_kb": lambda value: str(max(int(_buffers(value)) // 1024, 1)),
+    "line_bytes": _line,
     "idle": _idle,
     "count": _count,
     "truth": lambda value: str(_truth(value)).lower(),
@@ -164,9 +183,11 @@ CONVERSIONS: dict[str, Callable[[str], str]] = {
     "onoff": lambda value: "on" if _truth(value) else "off",
     "tls_min": lambda value: _versions(value)[0],
     "tls_max": lambda value: _versions(value)[-1],
+    "tls_plus": lambda value: " ".join(f"+TLSv{version.removesuffix('.0')}" for version in _versions(value)),
     "list": lambda value: ",".join(_items(value)),
     "list_yaml": lambda value: f"[{', '.join(_items(value))}]",
     "ciphers_iana": _iana,
+    "ciphers_ecdhe": lambda value: f"[{', '.join(match[0] for match in _ciphers(value))}]",
     "log_buffer_kb": _log_buffer,
     "retries": _retries,
 }

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +155,23 @@ def _object(
     if there is None:
         begun = kustomize.read_yaml(base / "migrate" / f"{kind}.yaml", f"{base.name}: {kind}")
         for path, value in fields:
-            _set(begun, path.split("."), value)
+            _set(begun, _steps(path), value)
         (folder / f"{kind}.yaml").write_text(_dumped(begun))
         return [], [f"{kind}.yaml"]
-    name = there["metadata"]["name"]
+    places: dict[tuple[str, ...], None] = {}
     for path, value in fields:
-        _set(there, path.split("."), value)
-    operation = {"op": "add", "path": "/spec", "value": there["spec"]}
-    return [{"target": {"kind": kind, "name": name}, "patch": _dumped([operation])}], []
+        steps = _steps(path)
+        _set(there, steps, value)
+        places[tuple(steps[: 2 if steps[0] == "metadata" else 1])] = None
+    operations = [
+        {"op": "add", "path": f"/{'/'.join(place)}", "value": reduce(getitem, place, there)} for place in places
+    ]
+    return [{"target": {"kind": kind, "name": there["metadata"]["name"]}, "patch": _dumped(operations)}], []
+
+
+def _steps(path: str) -> list[str]:
+    """Of `metadata.annotations.example.org/a` three: an annotation's name has dots of its own."""
+    return path.split(".", 2 if path.startswith("metadata.") else -1)
 
 
 def _set(node: Any, path: Sequence[str], value: Any) -> None:

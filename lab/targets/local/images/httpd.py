@@ -1,10 +1,11 @@
 """Apache httpd: the real one, as its image configures it, with mod_proxy in front of what Gateway API's objects lead to.
 
-    ConfigMap/httpd: server.MaxKeepAliveRequests: "0", host.ProxyTimeout: "30"
+    ConfigMap/httpd: server.MaxKeepAliveRequests: "0", host.ProxyTimeout: "30", member.ttl: "60"
 
-A key is a section (`host`: of each virtual host that serves the load) and a directive of httpd's own; an empty value leaves out what stands there
-by itself. The httpd on PATH, else Debian's package, unpacked when a variant first runs it. Refuses a second certificate on one port, and what
-`CAN` has not. Modules that serve files and log in users, which the image loads, are left out: no request reaches them.
+A key is a section (`host`: of each virtual host that serves the load; `member`: of each BalancerMember, which has parameters) and a directive
+of httpd's own; an empty value leaves out what stands there by itself. The httpd on PATH, else Debian's package, unpacked when a variant first
+runs it. Refuses a second certificate on one port, and what `CAN` has not. Modules that serve files and log in users, which the image loads, are
+left out: no request reaches them; TLS's are loaded where a certificate or a setting wants them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
         "CustomLog": r'/proc/self/fd/1 "%h %l %u %t \"%r\" %>s %b"',
     },
     "host": {"ProxyPreserveHost": "On"},
+    "member": {},
 }
 """What the image's own file sets; a route leads on with its host, as Gateway API has it."""
 _CHECK = r"""said=$("$0" -t -f "$1" 2>&1) || { printf '%s\n' "$said" | tail -n 1 >&2; exit 1; }"""
@@ -60,8 +62,9 @@ def realise(context: Context) -> Realisation:
     program, modules, libraries = _found(container.place)
     inside = f"{proxies.INSIDE}/{PROGRAM}"
     ports, members, certificates = led_to(context, CONTROLLER, "httpd", CAN)
-    loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates else ()))
     sections = _sections(context.objects.configmaps.get("httpd", {}))
+    asks_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
+    loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates or asks_tls else ()))
     lines = _lines(loaded, ports, members, sections)
     text = "\n".join(lines)
     marked = text.replace(f"{MARK} -", f"{MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}")
@@ -129,9 +132,10 @@ def _lines(
     yield from ("</VirtualHost>", "Listen 1042", "<VirtualHost *:1042>", "Redirect 200 /healthz", "</VirtualHost>")
     rules = {entry.rule.place: entry.rule for port in ports for found in port.hosts.values() for entry in found}
     names = {place: f"rule-{number}" for number, place in enumerate(rules)}
+    own = [f"{name}={value}" for name, value in sections["member"].items()]
     for place, rule in rules.items():
         yield f"<Proxy balancer://{names[place]}>"
-        yield from (f"BalancerMember http://{member}" for member in _members(rule, members))
+        yield from (" ".join([f"BalancerMember http://{each}", *own]) for each in _members(rule, members))
         yield "</Proxy>"
     for port in ports:
         yield from _port(port, names, sections["host"])

@@ -38,6 +38,15 @@ def trap(system: str, key: str, data: dict[str, str] | None = None) -> Trap:
         ("envoy-gateway", "http2-max-concurrent-streams", "100"),
         ("traefik", "disable-access-log", "false"),
         ("haproxy-ingress", "client-header-timeout", "5s"),
+        ("contour", "proxy-connect-timeout", "2s"),
+        ("contour", "proxy-read-timeout", "15s"),
+        ("contour", "use-gzip", "gzip"),
+        ("contour", "keep-alive", "3600s"),
+        ("httpd", "keep-alive", "5"),
+        ("httpd", "keep-alive-requests", "100"),
+        ("httpd", "max-worker-connections", "400"),
+        ("httpd", "proxy-connect-timeout", "60"),
+        ("httpd", "upstream-keepalive-timeout", "no limit"),
     ],
 )
 def test_what_the_file_does_not_say_is_a_trap_where_the_defaults_differ(system: str, key: str, default: str) -> None:
@@ -45,7 +54,7 @@ def test_what_the_file_does_not_say_is_a_trap_where_the_defaults_differ(system: 
     assert (found.line.default, found.in_file) == (default, False)
 
 
-@pytest.mark.parametrize("system", ["envoy", "envoy-gateway"])
+@pytest.mark.parametrize("system", ["envoy", "envoy-gateway", "contour"])
 def test_circuit_breakers_are_a_trap_without_a_key(system: str) -> None:
     found = [each for each in moved(system, {}).traps if "ircuit" in each.line.setting]
     assert {(each.line.default, each.line.to, each.weight) for each in found} == {("1024", "65536", "fails")}
@@ -85,6 +94,16 @@ def test_a_value_that_the_controller_does_not_take_counts_as_the_default_and_is_
 def test_a_snippet_is_lost_but_on_nginx() -> None:
     assert line("envoy", "http-snippet", "more_set_headers 'a: b';").standing == "lost"
     assert line("nginx-f5", "http-snippet", "limit_req_zone x;").standing == "set"
+
+
+def test_what_is_turned_off_by_an_empty_text_is_set_to_that() -> None:
+    found = line("httpd", "disable-access-log", "true")
+    assert (found.standing, found.setting, found.to) == ("set", "server.CustomLog", "")
+    assert line("httpd", "disable-access-log", "false").standing == "same"
+
+
+def test_braces_of_what_has_no_key_are_the_successors_own() -> None:
+    assert "set X-Forwarded-Proto expr=%{REQUEST_SCHEME}" in {each.to for each in moved("httpd", {}).extras}
 
 
 def test_an_annotation_that_sets_a_key_for_one_ingress_has_that_keys_counterpart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +59,32 @@ def test_the_shipped_value_of_every_key_is_translated_left_or_told(system: str) 
         for row in load(system).rows[key.name]:
             with suppress(LeaveError, UntranslatableError):
                 assert translated(row.value, key.default, shipped) or not key.default or row.how in ("none", "read")
+
+
+@pytest.mark.parametrize("system", systems())
+def test_every_field_that_is_written_is_one_of_its_kind(system: str) -> None:
+    """As far as its schema is here: an API server that keeps what it does not know would take any, and nobody would read it."""
+    table = load(system)
+    written = {row.setting for rows in (*table.rows.values(), table.extras) for row in rows if row.how == "field"}
+    assert [each for each in sorted(written) if not known(*each.split(" ", 1))] == []
+
+
+def known(kind: str, path: str) -> bool:
+    """Whether its schema has this path; a list's places and what nobody describes are not judged."""
+    files = list((MANIFESTS / "schemas").glob(f"{kind.lower()}-*.json"))
+    node = json.loads(files[0].read_text()) if files and path.startswith("spec.") else {}
+    for step in path.split("."):
+        if "properties" not in node:
+            return True
+        if step not in node["properties"]:
+            return False
+        node = node["properties"][step]
+    return True
+
+
+def test_a_field_that_its_kind_has_not_is_told() -> None:
+    assert known("ContourConfiguration", "spec.envoy.timeouts.connectTimeout")
+    assert not known("ContourConfiguration", "spec.envoy.timeouts.conectTimeout")
 
 
 def test_every_key_has_a_weight_and_says_what_it_does() -> None:

@@ -15,13 +15,18 @@ from lab.analysis.migration.values import LeaveError, UntranslatableError, trans
         ("{seconds}s", "1h 30m", "5400s"),
         ("{seconds}s", "500ms", "0.5s"),
         ("{seconds}", "1d", "86400"),
+        ("{whole_seconds}", "1h 30m", "5400"),
+        ("{whole_seconds}", "500ms", "1"),
         ("{bytes}", "8k", "8192"),
         ("{bytes}", "10G", "10737418240"),
         ("{limit}", "0", "no limit"),
         ("{header_kb}", "4 8k", "32"),
         ("{header_bytes}", "4 8k", "32768"),
         ("{header_kb}", "4k", "4"),
+        ("{line_bytes}", "4 16k", "16384"),
+        ("{line_bytes}", "8k", "8192"),
         ("{truth}", "on", "true"),
+        ('{truth:true="" false=}', "true", ""),
         ("{inverse}", "off", "true"),
         ("{onoff}", "true", "on"),
         ("{value:true=Allow false=DropHeader}", "false", "DropHeader"),
@@ -29,10 +34,12 @@ from lab.analysis.migration.values import LeaveError, UntranslatableError, trans
         ("{value:0=-1 *=*}", "320", "320"),
         ("{tls_min}", "TLSv1.3 TLSv1.2", "1.2"),
         ("{tls_max:1.3=VersionTLS13}", "TLSv1.2 TLSv1.3", "VersionTLS13"),
+        ("-all {tls_plus}", "TLSv1.3 TLSv1.2 TLSv1", "-all +TLSv1 +TLSv1.2 +TLSv1.3"),
         ("{list}", "a:b,c d", "a,b,c,d"),
         ("{list_yaml}", "X25519:P-256", "[X25519, P-256]"),
         ("{ciphers_iana}", "ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
         ("{ciphers_iana}", "ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+        ("{ciphers_ecdhe}", "ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305", "[ECDHE-RSA-AES128-GCM-SHA256, ECDHE-RSA-CHACHA20-POLY1305]"),
         ("{log_buffer_kb}", "buffer=64k flush=5s", "64"),
         ("{retries}", "3", "2"),
         ("[{{a: {value}}}]", "1", "[{a: 1}]"),
@@ -56,6 +63,9 @@ def test_a_value_is_translated(template: str, value: str, there: str) -> None:
         ("{tls_min}", "SSLv3 TLSv1.2"),
         ("{list}", "HIGH:!aNULL"),
         ("{ciphers_iana}", "DHE-RSA-AES128-GCM-SHA256"),
+        ("{ciphers_ecdhe}", "DHE-RSA-AES128-GCM-SHA256"),
+        ("{whole_seconds}", "0"),
+        ("{tls_plus}", "SSLv3"),
         ("{idle}", "0"),
         ("{count}", "many"),
         ("{retries}", "0"),
@@ -67,7 +77,10 @@ def test_what_has_no_translation_is_refused_with_the_reason(template: str, value
         translated(template, value)
 
 
-@pytest.mark.parametrize(("template", "value"), [("{count}", "auto"), ("{list}", "auto"), ("{value:false=}", "false")])
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [("{count}", "auto"), ("{list}", "auto"), ("{value:false=}", "false"), ('{truth:true="" false=}', "off")],
+)
 def test_what_the_successor_does_by_itself_is_left(template: str, value: str) -> None:
     with pytest.raises(LeaveError):
         translated(template, value)

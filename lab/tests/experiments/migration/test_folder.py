@@ -41,6 +41,7 @@ TABLE = [
     ("keep-alive", "arg --one=", "{value}", "1"),
     ("keep-alive-requests", "arg --two", "{value}", "1"),
     ("proxy-read-timeout", "HTTPRoute spec.rules.0.timeouts.request", "{seconds}s", "15s"),
+    ("proxy-send-timeout", "HTTPRoute metadata.annotations.example.org/waits.long", "{value}", "none"),
     ("proxy-connect-timeout", "Policy spec.timeout.connect", "{seconds}s", "1s"),
     ("proxy-body-size", "key most.mostBytes", "{bytes}", "0"),
 ]
@@ -72,6 +73,7 @@ def lines() -> Any:
         "keep-alive": "300",
         "keep-alive-requests": "9",
         "proxy-read-timeout": "120s",
+        "proxy-send-timeout": "infinity",
         "proxy-connect-timeout": "5s",
     }
     made = [
@@ -93,6 +95,7 @@ def test_every_way_of_setting_is_written_where_it_belongs(made: Path) -> None:
     container = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     assert container["args"] == ["-c", "x", "--two", "9", "--one=300"]
     assert objects["HTTPRoute"]["spec"]["rules"] == [{"matches": [], "timeouts": {"request": "120s"}}]
+    assert objects["HTTPRoute"]["metadata"]["annotations"] == {"example.org/waits.long": "infinity"}
     assert objects["Policy"]["spec"] == {"targetRef": {"name": "proxy"}, "timeout": {"connect": "5s"}}
     assert objects["ConfigMap"]["data"] == {"most.mostBytes": "8388608"}
 
@@ -124,6 +127,18 @@ def test_a_successor_is_written_as_shipped_and_with_settings_and_builds_from_tha
     assert [
         line.to for line in written(found[0]) if line.how == "key" and line.to not in yours and "\n" not in line.to
     ] == []
+
+
+def test_a_setting_that_is_an_empty_text_is_written_as_that(tmp_path: Path) -> None:
+    found = plan("mine", b'disable-access-log: "true"\n', to=["httpd"]).migrations
+    assert take_away(tmp_path / "out", found) == []
+    (yours,) = (
+        each
+        for each in kustomize.objects(kustomize.render([tmp_path / "out" / "overlays" / "httpd-yours"]))
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "httpd"
+    )
+    assert yours["data"]["server.CustomLog"] == ""
+    assert yours["data"]["server.StartServers"] == "16"
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:

@@ -71,10 +71,10 @@ def test_files_from_the_field_give_a_plan_or_benchs_own_refusal(path: Path) -> N
     content = path.read_bytes()
     if told := refusal(content):
         with pytest.raises(UsageError) as raised:
-            plan("mine", content, to=["traefik"])
+            plan("mine", content)
         assert str(raised.value) == told
     else:
-        complete(plan("mine", content, to=["traefik", "nginx-f5"]), list(reading.read("mine", content).data))
+        complete(plan("mine", content), list(reading.read("mine", content).data))
 
 
 @settings(max_examples=8, deadline=None)

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.analysis.migration.table import load
 from lab.base.errors import NotMeasurableError, UsageError
+from lab.experiments.migration.folder import written
+from lab.experiments.migration.plan import plan
 from lab.model.variants.variants import load_variant
 from lab.targets.local import images, objects, proxies
 from lab.targets.local.caddy_conf import CONFIG as CADDY
@@ -278,9 +281,15 @@ def test_paths_and_weights_are_written_for_httpd_and_a_filter_is_refused() -> No
         'ProxyPass "/shop" "balancer://rule-1/shop"',
     ]
     assert re.findall("loadfactor=(.*)", found) == ["100", "11"]
+    assert re.findall("loadfactor=(.*)", text("httpd", ROUTES, member__ttl="60")) == ["100 ttl=60", "11 ttl=60"]
     assert found.count("RedirectMatch 404 ^") == 2  # the rest of this host, and every other host
     with pytest.raises(UsageError, match="cannot be written for httpd here"):
         text("httpd", RULES)
+
+
+def test_httpd_has_tls_where_a_setting_is_of_it() -> None:
+    assert "LoadModule ssl_module" not in text("httpd")
+    assert "LoadModule ssl_module" in text("httpd", host__SSLProtocol="-all +TLSv1.3")
 
 
 def test_an_unknown_release_of_ngf_is_refused_with_the_nearest() -> None:
@@ -323,3 +332,52 @@ def test_the_proxy_itself_refuses_a_setting_that_it_does_not_know(
     data_of(items, variant).update(data)
     started = realised(items)
     assert said in refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs)
+
+
+EVERY_HTTPD = {
+    "disable-access-log": "true",
+    "access-log-params": "buffer=64k flush=5s",
+    "error-log-level": "info",
+    "upstream-keepalive-connections": "0",
+    "proxy-http-version": "1.0",
+    "proxy-read-timeout": "120",
+    "proxy-buffer-size": "16k",
+    "client-body-timeout": "30",
+    "large-client-header-buffers": "4 16k",
+    "ssl-ecdh-curve": "X25519:P-256",
+    "worker-shutdown-timeout": "500ms",
+}
+"""With those that differ by themselves, every key that httpd's table writes a setting for."""
+
+
+def migrated() -> Realisation:
+    content = yaml.safe_dump({"kind": "ConfigMap", "data": EVERY_HTTPD}).encode()
+    lines = written(plan("mine", content, to=["httpd"]).migrations[0])
+    table = load("httpd")
+    rows = [row for rows in (*table.rows.values(), table.extras) for row in rows]
+    assert {line.setting for line in lines} == {row.setting for row in rows if row.how == "key"}
+    items = manifests("httpd")
+    data_of(items, "httpd").update({line.setting: line.to for line in lines})
+    return realised(items)
+
+
+def test_every_setting_that_a_migration_writes_is_in_httpds_configuration() -> None:
+    found = migrated().files[HTTPD]
+    assert "CustomLog" not in found
+    assert "RequestReadTimeout header=60 body=0" in found
+    assert "RequestHeader set X-Forwarded-Proto expr=%{REQUEST_SCHEME}" in found
+    (member,) = re.findall("^BalancerMember http://192.0.2.1:8080 (.*)$", found, re.MULTILINE)
+    assert dict(each.split("=") for each in member.split()) == {
+        "disablereuse": "On",
+        "ttl": "60",
+        "connectiontimeout": "5",
+        "responsefieldsize": "16384",
+        "retry": "0",
+        "upgrade": "websocket",
+    }
+
+
+@pytest.mark.slow
+def test_httpd_takes_every_setting_that_a_migration_writes(real: None) -> None:
+    started = migrated()
+    assert refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
