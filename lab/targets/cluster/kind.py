@@ -34,6 +34,8 @@ CREATE_S = 600.0
 READY = "180s"
 DELETE_S = 120.0
 NETWORK = "kind"
+ROLES = ("proxy", "backend")
+"""What gets a node of its own beside the generator, the first of them first."""
 _OWNED = "io.x-k8s.kind.cluster"
 """kind's own label of its nodes' containers."""
 INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -91,18 +93,23 @@ def check_inotify(config: Mapping[str, Any]) -> None:
 def config(images: Images, workers: int) -> dict[str, Any]:
     """The file with its images resolved, its name, and so many workers.
 
-    The first worker is the generator's. With only that one, proxy and backend are on the control plane's node.
+    The first is the generator's alone, the next are marked for `ROLES`, the control plane's for what is left of these: two
+    workers give every role a node of its own, one leaves proxy and backend beside the control plane.
     """
     made = _file()
     image = images.named(made["nodes"][0]["image"])
     (control,) = made["nodes"]
     added: list[dict[str, Any]] = [{"role": "worker"} for _ in range(workers)]
+    for node, role in zip(added, ("generator", *ROLES), strict=False):
+        node["labels"] = {ROLE_LABEL: role}
     if workers:
         taint = {"key": ROLE_LABEL, "value": "generator", "effect": "NoSchedule"}
-        added[0]["labels"] = {ROLE_LABEL: "generator"}
         added[0]["kubeadmConfigPatches"] = [_patch("JoinConfiguration", [taint])]
-    if workers == 1:
+    left = ROLES[max(0, workers - 1) :]
+    if workers and left:  # the taint that a control plane has beside workers would keep everything off it
         control["kubeadmConfigPatches"] = [_patch("InitConfiguration", [])]
+    if len(left) == 1:
+        control["labels"] = {ROLE_LABEL: left[0]}
     made["nodes"] = [control, *added]
     digest = hashlib.sha256(json.dumps([made, image], sort_keys=True).encode()).hexdigest()[:12]
     for node in made["nodes"]:

@@ -16,7 +16,7 @@ def up_arguments(verb: argparse.ArgumentParser) -> None:
         "--workers",
         type=number("--workers", 0, 8),
         default=0,
-        help="nodes beside the control plane's, the first for the generator alone (default: 0)",
+        help="nodes beside the control plane's: the first for the generator alone, from two on one for each role (default: 0)",
     )
 
 

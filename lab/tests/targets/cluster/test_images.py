@@ -221,15 +221,28 @@ def test_what_it_was_made_from_knows_images_and_workers_and_not_its_name(
     assert kind.made_from(kind.config(Images(chosen.pinned, {"kind-node": "other:1"}), 0)) != before
 
 
-@pytest.mark.parametrize(("workers", "control_is_free"), [(1, True), (2, False)])
-def test_the_first_worker_is_the_generators(chosen: Images, workers: int, control_is_free: bool) -> None:
-    """Labelled, and closed to other pods; where it is the only one, those run on the control plane's node."""
-    control, first, *others = kind.config(chosen, workers)["nodes"]
-    assert first["labels"][ROLE_LABEL] == "generator"
-    (taint,) = yaml.safe_load(first["kubeadmConfigPatches"][0])["nodeRegistration"]["taints"]
-    assert (taint["key"], taint["value"], taint["effect"]) == (ROLE_LABEL, "generator", "NoSchedule")
-    assert ("kubeadmConfigPatches" in control) is control_is_free
-    assert all("kubeadmConfigPatches" not in node for node in others)
+@pytest.mark.parametrize(
+    ("workers", "control", "added"),
+    [
+        (0, (None, False), []),
+        (1, (None, True), ["generator"]),
+        (2, ("backend", True), ["generator", "proxy"]),
+        (3, (None, False), ["generator", "proxy", "backend"]),
+        (4, (None, False), ["generator", "proxy", "backend", None]),
+    ],
+)
+def test_from_two_workers_on_every_role_has_a_node_of_its_own(
+    chosen: Images, workers: int, control: tuple[str | None, bool], added: list[str | None]
+) -> None:
+    """The generator's is closed to other pods; the control plane's is open where one of the others has to run there."""
+    plane, *others = kind.config(chosen, workers)["nodes"]
+    assert (plane["labels"].get(ROLE_LABEL), "kubeadmConfigPatches" in plane) == control
+    assert [node["labels"].get(ROLE_LABEL) for node in others] == added
+    patched = [yaml.safe_load(node["kubeadmConfigPatches"][0]) for node in others if "kubeadmConfigPatches" in node]
+    taints = [taint for patch in patched for taint in patch["nodeRegistration"]["taints"]]
+    closed = {"key": ROLE_LABEL, "value": "generator", "effect": "NoSchedule"}
+    assert taints == [closed] * bool(workers) and len(patched) == bool(workers)
+    assert all(others[0] is node for node in others if "kubeadmConfigPatches" in node)
 
 
 def test_a_name_that_kind_would_not_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
