@@ -284,7 +284,8 @@ class K6(Generator):
         if exit_status != 0 or len(lines) < load.generators:
             expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
             raise unreadable(f'{expected} that begins {{"lab":1,', stdout, stderr, exit_status)
-        return merged([self._summary(line, stderr, load) for line in lines[-load.generators :]])
+        parts = [self._summary(line, stderr, load) for line in lines[-load.generators :]]
+        return merged(parts) if len(parts) > 1 else parts[0]
 
     def _summary(self, line: str, stderr: str, load: Load) -> Result:
         """What one process says: of its own part, where several make a load."""
@@ -349,6 +350,8 @@ def merged(results: Sequence[Result]) -> Result:
         errors=dict(sum((Counter(result.errors) for result in results), Counter[ErrorKind]())),
         dropped=sum(result.dropped for result in results),
         size_bytes=sum(result.size_bytes or 0 for result in results),
+        notes=(f"{len(results)} generators made {' + '.join(str(result.requests) for result in results)} requests",),
+        parts=tuple(results),
     )
 
 

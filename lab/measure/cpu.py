@@ -32,9 +32,9 @@ def accounted(
 
     `beside_s`: role → CPU seconds of another system of ours on the same CPUs.
     """
-    if seen.generator_cpu_s is not None and ended.cpu_s is not None:
+    if seen.generator_cpu_s is not None:
         ended = replace(ended, cpu_s=seen.generator_cpu_s)
-    own_cpu_s = _own_cpu_s(seen, ended.cpu_s or 0.0, cpus, beside_s)
+    own_cpu_s = _own_cpu_s(seen, ended.cpu_s, cpus, beside_s)
     return ended, with_unexplained(_without(seen, beside_s), own_cpu_s), own_cpu_s
 
 
@@ -93,17 +93,15 @@ def cores(
     if seen.cores is not None:
         shares = {role: min(1.0, share * seen.elapsed_s / span_s) for role, share in seen.cores.items()}
         least = [share for share in (shares.get("generator"), seen.busiest_thread) if share is not None]
-        seen_busy = max(least, default=None) if ended.cpu_s is not None else None
-        return {"proxy": shares.get("proxy"), "generator": seen_busy}
+        return {"proxy": shares.get("proxy"), "generator": max(least, default=None)}
     busy = {
         cpu: min(1.0, max(share * seen.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s) for cpu, share in seen.busy.items()
     }
     proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
     ours = busy if alone else {cpu: min(1.0, own_s / span_s) for cpu, own_s in own_cpu_s.items()}
     generator = [ours[cpu] for cpu in cpus.get("generator", ()) if cpu in ours]
-    own = max(generator, default=None) if ended.cpu_s is not None else None
     used = seen.usage["proxy"].cpu_s / span_s if "proxy" in seen.usage else 0.0
-    return {"proxy": fullness(proxy, workers, used), "generator": own}
+    return {"proxy": fullness(proxy, workers, used), "generator": max(generator, default=None)}
 
 
 def _own_cpu_s(seen: Observation, generator_s: float, cpus: Cpus, beside_s: Mapping[str, float]) -> dict[int, float]:

@@ -58,9 +58,10 @@ def time_faults(
     told_s = result.duration_s
     if point.requests is None and not point.duration_s * (1 - EARLY) <= told_s <= _latest_s(point):
         yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s of a load of {point.duration_s:g} s"
-    least_s = seen.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of many each has a start of its own
+    least_s = seen.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of many others may go on for longer
     if not least_s <= told_s <= seen.elapsed_s * (1 + CLOCK) + CLOCK_S:
         yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s, {seen.elapsed_s:.6g} s passed"
+    cpus = None if cpus is None else cpus * point.generators
     if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (CPU * told_s + CPU_S):
         on = f"{cpus} CPU{'s' if cpus > 1 else ''}"
         yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {on}"
@@ -72,7 +73,7 @@ def count_faults(point: Point, result: Result, seen: Observation, body_bytes: in
     counts = (result.requests, result.dropped, *result.errors.values())
     if min(counts) < 0 or wrong > result.requests:
         yield Reason.GENERATOR_COUNT, f"{result.requests} responses, {wrong} of them with a wrong status: {counts}"
-    yield from _latency_faults(point, result)
+    yield from latency_faults(point, result)
     yield from _witnessed(point, result, seen, body_bytes, tls)
 
 
@@ -81,7 +82,8 @@ def _latest_s(point: Point) -> float:
     return point.duration_s + point.timeout_s + LATE_S
 
 
-def _latency_faults(point: Point, result: Result) -> Iterator[Fault]:
+def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
+    """Of what a generator tells of its latencies alone."""
     latency, told_s = result.latency, result.duration_s
     if not latency.total or not result.requests or not told_s > 0:
         return  # another fault says so

@@ -22,9 +22,6 @@ from lab.stats.histogram import Histogram
 from lab.targets.base import Target
 from lab.targets.common.process import Ended
 
-MANY = (
-    "many generators at once: their own CPU is not seen; saturated ones show as dropped requests or a rate not achieved"
-)
 OTHERS_HIDDEN = "what else ran there could not be seen, and is not judged"
 
 
@@ -125,7 +122,7 @@ def not_brought_up(blank: Sample, error: Exception) -> Measurement:
 def measurement(blank: Sample, run: LoadRun, findings: Findings, left: Mapping[str, bytes]) -> Measurement:
     """Everything that is known in the end. `left`: what the generator itself wrote."""
     result, ended = run.result, run.ended
-    unseen = [MANY] * (ended.cpu_s is None) + [OTHERS_HIDDEN] * (run.seen.others is None)
+    unseen = [OTHERS_HIDDEN] * (run.seen.others is None)
     reports = result.notes if result is not None else ()
     sample = blank.model_copy(
         update={
@@ -154,13 +151,12 @@ def _verdict(found: Sequence[Fault]) -> dict[str, Any]:
 
 def _observed(seen: Observation, ended: Ended) -> dict[str, Any]:
     most = seen.usage.get("generator")  # several at once, where it has one for every host
-    usage = {role: used for role, used in seen.usage.items() if role != "generator"}
-    if ended.cpu_s is not None:
-        usage["generator"] = Usage(
-            cpu_s=ended.cpu_s,
-            rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
-            processes=most.processes if most else 1,
-        )
+    generator = Usage(
+        cpu_s=ended.cpu_s,
+        rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
+        processes=most.processes if most else 1,
+    )
+    usage = {**seen.usage, "generator": generator}
     return {
         "usage": usage,
         "busy": {str(cpu): share for cpu, share in seen.busy.items()},

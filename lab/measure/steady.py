@@ -93,8 +93,7 @@ class Steady:
             found += validity.resumption(point, run.seen.counters)
         elif point.resumption is not None:
             notes.append(NO_TLS if run.endpoint.tls == "none" else NOT_COUNTED)
-        seen_core = core if run.ended.cpu_s is not None else None
-        return found, notes, limited_by(point, result, run.seen.counters, run.cores["proxy"], seen_core)
+        return found, notes, limited_by(point, result, run.seen.counters, run.cores["proxy"], run.cores["generator"])
 
     @contextmanager
     def _shaped(self) -> Iterator[None]:

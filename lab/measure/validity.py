@@ -8,6 +8,7 @@ or machine speaks against a sample (`disturbed_faults`, `control_faults`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import polars as pl
 
@@ -84,7 +85,9 @@ def faults(
         *credible.count_faults(point, result, seen, body_bytes, tls),
         *_reported(point, result, calibration_s),
         *_sizes(point, result, body_bytes, chunked, head_bytes),
-        *_rate(point, result, generator_core, pinned=seen.cores is None),
+        *_rate(point, result),
+        *(() if point.rate_rps is None else _saturated(generator_core, pinned=seen.cores is None)),
+        *_parts(point, result, seen),
         *_seen(point, seen, alone),
     ]
 
@@ -132,7 +135,23 @@ def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool, head_by
         yield Reason.WRONG_SIZE, f"{mean:.0f} bytes per response, the page has {body_bytes}"
 
 
-def _rate(point: Point, result: Result, generator_core: float, pinned: bool) -> Iterator[Fault]:
+def _parts(point: Point, result: Result, seen: Observation) -> Iterator[Fault]:
+    """Each of many generators by itself, against its even share of the load: a good sum may hide one that is not.
+
+    Their schedules interleave, so that one may end a request earlier than another.
+    """
+    many = len(result.parts)
+    rate_rps = None if point.rate_rps is None else point.rate_rps / max(1, many)
+    share = point.model_copy(update={"connections": point.connections // max(1, many), "rate_rps": rate_rps})
+    due = None if rate_rps is None else int(rate_rps * point.duration_s) - 1
+    for number, part in enumerate(result.parts, 1):
+        times = credible.time_faults(share, part, seen, None, None)
+        rates = _rate(share, replace(part, least_due=due))
+        for reason, said in (*times, *credible.latency_faults(share, part), *rates):
+            yield reason, f"generator {number} of {many}: {said}"
+
+
+def _rate(point: Point, result: Result) -> Iterator[Fault]:
     if point.rate_rps is None:
         return
     tried = unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
@@ -141,7 +160,6 @@ def _rate(point: Point, result: Result, generator_core: float, pinned: bool) -> 
     if short and tried_rps < MIN_ACHIEVED * point.rate_rps:
         share = tried_rps / point.rate_rps
         yield Reason.RATE_NOT_ACHIEVED, f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})"
-    yield from _saturated(generator_core, pinned)
 
 
 def disturbed_faults(

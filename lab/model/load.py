@@ -90,7 +90,8 @@ class Result:
     sending where the generator gives both; `uncalibrated` says that it holds a start-up which it was to leave
     out, so that it must not count. `least_due` is how many requests fell due at the least, where each connection has a schedule of its own
     and the rate asked for cannot be met to the last request; None: rate × time. `size_bytes` is what was read, as it came (not decompressed): headers and chunk
-    sizes included where `size_includes_headers`, and TLS records and handshakes where `size_includes_tls`.
+    sizes included where `size_includes_headers`, and TLS records and handshakes where `size_includes_tls`. `parts`: of a load that several
+    generators made, what each of them reported of its own.
     """
 
     requests: int
@@ -107,6 +108,7 @@ class Result:
     scheduled_s: float | None = None
     least_due: int | None = None
     uncalibrated: bool = False
+    parts: tuple[Result, ...] = ()
 
     @property
     def achieved_rps(self) -> float:

@@ -56,7 +56,7 @@ FORWARDED = "requests come as from a proxy in front: with X-Forwarded-For of two
 PROTOCOL = "what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)"
 STREAMS = "requests at once on each connection of HTTP/2 (h2load)"
 LINK = "the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes"
-GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster with k6-operator"
+GENERATORS = "how many generators make it together, each its part; more than one: k6, on a cluster"
 TIMEOUT = "an answer later than this is an error"
 DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every request is logged, errors are the outcome"
 OF_KNEE = "the rate, as a fraction of the knee that `just knee` found; which one is settled when the sweep is measured"

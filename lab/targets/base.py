@@ -33,7 +33,10 @@ class System(Disturbable, Protocol):
         ...
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
-        """One load made by `load.generators` at once, each in a place of its own; only where the target let the point pass."""
+        """One load made by `load.generators` at once, each in a place of its own; only where the target let the point pass.
+
+        Within a `watch`, for which only what is seen from their beginning on counts.
+        """
         ...
 
     def shape(self, link_mbit: float | None) -> None:

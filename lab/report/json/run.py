@@ -55,6 +55,7 @@ class SteadyRowJson(Printed):
     point: str
     connections: Count
     generator: str | None
+    generators: Count = Field(description="how many of them made the load together, each its part")
     stand_in_for: str | None
     offered_rps: float | None = Field(description="null = closed loop")
     achieved_rps: float | None
@@ -89,6 +90,7 @@ class SteadyRowJson(Printed):
             point=row.point.name,
             connections=row.point.connections,
             generator=cell.generator,
+            generators=row.point.generators,
             stand_in_for=cell.stand_in_for,
             offered_rps=row.point.rate_rps,
             achieved_rps=cell.shown("rate"),

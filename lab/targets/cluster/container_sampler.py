@@ -57,6 +57,7 @@ class ContainerSampler:
     since_s: float | None = None
     snapshots: list[Snapshot] = field(default_factory=list[Snapshot])
     lost: LabError | None = None
+    ended: bool = False
     _seconds: int = 0
     _sure: int = 1
     """So many of the snapshots were of this very container: it was there afterwards."""
@@ -70,7 +71,7 @@ class ContainerSampler:
             self._seconds += 1
             if self._seconds % 2 == 0 and len(self.snapshots[-1].processes) > MANY:
                 return
-        if self.lost is not None:
+        if self.lost is not None or self.ended:
             return
         generator = self.place.role == "generator"
         script = question(
@@ -87,6 +88,11 @@ class ContainerSampler:
             if when == "opening":
                 raise
             self.lost = error
+
+    def end(self) -> None:
+        """Look for the last time: the container may end before the sample does."""
+        self.look("closing")
+        self.ended = True
 
     def there(self) -> None:
         """The container was seen by its ID, after the last snapshot: that was one of it."""

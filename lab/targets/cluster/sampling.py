@@ -4,7 +4,7 @@ A role's CPU seconds are its containers' own cgroups', read first and last, so p
 them. Who else used the nodes is asked of `Others`. What the CPUs did and nobody claims is the cluster's own (its pods,
 kubelet, runtime, kernel; on kind the lab itself, too): `cluster/cpu_ms` among the counters, not held against a sample.
 Refuses to hide a pod that it lost: `<role>/lost_pods`. When the generator's is lost, or looking itself failed, leaving
-the watch raises why.
+the watch raises why; of a load of many generators, that ends before the watch does, its own exit status says it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 import polars as pl
@@ -28,7 +28,7 @@ from lab.targets.cluster.others import Elsewhere, Others
 from lab.targets.cluster.snapshot import Container, When, about
 
 ROOM = 6
-"""Pods that may be looked at beside those of the beginning, at once."""
+"""Pods that may be looked at beside those of the beginning, at once; of more, one waits for the other."""
 
 
 class ClusterWatch:
@@ -58,24 +58,40 @@ class ClusterWatch:
         self._samplers: list[ContainerSampler] = []
         self._coming: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
         self._done = threading.Event()
-        self._pool = ThreadPoolExecutor(1 + len(self._places) + (ROOM if places_now else 0), "looks")
+        self._pool = ThreadPoolExecutor(1 + len(self._places) + ROOM, "looks")
+        self._looking = threading.Lock()
         self._ends_s: list[tuple[float, float]] = []  # wall, monotonic
         self._counted: list[Mapping[str, int]] = []
         self._elsewhere = Elsewhere(None)
 
     def __enter__(self) -> ClusterWatch:
         try:
-            containers = list(self._pool.map(lambda place: about(place.shell), self._places))
-            self._samplers = samplers(self._places, containers)
-            self._ask_others = self._others(list(dict.fromkeys(place.node for place in self._places)))
-            self._counted.append(self._counters())
-            self._look("opening")
+            self._open(self._places)
         except BaseException:
             self._pool.shutdown()
             raise
-        self._ends_s.append((time.time(), time.monotonic()))
         self._meanwhile = self._pool.submit(self._run)
         return self
+
+    def _open(self, places: Sequence[Place]) -> None:
+        containers = list(self._pool.map(lambda place: about(place.shell), places))
+        self._samplers = samplers(places, containers)
+        self._ask_others = self._others(list(dict.fromkeys(place.node for place in places)))
+        self._counted = [self._counters()]
+        self._look("opening")
+        self._ends_s = [(time.time(), time.monotonic())]
+
+    @contextmanager
+    def beginning_anew(self, places: Sequence[Place]) -> Iterator[None]:
+        """Only what is seen from now on counts, and these are looked at, too, until they may end: with this."""
+        with self._looking:
+            self._open([*self._places, *places])
+        try:
+            yield
+        finally:
+            with self._looking:
+                ending = [one for one in self._samplers if one.place in places]
+                list(self._pool.map(lambda one: one.end(), ending))
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
@@ -89,7 +105,7 @@ class ClusterWatch:
             self._ends_s.append((time.time(), time.monotonic()))
             self._look("closing")
         for sampler in self._samplers:
-            if sampler.lost is not None and sampler.place.role == "generator":
+            if sampler.lost is not None and sampler.place.role == "generator" and not sampler.ended:
                 raise sampler.lost
         self._counted.append(self._counters())
         self._elsewhere = self._ask_others()
@@ -99,8 +115,9 @@ class ClusterWatch:
         """What fails here is raised where the watch is left."""
         began = time.monotonic()
         while not self._done.wait(self._interval_s - (time.monotonic() - began) % self._interval_s):
-            self._look_for_others()
-            self._look("meanwhile")
+            with self._looking:
+                self._look_for_others()
+                self._look("meanwhile")
 
     def _look_for_others(self, last: bool = False) -> None:
         """Containers that have come, before any is looked into: a shell finds its way into a restarted one by itself.

@@ -21,7 +21,7 @@ from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import failure_report, reloads, sampling, testrun, tunnel
+from lab.targets.cluster import failure_report, reloads, sampling, tunnel
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
@@ -34,6 +34,7 @@ from lab.targets.cluster.names import CLIENT_NAMESPACE, CLIENT_POD
 from lab.targets.cluster.others import Others
 from lab.targets.cluster.pods import container_id, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
+from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
 from lab.targets.common import fetching, haproxy, nginx, renewing, workers
@@ -117,6 +118,7 @@ class ClusterSystem:
         """Where the pod keeps what generators used that nobody has asked for yet."""
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._recorder: ClusterRecorder | None = None
+        self._watch: sampling.ClusterWatch | None = None
         self._squeezed: set[Role] = set()
         self._frozen: dict[Role, Mapping[str, Any]] = {}
         self._changing: Changes | None = None
@@ -182,8 +184,10 @@ class ClusterSystem:
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         self._check()
-        image = self._images.named("loadgen")
-        return testrun.generate(self._api, image, self._run, load, files, self.addresses())
+        if self._watch is None:
+            raise RuntimeError("watch() comes first: a sample begins when its generators can")
+        runners, image = Runners(self._api, self._client.shell), self._images.named("loadgen")
+        return runners.generate(image, self._run, load, files, self.addresses(), self._watch)
 
     @right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -205,9 +209,10 @@ class ClusterSystem:
         spared = self._squeezed.__contains__
         self._client.used_s(self._taken_used())  # of warm-ups
         own = self._generator_s
-        return sampling.ClusterWatch(
+        self._watch = sampling.ClusterWatch(
             places, self.counters, self._others, places_now=now, spared=spared, generator_s=own
         )
+        return self._watch
 
     def _generator_s(self) -> float | None:
         return self._client.used_s(self._taken_used())

@@ -30,7 +30,6 @@ from lab.targets.cluster import (
     reloads,
     requirements,
     rollout,
-    testrun,
 )
 from lab.targets.cluster.api import Api, DeniedError, right
 from lab.targets.cluster.client import ClientPod
@@ -141,7 +140,6 @@ class ClusterTarget:
         """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
         variant.refuse_on(self.name)
         taken = self._place
-        testrun.vet(taken.api, points)
         for point in points:
             if point.link_mbit is not None:
                 fault = f"point {point.name} shapes the client's link, which is not done on a cluster"

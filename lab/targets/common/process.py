@@ -38,8 +38,8 @@ class Ended:
     stdout: str
     stderr: str
     exit_status: int
-    cpu_s: float | None
-    """None where it was not to be seen (many generators at once)."""
+    cpu_s: float
+    """Of the process here, and what it started: in a pod, and of many generators, a watch sees what was used."""
     rss_bytes: int
     hung: bool
 
@@ -139,7 +139,7 @@ def _started(job: Job, lasting: ExitStack) -> _Running:
     running = _Running(None, (stdout, stderr), time.monotonic() + load.duration_s + late_s + GRACE_S)
     if load.generators > 1:
         ran = job.system.generate(load, job.generator.files(load))
-        return replace(running, _outcome=Ended(ran.stdout, ran.stderr, ran.exit_status, None, 0, ran.hung))
+        return replace(running, _outcome=Ended(ran.stdout, ran.stderr, ran.exit_status, 0.0, 0, ran.hung))
     argv = [*job.before, *command(job.generator, job.path, load)]
     try:
         with own_faults(job.path):

@@ -173,7 +173,7 @@ class LocalTarget:
         bringup.try_out(wanted, self.cpus(), self.realise)
         if many := next((point for point in points if point.generators > 1), None):
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
-            raise UsageError(f"point {many.name}", fault, "leave `generators` out, or use a cluster with k6-operator")
+            raise UsageError(f"point {many.name}", fault, "leave `generators` out, or measure it with --target kind")
         refusals.vet_limits(wanted)
         refusals.vet(wanted, points, self.fixed)
         refusals.vet_generations(wanted, points, self.renews)

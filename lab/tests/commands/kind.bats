@@ -284,9 +284,54 @@ PYTHON
   refused 2 "--context" bench keepalive --target kind --context production --sweep "$sweep"
 }
 
-@test "a second cluster, used as remote through its kubeconfig, passes the same test and is left empty" {
+shared() { # what was made of every sample of two generators, a line each; fails where the parts, their sum and the proxy do not agree
+  python - <<'PYTHON'
+import json, os, pathlib
+from lab.records.store import RunStore
+(folder,) = pathlib.Path(os.environ["LAB_RUNS"]).iterdir()
+run = RunStore.open(folder.name)
+nodes = {"generator": set()}
+for path in folder.glob("deployed/*.json"):
+    for pod in json.loads(path.read_text()):
+        nodes.setdefault(pod["role"], set()).add(pod["node"])
+made = [sample for sample in run.samples() if sample.requests]
+assert made, [(sample.reason, sample.detail) for sample in run.samples()]
+for sample in made:
+    lines = run.raw(sample)[0].splitlines()
+    nodes["generator"] |= {line.rpartition(" on ")[2] for line in lines if line.startswith("--- runner ")}
+    parts = [json.loads(line)["latency"]["count"] for line in lines if line.startswith('{"lab":1,')]
+    assert len(parts) == 2 and sum(parts) == sample.requests == run.histogram(sample).total, (parts, sample.requests)
+    counted = sample.counters.get("proxy/requests")
+    assert counted is not None or sample.arm == "direct", sample.counters
+    # Beside them it is asked for its count, and by probes.
+    assert counted is None or 0 <= counted - sample.requests <= 30, (counted, sample.requests)
+    assert sample.usage["generator"].cpu_s > 0 and sample.generator_core is not None
+    print(f"{sample.arm} {sample.point.name}: {parts[0]} + {parts[1]} requests, the proxy counted {counted}")
+placed = [node for role in ("generator", "proxy", "backend") for node in nodes[role]]
+assert len(placed) == len(set(placed)) == 3, nodes
+print(nodes)
+PYTHON
+}
+
+@test "two generators share a load, each role on a node of its own, and the proxy counts what they made together" {
+  export LAB_KIND_NAME=$LAB_KIND_NAME-2
+  timeout 420 just up kind --workers 2
+  printf '%s\n' 'title = "Shared"' 'question = "Do two make one load?"' 'blocks = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' \
+    'connections = 10' 'rate_rps = 200' 'duration_s = 5' 'generators = 2' '[[points]]' 'name = "closed"' 'generator = "k6"' \
+    'connections = 4' 'duration_s = 5' 'generators = 2' >"$sweep"
+  limit_s=900 lab bench baseline --target kind --sweep "$sweep" --json
+  ((status < 2)) || fail "$stderr"
+  jq -e '[.rows[].generators] | unique == [2]' <<<"$output" || fail "$output"
+  run shared
+  echo "# ${output//$'\n'/$'\n'# }" >&3
+  assert_success
+  run of_cluster get pods --namespace ingress-lab-client --output name
+  assert_output pod/generator
+}
+
+@test "that cluster of three nodes, used as remote through its kubeconfig, passes the same test and is left empty" {
   local first=$LAB_KIND_NAME
-  LAB_KIND_NAME=$first-2 timeout 420 just up kind
+  LAB_KIND_NAME=$first-2 timeout 420 just up kind --workers 2
   KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig:$PWD/.cache/kind/$first-2.kubeconfig
   lab bench keepalive --target remote --context "kind-$first-2" --sweep "$sweep"
   measured "baseline baseline-again direct keepalive"

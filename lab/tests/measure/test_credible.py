@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from lab.generators.k6 import merged
 from lab.measure import credible, validity
 from lab.model.endpoint import Tls
 from lab.model.load import Result
@@ -140,3 +141,32 @@ def test_more_wrong_answers_than_answers_are_not_believed() -> None:
     load = CLOSED.model_copy(update={"subject": ("errors",)})
     many = replace(GOOD, errors={"status": MADE + 1})
     assert Reason.GENERATOR_COUNT in {fault[0] for fault in credible.count_faults(load, many, SEEN, 1024, "none")}
+
+
+def parts(*made: int, duration_s: tuple[float, ...] = (5.01, 5.01)) -> Result:
+    """A load that two generators made."""
+    each = [
+        Result(many, lasted_s, Histogram.of_values([0.001] * many), lasted_s, size_bytes=many * 1270, scheduled_s=5.0)
+        for many, lasted_s in zip(made, duration_s, strict=True)
+    ]
+    return replace(merged(each), duration_s=max(duration_s))
+
+
+def test_each_of_many_generators_is_held_against_its_share() -> None:
+    """A sum that is near enough hides none that is not."""
+    load = RATE.model_copy(update={"generators": 2})
+    seen = replace(SEEN, counters={"proxy/requests": MADE + 5})
+    assert reasons(parts(20_000, 20_000), load, seen) == set()
+    assert reasons(parts(19_999, 20_000), load, seen) == set()
+    assert reasons(parts(19_700, 20_000), load, seen) == {Reason.RATE_NOT_ACHIEVED}
+    early = parts(20_000, 20_000, duration_s=(5.01, 3.0))
+    assert reasons(early, load, seen) == {Reason.GENERATOR_TIME}
+    said = validity.faults(load, early, seen, 0.3, 0.0, 1024)
+    assert [text for _, text in said] == ["generator 2 of 2: it tells 3 s of a load of 5 s"]
+
+
+def test_the_sum_of_many_generators_is_what_the_proxy_counted() -> None:
+    load = RATE.model_copy(update={"generators": 2})
+    both = parts(20_000, 20_000)
+    for counted in (MADE // 2, 2 * MADE):
+        assert reasons(both, load, replace(SEEN, counters={"proxy/requests": counted})) == {Reason.GENERATOR_COUNT}

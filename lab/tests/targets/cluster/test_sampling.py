@@ -589,3 +589,52 @@ def test_who_has_little_cpu_is_not_looked_into_meanwhile() -> None:
             time.sleep(0.01)
     assert squeezed.looks == 2
     assert watch.observation().usage["proxy"].cpu_s == pytest.approx(1.0)
+
+
+def test_a_load_of_many_generators_counts_from_when_they_begin_until_they_end() -> None:
+    """What came before is not its own; a runner ends when the load does, and that it is gone then loses nothing."""
+    proxy = FakeShell([Said(v1(10**9)), Said(v1(3 * 10**9)), Said(v1(4 * 10**9))])
+    client = FakeShell([Said(v1(0))])
+    first = FakeShell([Said(v2(2_000_000)), Said(v2(2_700_000))], V2, lost_from=2)
+    second = FakeShell([Said(v1(5 * 10**9)), Said(v1(6 * 10**9))], lost_from=2)
+    requests = iter([{"proxy/requests": 7}, {"proxy/requests": 100}, {"proxy/requests": 1104}])
+    there = places([("generator", client), ("proxy", proxy)])
+    runners = [place("generator", first, 5), place("generator", second, 6)]
+    with ClusterWatch(there, lambda: next(requests), nobody, interval_s=60.0) as watch, watch.beginning_anew(runners):
+        pass
+    seen = watch.observation()
+    assert seen.usage["generator"].cpu_s == seen.generator_cpu_s == pytest.approx(1.7)
+    assert seen.usage["proxy"].cpu_s == pytest.approx(1.0)
+    assert seen.counters["proxy/requests"] == 1004
+    assert "generator/lost_pods" not in seen.counters and first.refused == second.refused == 0
+
+
+def test_a_runner_that_dies_in_the_middle_is_said_and_ends_no_run() -> None:
+    """Its exit status is the load's; the generator's own pod is where all the others come from."""
+    dying = FakeShell([Said(v1(0))], lost_from=1)
+    there = places([("generator", FakeShell([Said(v1(0))]))])
+    with (
+        ClusterWatch(there, dict[str, int], nobody, interval_s=60.0) as watch,
+        watch.beginning_anew([place("generator", dying, 5)]),
+    ):
+        pass
+    assert watch.observation().counters["generator/lost_pods"] == 1
+
+
+@pytest.mark.parametrize("busy", [0, 1])
+def test_one_saturated_runner_of_two_makes_the_sample_invalid(busy: int) -> None:
+    """However much the other has to spare: half of the latencies are its own."""
+
+    def runner(ticks: int) -> FakeShell:
+        ends = [Said(v1(0), [stat(1, "k6", ticks=at)], cpus=cpus(*[(at, 100 - at)] * 4)) for at in (0, ticks)]
+        return FakeShell(ends, boot_id=f"machine-{ticks}")
+
+    shells = [runner(20), runner(20)]
+    shells[busy] = runner(90)
+    there = places([("generator", FakeShell([Said(v1(0))]))])
+    runners = [place("generator", shell, 5 + number) for number, shell in enumerate(shells)]
+    with ClusterWatch(there, dict[str, int], nobody, interval_s=60.0) as watch, watch.beginning_anew(runners):
+        pass
+    assert watch.observation().busiest_thread == pytest.approx(0.9)
+    sample = verdict(Cluster(0.3, 0.3, watch.observation().busiest_thread or 0.0), 1000.0)
+    assert sample.reason is Reason.GENERATOR_SATURATED

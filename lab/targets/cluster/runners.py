@@ -1,0 +1,229 @@
+"""The life of a load of many generators: its runners made, looked at, let go together, heard and removed.
+
+    wanted   → pods that wait, every connection ready   → a sample begins anew, with them in it   → all go
+    all done → a last look at each                      → SIGTERM: they print their summaries     → Ran
+
+Where the cluster knows TestRuns its k6-operator makes the runners and lets them go; elsewhere the lab does, by the same
+manifest (`lab.targets.cluster.testrun`), ten seconds faster. Refuses to raise for what a generator did: one that cannot be
+started, fails or hangs is a `Ran` like any other. LostError when the API server is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from lab.base.errors import LabError, MeasuringError
+from lab.model.endpoint import Ran
+from lab.model.load import Load
+from lab.targets.cluster import testrun
+from lab.targets.cluster.api import Api
+from lab.targets.cluster.container_sampler import Place
+from lab.targets.cluster.names import CLIENT_NAMESPACE
+from lab.targets.cluster.pods import container_id
+from lab.targets.cluster.sampling import ClusterWatch
+from lab.targets.cluster.shell import Shell
+from lab.targets.cluster.testrun import API_VERSION, CONTAINER, KIND, MEMBER, PORT, Object
+
+START_S = 180.0
+"""From the request to runners that can begin: with the operator three rounds of pods, whose image may have to be pulled."""
+GRACE_S = 30.0
+"""What runners may take beyond the load's time and its last answers' timeout; and to print, once they are told to end."""
+GONE_S = 60.0
+POLL_S = 0.5
+LINES = 100_000
+NOT_STARTED = 127
+"""As a shell reports it."""
+PAUSED, ENDED = 4, 9
+"""Of k6's ExecutionStatus (its lib/execution.go): all is made and it waits to be let go; nothing more is to come."""
+_GO = json.dumps({"data": {"attributes": {"paused": False}, "id": "default", "type": "status"}})
+
+
+@dataclass(frozen=True, slots=True)
+class Runners:
+    """What such a load takes. `client`: the generator's pod, which asks k6's own API; `shell`: into a container of a pod there."""
+
+    api: Api
+    client: Shell
+    shell: Callable[[Api, str, str, str], Shell] = Shell
+
+    def generate(
+        self, image: str, run: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str], watch: ClusterWatch
+    ) -> Ran:
+        """Make the load and collect what its runners said; nothing of it is left on the cluster.
+
+        `watch` is the one around it, which begins anew when they can begin. `hosts`: name → address, for k6 in the place of DNS.
+        """
+        self._remove([one["metadata"]["name"] for one in self.api.list("v1", "ConfigMap", CLIENT_NAMESPACE, MEMBER)])
+        name = f"load-{time.time_ns() // 1_000_000}"
+        config, wanted = testrun.objects(name, run, image, load, files, hosts)
+        try:
+            self.api.create(config)
+            ran = self._made(wanted, load, watch)
+        except BaseException:
+            with suppress(LabError):  # the first fault is the one to tell; the next load removes the rest
+                self._remove([name])
+            raise
+        self._remove([name])
+        return ran
+
+    def _made(self, wanted: Object, load: Load, watch: ClusterWatch) -> Ran:
+        name, operated = wanted["metadata"]["name"], self._operated
+        for obj in [wanted] if operated else [testrun.runner(wanted, 1 + n) for n in range(load.generators)]:
+            self.api.create(obj)
+        waiting = self._waiting(name, load)
+        if isinstance(waiting, Ran):
+            return waiting
+        with self._looked_into(waiting) as places:
+            with watch.beginning_anew(places):
+                if not operated and (deaf := self._let_go(waiting)):
+                    return Ran("", f"cannot be let go: {', '.join(deaf)}", NOT_STARTED, False)
+                done = self._done(name, load, operated)
+            for place in places:
+                with suppress(LabError):  # it has ended by itself, and its exit status says how
+                    place.shell.script("kill -TERM 1")
+            runners = self._ended(name)
+        return self._collected(runners, hung=not done or None in map(_exit_status, runners))
+
+    @property
+    def _operated(self) -> bool:
+        return self.api.resource(API_VERSION, KIND) is not None
+
+    def _waiting(self, name: str, load: Load) -> list[Object] | Ran:
+        """The runners once all of them can begin; what became of them where one has ended, or START_S passed."""
+        deadline = time.monotonic() + START_S
+        while True:
+            runners = self._runners(name)
+            if any(_exit_status(pod) is not None for pod in runners):
+                return self._collected(runners, hung=False)
+            if len(runners) == load.generators and all(at >= PAUSED for at in self._statuses(runners)):
+                return runners
+            stage = ((self.api.get(API_VERSION, KIND, name, CLIENT_NAMESPACE) or {}).get("status") or {}).get("stage")
+            if stage == "error":
+                said = " ".join(self._log(pod) for pod in self._pods(name)).strip() or "its own log says why"
+                return Ran("", f"k6-operator refused the load: {said}", 1, False)
+            if time.monotonic() > deadline:
+                made = f", stage {stage or 'none (is the operator running?)'}" if self._operated else ""
+                why = f"{KIND} {name}: not ready after {START_S:.0f} s{made}"
+                return Ran("", "; ".join([why, *map(_state, self._pods(name))]), NOT_STARTED, False)
+            time.sleep(POLL_S)
+
+    @contextmanager
+    def _looked_into(self, runners: Sequence[Object]) -> Iterator[list[Place]]:
+        with ExitStack() as lasting:
+            places: list[Place] = []
+            for pod in runners:
+                name = pod["metadata"]["name"]
+                shell = self.shell(self.api, CLIENT_NAMESPACE, name, CONTAINER)
+                lasting.callback(shell.close)
+                node = pod["spec"].get("nodeName", "")
+                places.append(Place("generator", CLIENT_NAMESPACE, name, node, shell, container_id(pod)))
+            yield places
+
+    def _let_go(self, runners: Sequence[Object]) -> list[str]:
+        """All at once; the addresses of those that did not take it."""
+        asked = f"-X PATCH -H 'Content-Type: application/json' -d {shlex.quote(_GO)} -o /dev/null"
+        lines = [f"{{ curl -sf -m 10 {asked} {url} || echo {url}; }} &" for url in map(_url, runners)]
+        return self.client.script("\n".join([*lines, "wait"])).stdout.split()
+
+    def _done(self, name: str, load: Load, operated: bool) -> bool:
+        """Waits for the runners' end, from when they began; False for one that goes on beyond its time.
+
+        Before their time is over nobody is asked: every question is work beside what is measured.
+        """
+        late = time.monotonic() + (START_S if operated else 0.0) + load.duration_s + load.timeout_s + GRACE_S
+        time.sleep(load.duration_s)
+        while time.monotonic() < late:
+            runners = self._runners(name)
+            on = [pod for pod in runners if _exit_status(pod) is None]
+            if all(at >= ENDED for at in self._statuses(on)):
+                return True
+            time.sleep(POLL_S)
+        return False
+
+    def _statuses(self, runners: Sequence[Object]) -> list[int]:
+        """How far each is, by k6's own word; -1 where it says nothing."""
+        lines = [f"curl -s -m 5 {_url(pod)}; echo" if pod["status"].get("podIP") else "echo" for pod in runners]
+        said = self.client.script("\n".join(lines) or "true").stdout.splitlines()
+        found: list[int] = []
+        for line in said[: len(runners)]:
+            try:
+                found.append(int(json.loads(line)["data"]["attributes"]["status"]))
+            except (ValueError, KeyError, TypeError):
+                found.append(-1)
+        return found + [-1] * (len(runners) - len(found))
+
+    def _ended(self, name: str) -> list[Object]:
+        """The runners, when all have ended, or will not."""
+        deadline = time.monotonic() + GRACE_S
+        while None in map(_exit_status, runners := self._runners(name)) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return runners
+
+    def _collected(self, runners: Sequence[Object], hung: bool) -> Ran:
+        """`hung`: some had not done their part in time; whoever has not ended is a failure."""
+        said = [
+            f"--- runner {number} of {len(runners)}: {pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}\n"
+            f"{self._log(pod).rstrip()}\n"
+            for number, pod in enumerate(runners, 1)
+        ]
+        failed = [pod for pod in runners if _exit_status(pod) != 0]
+        worst = max((_exit_status(pod) or 1 for pod in failed), default=0)
+        return Ran("".join(said), "\n".join(map(_state, failed)), worst, hung)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        """TestRuns, and the pods of theirs that still run at once; returns when the pods are gone, or after GONE_S."""
+        for name in names:
+            if self._operated:
+                self.api.delete(API_VERSION, KIND, name, CLIENT_NAMESPACE)
+                self.api.delete_all("batch/v1", "Job", CLIENT_NAMESPACE, f"{MEMBER}={name}")
+            self.api.delete_all("v1", "Pod", CLIENT_NAMESPACE, f"{MEMBER}={name}", grace_s=1)
+            deadline = time.monotonic() + GONE_S
+            while self._pods(name):
+                if time.monotonic() > deadline:
+                    place, fault = f"{self.api.place}: {CLIENT_NAMESPACE}", f"pods of {KIND} {name} do not end"
+                    raise MeasuringError(place, fault, "`kubectl describe` them; then --resume")
+                time.sleep(POLL_S)
+            # Last: it is what tells that there is something to remove.
+            self.api.delete("v1", "ConfigMap", name, CLIENT_NAMESPACE)
+
+    def _pods(self, name: str) -> list[Object]:
+        return self.api.list("v1", "Pod", CLIENT_NAMESPACE, f"{MEMBER}={name}")
+
+    def _runners(self, name: str) -> list[Object]:
+        """By their numbers."""
+        return sorted((pod for pod in self._pods(name) if pod["metadata"]["labels"].get("runner")), key=_number)
+
+    def _log(self, pod: Object) -> str:
+        return self.api.log(CLIENT_NAMESPACE, pod["metadata"]["name"], CONTAINER, LINES)
+
+
+def _url(pod: Object) -> str:
+    address = pod["status"]["podIP"]
+    return f"http://{f'[{address}]' if ':' in address else address}:{PORT}/v1/status"
+
+
+def _exit_status(pod: Object) -> int | None:
+    """k6's there, though a sidecar may go on; 1 where nothing is known of it (an evicted pod), None while it runs."""
+    states = [one["state"] for one in pod["status"].get("containerStatuses", []) if one["name"] == CONTAINER]
+    if states and "terminated" in states[0]:
+        return states[0]["terminated"]["exitCode"]
+    return 1 if pod["status"].get("phase") in ("Succeeded", "Failed") else None
+
+
+def _number(pod: Object) -> int:
+    """Of the runner with the host name `load-…-12` → 12."""
+    return int(pod["spec"]["hostname"].rpartition("-")[2])
+
+
+def _state(pod: Object) -> str:
+    """`pod load-1-2-x: Pending, ErrImagePull: …` for a fault's text."""
+    status = pod["status"]
+    states = [state for one in status.get("containerStatuses", []) for state in one.get("state", {}).values()]
+    why = [f"{state.get('reason', '')} {state.get('message', '')}".strip() for state in states]
+    why += [each["message"] for each in status.get("conditions", []) if each.get("reason") == "Unschedulable"]
+    return ", ".join([f"pod {pod['metadata']['name']}: {status.get('phase', '')}", *filter(None, why)])

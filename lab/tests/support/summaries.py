@@ -1,0 +1,16 @@
+"""What k6 prints at the end of a part that it made."""
+
+from __future__ import annotations
+
+import json
+
+from lab.generators.k6 import PERCENTS
+
+
+def summary(made: int, latency_ms: float, dropped: int = 0, timeouts: int = 0, duration_ms: float = 5000.0) -> str:
+    """The line of one runner all of whose answers took as long."""
+    latency = {f"p({percent})": latency_ms for percent in PERCENTS}
+    latency |= {"count": made - timeouts, "min": latency_ms, "max": latency_ms}
+    errors = dict.fromkeys(("status", "connect", "read", "write", "timeout", "other"), 0) | {"timeout": timeouts}
+    told = {"lab": 1, "duration_ms": duration_ms, "made": made, "dropped": dropped, "received_bytes": 100 * made}
+    return json.dumps({**told, "errors": errors, "latency": latency}, separators=(",", ":"))
