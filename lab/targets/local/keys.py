@@ -101,11 +101,16 @@ def checks(
     }
     return (
         *(
-            Check(kind="nginx", name=name, context=context or None, value=value)
+            Check(kind="nginx", name=name, context=context or None, value=value, among=_among(context))
             for (context, name), value in same.items()
         ),
         *_echoes(before, after, variant, beside),
     )
+
+
+def _among(context: str) -> bool | None:
+    """The controller has locations of its own, through which it is told of backends: they keep their values."""
+    return True if context.rpartition("/")[2] == "location" else None
 
 
 def _readable(context: str, name: str) -> bool:
