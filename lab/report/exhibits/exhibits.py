@@ -410,14 +410,13 @@ def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:
 
 
 def _unmeasured(rows: Sequence[Pair]) -> tuple[str, list[str]]:
-    """What there is nothing or no interval of, with why; a line each for what there is nothing of."""
+    """(what there is nothing or no interval of, with why; why, of each that there is nothing of)"""
     empty = [row for row in rows if row.measured is None]
     whys: dict[str, list[str]] = {}
     for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
         whys.setdefault(row.why, []).append(row.label)
-    return _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items())), [
-        f"{row.label}: {row.why}" for row in empty
-    ]
+    text = _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items()))
+    return text, [row.why for row in empty]
 
 
 def printed(
