@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import plotly.graph_objects as go
 
-from lab.analysis import timelines
+from lab.analysis import rerun, timelines
 from lab.analysis.claims import fits
 from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
@@ -99,20 +99,20 @@ def _with_published(run: Run, made: Callable[[Evidence | None], str]) -> str:
         return f"{made(None)}\n\n{_damaged(run, error)}".lstrip()
 
 
-def _of(runs: Iterable[Run], figure: go.Figure, gaps: int | None = None) -> go.Figure:
-    """The figure with these runs' ids, which `just report` puts beside it, and how many of its panels, lines or rows stand empty,
-    which it counts; None: as many as the figure says.
+def _of(runs: Iterable[Run], figure: go.Figure, gaps: Sequence[str] | None = None) -> go.Figure:
+    """The figure with these runs' ids, which `just report` puts beside it, and what each of its empty panels, lines or rows lacks,
+    which it counts and lists; None: as the figure says.
     """
     layout: Any = figure.layout
-    empty = (layout.meta or {}).get("gaps", 0) if gaps is None else gaps
+    empty = (layout.meta or {}).get("gaps", ()) if gaps is None else gaps
     ids = [run.run.record.id for run in runs if not isinstance(run, Missing)]
-    return figure.update_layout(meta={"runs": list(dict.fromkeys(ids))} | ({"gaps": empty} if empty else {}))
+    return figure.update_layout(meta={"runs": list(dict.fromkeys(ids))} | ({"gaps": list(empty)} if empty else {}))
 
 
 def _noted(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
     """The figure with what it lacks of these variants and points below its title."""
     missing, short = _lacking(run, variants, point)
-    return noted(figure, _folded("; ".join([*missing, *short])), len(missing))
+    return noted(figure, _folded("; ".join([*missing, *short])), missing)
 
 
 def _no_block(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
@@ -133,7 +133,11 @@ def _lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool =
     for arm in _arms(run, variants):
         for at in (at for at in points if not rated or rates[at] is not None):
             if why := run.lost(arm, at):
-                (short if run.blocks(arm, at) else missing).append(f"{arm} at {at}: {why}")
+                lost = f"{arm} at {at}: {why}"
+                if run.blocks(arm, at):
+                    short.append(lost)
+                else:
+                    missing.append(f"{lost}: just bench {arm}{rerun.load(run.run.record)}")
     return missing, short
 
 
@@ -298,7 +302,8 @@ def percentiles(
     lacking = [_lacking(run, [variant], "*", rated=True) for variant, run in there if run.arms(variant)]
     missing, short = ([line for each in lacking for line in each[which]] for which in (0, 1))
     noted(figure, _folded("; ".join([*missing, *short])))
-    return _of(runs.values(), figure, gaps=sum(not panel.curves for panel in panels) + len(missing))
+    empty = (panel.why.replace("<br>", " ") for panel in panels if not panel.curves)
+    return _of(runs.values(), figure, gaps=[*empty, *missing])
 
 
 def _measured(run: Run, variant: str, relative_to: int | None) -> Panel:
@@ -404,13 +409,14 @@ def ratios(run: Run, title: str, study: str, table: str) -> go.Figure:
     return _beside(run, title, made)
 
 
-def _unmeasured(rows: Sequence[Pair]) -> tuple[str, int]:
-    """What there is nothing or no interval of, with why; how many there is nothing of."""
+def _unmeasured(rows: Sequence[Pair]) -> tuple[str, list[str]]:
+    """(what there is nothing or no interval of, with why; why, of each that there is nothing of)"""
     empty = [row for row in rows if row.measured is None]
     whys: dict[str, list[str]] = {}
     for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
         whys.setdefault(row.why, []).append(row.label)
-    return _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items())), len(empty)
+    text = _folded("; ".join(f"{', '.join(labels)}: {why}" for why, labels in whys.items()))
+    return text, [row.why for row in empty]
 
 
 def printed(
@@ -515,13 +521,13 @@ def _beside(run: Run, title: str, made: Callable[[Evidence | None, str], go.Figu
         return _of([run], *_alone(title, made, f"{error.place}: {error.fault}"))
 
 
-def _alone(title: str, made: Callable[[Evidence | None, str], go.Figure], why: str) -> tuple[go.Figure, int]:
-    """(figure, the gaps in it: one that is nothing but a gap needs no count)"""
+def _alone(title: str, made: Callable[[Evidence | None, str], go.Figure], why: str) -> tuple[go.Figure, list[str]]:
+    """(figure, the gaps in it: one that is nothing but a gap needs none)"""
     try:
         figure = noted(made(None, title), _folded(why))
     except LabError as error:
         figure = gap(title, _folded(f"{error.place}: {error.fault}"))
-    return figure, 1 if figure.data else 0
+    return figure, [why] if figure.data else []
 
 
 def _claim(name: str) -> tuple[str, float]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from lab.analysis import rerun
 from lab.analysis.claims import claims, fits
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.studies import load_study
@@ -32,6 +33,7 @@ NOTHING = Summary(None, 0, 0, (), (), {})
 """Of no run: its tables have the published numbers alone."""
 PRINTED = {"mean_s": "average_s", "rate": "requests_per_s"}
 """Metric of ours → column of the summaries that NDS' tool printed."""
+ALONE = "no block in which both count"
 STEERING = "rps"
 INTERRUPTS = "irq-affinity"
 
@@ -46,11 +48,8 @@ def gains(
     points = points_of(run, point)
     found = {pair: told_gains(run, metric, point, [pair]) for pair in pairs}
     rows = [row for each in found.values() for row in each]
-    missing = [
-        f"{variant} against {against}: {_why_not(run, variant, against)}"
-        for variant, against in pairs
-        if not found[variant, against]
-    ]
+    lacking = {pair: _why_not(run, *pair) for pair in pairs if not found[pair]}
+    missing = [f"{variant} against {against}: {why or ALONE}" for (variant, against), why in lacking.items()]
     if not rows:
         return gap(title, "<br>".join(missing))
     name, unit = f"{about(metric).title}, change", "%"
@@ -67,7 +66,10 @@ def gains(
     lost = (f"{arm} at {at}: {why}" for arm in shown for at in points if (why := run.lost(arm, at)))
     lines = [*missing, *dict.fromkeys(lost)]
     dressed(figure, title, 170 + 34 * len(rows) + 18 * len(lines), below)
-    figure.update_layout(margin_b=70 + 18 * len(lines), meta={"gaps": len(missing)})
+    figure.update_layout(
+        margin_b=70 + 18 * len(lines),
+        meta={"gaps": [why or line for why, line in zip(lacking.values(), missing, strict=True)]},
+    )
     return figure.update_xaxes(title_text="<br>".join([f"{name} ({unit})", *lines]))
 
 
@@ -81,16 +83,17 @@ def claimed_alone(title: str, metric: str, claimed: Sequence[str]) -> go.Figure:
 
 
 def _why_not(run: Evidence, variant: str, against: str) -> str:
-    lacking = (f"{name} is {why}" for name in (variant, against) if (why := absent(run, name)))
-    return next(lacking, "no block in which both count")
+    """Which of the two the run has no arm of; empty where it has both."""
+    return next((f"{name} is {why}" for name in (variant, against) if (why := absent(run, name))), "")
 
 
 def absent(run: Evidence, variant: str) -> str:
-    """What a variant is of which a run has no arm; empty where it has one."""
-    unable = next((item.what for item in run.run.record.not_measurable if item.variant == variant), None)
+    """What a variant is of which a run has no arm, with what it asks for or how it is measured; empty where it has one."""
+    record = run.run.record
+    unable = next((item for item in record.not_measurable if item.variant == variant), None)
     if unable is not None:
-        return f"not measurable here ({unable})"
-    return "" if run.arms(variant) else "not part of this run"
+        return f"not measurable here ({unable.what}: {unable.why})"
+    return "" if run.arms(variant) else f"not part of this run: just bench {variant}{rerun.load(record)}"
 
 
 def told_gains(run: Evidence, metric: str, point: str, pairs: Sequence[tuple[str, str]]) -> list[Told]:
@@ -222,11 +225,12 @@ def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
     if not shown:
         titles = [table.title for table in load_study(study).file.tables if table.reference]
         raise UsageError(f"study {study}", f"no table '{title}' with references", did_you_mean(title, titles))
-    return [_pair(key, cell) for key, cell in shown[0].cells.items() if cell.relative or cell.published_relative]
+    return [_pair(run, key, cell) for key, cell in shown[0].cells.items() if cell.relative or cell.published_relative]
 
 
-def _pair(key: Sequence[str], cell: CellJson) -> Pair:
-    label, why = " · ".join(key), "; ".join(cell.notes)
+def _pair(run: Evidence | None, key: Sequence[str], cell: CellJson) -> Pair:
+    lacks = absent(run, cell.variant) if run and cell.variant else ""
+    label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
     told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
     return Pair(label, cell.published_relative, told, why or "its reference was not measured")
 

@@ -137,15 +137,15 @@ def gap(title: str, why: str) -> go.Figure:
     return figure
 
 
-def noted(figure: go.Figure, text: str, gaps: int = 0) -> go.Figure:
-    """The figure with a text below its title, or in its middle where it is a gap. `gaps`: so many of its rows or lines are empty."""
+def noted(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figure:
+    """The figure with a text below its title, or in its middle where it is a gap. `gaps`: what each of its empty rows or lines lacks."""
     shown: Any = figure.layout
     if text and not figure.data:
         shown.annotations[0].text += f"<br>{text}"
     elif text:
         shown.title.text += f"<br>{_small(text)}"
         more = LINE * (1 + text.count("<br>"))
-        figure.update_layout(height=shown.height + more, margin_t=shown.margin.t + more, meta={"gaps": gaps})
+        figure.update_layout(height=shown.height + more, margin_t=shown.margin.t + more, meta={"gaps": list(gaps)})
     return figure
 
 

@@ -10,6 +10,9 @@ from lab.report.html import markdown
 from lab.report.html.executing import Executed
 from lab.report.html.parts import Part, parts
 
+NOTHING = re.compile(r"^(nothing of this was claimed or recorded: |nothing to show: |no run: )+")
+"""How exhibits begin that have nothing, before they say what of (`lab.report.exhibits`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -44,10 +47,10 @@ class Page:
         return sum(part.gaps for cell in self.cells for part in cell.parts)
 
     def needs(self) -> Iterator[tuple[str, str, str]]:
-        """(what is missing in a line, where, what it is of) of every gap."""
+        """(what is missing in a line, where, what it is of) of every gap; what several kinds of exhibits need alike is said alike."""
         for cell in self.cells:
             for part in cell.parts:
-                yield from ((need, cell.anchor, part.title or self.key) for need in part.needs)
+                yield from ((NOTHING.sub("", need), cell.anchor, part.title or self.key) for need in part.needs)
 
     def shows(self, run: str) -> bool:
         """Whether a figure or a text of it names the run."""

@@ -21,6 +21,8 @@ from lab.report.html.executing import CLAIMS, FIGURE, PROSE, TEXT
 
 TOP = 48
 """Pixels above a plot that has lost its title: room for its buttons, and for what is written at panels and lines."""
+DIGITS = 6
+"""Significant digits of what is no whole number: hover texts have four at most, and no screen has a million pixels."""
 PANEL = 300
 """Pixels that a panel beside others is wide at least: where the screen is narrower, the figure scrolls."""
 
@@ -71,13 +73,22 @@ def _figure(told: Mapping[str, Any]) -> Part:
     height = int(layout.get("height", 450)) - max(0, int(margin.get("t", 100)) - TOP)
     layout |= {"height": height, "margin": {**margin, "t": min(TOP, int(margin.get("t", 100)))}}
     text = json.dumps(
-        {"data": told["data"], "layout": layout}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+        _rounded({"data": told["data"], "layout": layout}), ensure_ascii=False, sort_keys=True, separators=(",", ":")
     )
-    empty = int(meta.get("gaps", 0))
-    panels = [_plain(note.get("text", "")) for note in layout.get("annotations", ())]
-    why = tuple(text for text in panels if "just bench" in text) or (below,)
+    needs = tuple(map(_plain, meta.get("gaps", ())))
     shown = text.replace("<", "\\u003c")
-    return Part("figure", shown, title, below, runs, height, _width(layout), empty, why if empty else ())
+    return Part("figure", shown, title, below, runs, height, _width(layout), len(needs), needs)
+
+
+def _rounded(told: Any) -> Any:
+    """With every number in it to DIGITS."""
+    if isinstance(told, dict):
+        return {name: _rounded(each) for name, each in told.items()}
+    if isinstance(told, list):
+        return [_rounded(each) for each in told]
+    if not isinstance(told, float):
+        return told
+    return int(told) if told.is_integer() else float(f"{told:.{DIGITS}g}")
 
 
 def _width(layout: Mapping[str, Any]) -> int:

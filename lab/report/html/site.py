@@ -2,7 +2,7 @@
 
     build(Path(".cache/report"))  →  .cache/report/index.html
 
-plotly.js stands in it once; each figure is its data, drawn when it comes into view. Refuses to write anything when a notebook's
+plotly.js stands in it once, packed; each figure is its data, drawn when it comes into view. Refuses to write anything when a notebook's
 cell raises; what is missing or damaged is a gap, counted.
 """
 
@@ -32,7 +32,7 @@ from lab.report.html import markdown
 from lab.report.html.executing import ROOT, execute_all, notebooks
 from lab.report.html.methods import Methods, methods
 from lab.report.html.pages import Page, page
-from lab.report.html.rendering import rendered
+from lab.report.html.rendering import packed, rendered
 from lab.report.html.rows import answered, claim_row, step_rows
 from lab.report.strips import step_ticks
 from lab.report.tables.noise import itself_text, level_text
@@ -78,7 +78,7 @@ def build(folder: Path, say: Say = lambda _: None) -> Site:
         level_text=level_text,
         itself_text=itself_text,
         overview=lambda run: markdown.html(overview(run)),
-        plotly=get_plotlyjs(),
+        plotly=packed(get_plotlyjs()),
     ).replace(f"{ROOT}/", "")  # this checkout's place says nothing of the data
     path = folder / FILE
     try:

@@ -195,7 +195,7 @@ def test_a_runs_processes_stand_below_the_published_ones() -> None:
     told = exhibits.usage(evidence, ["keepalive", "direct", "nds-workers-2"], "ceiling")
     assert "| proc1, published |" in told and "| keepalive at ceiling: nginx 1 |" in told
     assert "| direct at" not in told
-    assert "*nothing to show: nds-workers-2 is not part of this run*" in told
+    assert "*nothing to show: nds-workers-2 is not part of this run: just bench nds-workers-2*" in told
 
 
 def lab_usage(*argv: str) -> subprocess.CompletedProcess[str]:

@@ -268,14 +268,14 @@ def test_what_is_lost_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.
     assert f", 3 of {len(found.run.record.slots)} planned not measured" in found.said
     some, none = (
         "kill-nds at delete: 1 of 2 blocks: not measured",
-        "kill-grace-30 at delete: 0 of 2 blocks: not measured",
+        "kill-grace-30 at delete: 0 of 2 blocks: not measured: just bench kill-grace-30 --sweep kill-quick",
     )
     for text in (exhibits.table(found, ["gap_s"]), exhibits.effects(found)):
         assert f"*nothing to show: {none}*\n\n" in text
         assert text.splitlines()[-1].endswith(f"; {some}")
     figure = told(exhibits.intervals(found, "T", "gap_s"))["layout"]
     assert f"{none}; {some}".replace(" ", "") in figure["title"]["text"].replace("<br>", "").replace(" ", "")
-    assert figure["meta"]["gaps"] == 1
+    assert figure["meta"]["gaps"] == [none]
     whole = told(exhibits.timeline(found, "T", "kill-grace-30"))["layout"]["annotations"][0]["text"]
     assert "0 of 2 blocks" in whole.replace("<br>", " ")
 
@@ -298,7 +298,7 @@ def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
     ("asked", "why"),
     [
         ({"point": "nowhere*"}, "no load of this run is called `nowhere*`"),
-        ({"variants": ["kill-nsd"]}, "kill-nsd is not part of this run"),
+        ({"variants": ["kill-nsd"]}, "kill-nsd is not part of this run: just bench kill-nsd --sweep kill-quick"),
     ],
 )
 def test_what_is_misspelt_is_a_gap(shelf: Shelf, asked: dict[str, Any], why: str) -> None:

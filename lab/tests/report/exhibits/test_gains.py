@@ -113,6 +113,8 @@ def test_gains_are_shown_beside_what_was_claimed() -> None:
         "packet-steering against baseline: packet-steering is not part of this run"
         in data(figure)["layout"]["xaxis"]["title"]["text"]
     )
+    (need,) = data(figure)["layout"]["meta"]["gaps"]
+    assert need.startswith("packet-steering is not part of this run: just bench packet-steering")
 
 
 @pytest.mark.committed
@@ -154,7 +156,10 @@ def test_what_cannot_be_measured_here_is_named() -> None:
     """Below the plot, or in its place."""
     missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
     figure = exhibits.gains(run_of(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
-    assert texts(figure) == "aws-a1-node against baseline: aws-a1-node is not measurable here (host-wide)"
+    assert (
+        texts(figure)
+        == "aws-a1-node against baseline: aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
+    )
 
 
 def test_gains_without_both_sides_are_a_gap() -> None:
@@ -200,7 +205,7 @@ def test_blocks_that_do_not_count_are_told_beside_gains() -> None:
     lost = replace(run, counted=left, samples=tuple(left.values()))
     figure = data(exhibits.gains(lost, "G", "rate", "*", [("nginx", "baseline"), ("qinng-tuned", "baseline")]))
     assert "<br>nginx at wrk: 5 of 6 blocks: not measured" in figure["layout"]["xaxis"]["title"]["text"]
-    assert figure["layout"]["meta"]["gaps"] == 1
+    assert figure["layout"]["meta"]["gaps"] == ["qinng-tuned against baseline: no block in which both count"]
 
 
 def test_a_damaged_runs_effects_are_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:

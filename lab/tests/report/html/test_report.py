@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +20,7 @@ from plotly.offline import get_plotlyjs
 from lab.analysis.claims import claims
 from lab.base.errors import UsageError
 from lab.report.figures.style import dressed, gap, noted
-from lab.report.html import executing, markdown, site
+from lab.report.html import executing, markdown, pages, site
 from lab.report.html.executing import CLAIMS, FIGURE, PROSE, NotebookError, execute_all, executed
 from lab.report.html.parts import Part, parts
 from lab.tests.support.committed import nds_story, run_of
@@ -115,13 +117,25 @@ def test_a_figure_is_its_data_and_its_title_a_caption() -> None:
     assert told.height == 364
 
 
+def test_numbers_are_as_exact_as_they_are_read() -> None:
+    """At whatever depth; a count is whole, and no number is nothing."""
+    made = go.Figure(
+        go.Scatter(x=[0.1 + 0.2, 1234567.0, None], y=[1 / 3e5, 12345.678, 2**40], error_y={"array": [1e-9]})
+    )
+    told = json.loads(part({FIGURE: json.loads(made.to_json() or "")}).text)["data"][0]
+    assert (told["x"], told["y"]) == ([0.3, 1234567, None], [3.33333e-06, 12345.7, 2**40])
+    assert told["error_y"]["array"] == [1e-9]
+
+
 def test_lines_below_a_title_stay_apart_in_the_caption() -> None:
     """What is shown, and which blocks are lost; where a line was folded, it goes on."""
     made = noted(
-        dressed(go.Figure(go.Scatter(x=[1], y=[2])), "T", below="rings: single blocks"), "a: steal;<br>b: steal", 1
+        dressed(go.Figure(go.Scatter(x=[1], y=[2])), "T", below="rings: single blocks"),
+        "a: steal;<br>b: steal",
+        ["a: steal"],
     )
     told = part({FIGURE: json.loads(made.to_json() or "")})
-    assert (told.title, told.below, told.gaps) == ("T", "rings: single blocks; a: steal; b: steal", 1)
+    assert (told.title, told.below, told.needs) == ("T", "rings: single blocks; a: steal; b: steal", ("a: steal",))
     assert told.height == 380 - 84 + 48
 
 
@@ -132,9 +146,9 @@ def test_panels_side_by_side_scroll_where_a_screen_is_narrow() -> None:
 
 
 def test_a_figures_empty_panels_are_gaps() -> None:
-    """As many as it says; the figure itself is none."""
-    found = part(figure(meta={"runs": [], "gaps": 2}))
-    assert (found.kind, found.gaps) == ("figure", 2)
+    """Those that it names, each with what it lacks; the figure itself is none."""
+    found = part(figure(meta={"runs": [], "gaps": ["a: steal", "no run:<br>just bench b"]}))
+    assert (found.kind, found.gaps, found.needs) == ("figure", 2, ("a: steal", "no run: just bench b"))
     assert part(figure()).gaps == 0
 
 
@@ -156,6 +170,19 @@ def test_prose_is_rendered_and_its_gaps_counted() -> None:
         "nothing to compare: x",
     )
     assert found.text.count("<blockquote>") == 3
+
+
+def test_what_several_need_is_told_once() -> None:
+    """However each exhibit begins that has nothing; a figure's lines with its title."""
+    prose = "*no run: nothing of x: just bench a*\n\n*nothing to show: b is not part of this run*"
+    drawn = figure(title={"text": "Reloads"}, meta={"gaps": ["nothing of x: just bench a"]})
+    cell = executing.Cell("nds-01", "code", "f()", ({PROSE: prose}, drawn))
+    needs = list(pages.page(executing.Executed("nds", (cell,)), "nds", "NDS", []).needs())
+    assert needs == [
+        ("nothing of x: just bench a", "nds/nds-01", "nds"),
+        ("b is not part of this run", "nds/nds-01", "nds"),
+        ("nothing of x: just bench a", "nds/nds-01", "Reloads"),
+    ]
 
 
 def test_anything_else_is_text() -> None:
@@ -233,8 +260,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
         notebook(books, "nds", SHELF, TIMELINE, DRAIN, claimed, PLOTS)
         found = site.build(place / "out")
         text = found.path.read_text()
-        assert text.count(get_plotlyjs()) == 1
-        yield found, text.replace(get_plotlyjs(), "")
+        (held,) = re.findall(r'<script type="text/plain" id="plotly">(.*?)</script>', text)
+        assert gzip.decompress(base64.b64decode(held, validate=True)).decode() == get_plotlyjs()
+        yield found, text.replace(held, "")
 
 
 def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp_path: Path) -> None:
