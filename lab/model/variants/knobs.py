@@ -161,6 +161,9 @@ class Knob(Record):
         description="where its cost can lie: in the process, so that a pair shows it whole; or also in what a pair shares or halves"
         " (connections' state in the kernel, ports, TIME-WAIT, queues, files, disk, memory), so that it is measured alone as well",
     )
+    only_on: str = Field(
+        default="", description="the targets that have what it sets, with blanks between; empty = every one"
+    )
     dose: float | None = Field(
         default=None,
         gt=0,

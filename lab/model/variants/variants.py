@@ -103,11 +103,11 @@ class Variant(Record):
     root_cost: Cost = Field(default="process", description="what its root's lab/cost says")
 
     def refuse_on(self, target: str) -> None:
-        """NotMeasurableError for a target that cannot run its system."""
+        """NotMeasurableError for a target that cannot run its system, or has nothing of what a knob sets."""
         if self.only_on and target not in self.only_on:
             where = " and ".join(self.only_on)
             raise NotMeasurableError(
-                "target", self.name, f"its system runs on target {where} alone", f"--target {self.only_on[0]}"
+                "target", self.name, f"it runs on target {where} alone", f"--target {self.only_on[0]}"
             )
 
     @property
@@ -234,11 +234,21 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         manifests=objects,
         stated_metric=overlay.primary_metric,
         compare_with=overlay.compare_with,
-        only_on=tuple(overlays[0].only_on.split()),
+        only_on=_only_on(name, [overlays[0].only_on, *(knob.only_on for knob in knobs)]),
         family=overlays[0].family,
         root_cost=overlays[0].cost,
         readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),
     )
+
+
+def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
+    """The targets that each of these has that names any; empty = every one. UsageError where no target is left."""
+    named = [words.split() for words in stated if words]
+    left = tuple(target for target in named[0] if all(target in words for words in named)) if named else ()
+    if named and not left:
+        fault = f"lab/only-on: no target has all of it: {'; '.join(map(' '.join, named))}"
+        raise UsageError("variant", f"'{name}': {fault}", "leave one of its knobs out")
+    return left
 
 
 def without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:

@@ -724,4 +724,15 @@ def test_a_system_that_some_targets_alone_can_run_is_refused_on_the_others() -> 
         variant.refuse_on("kind")
     load_variant("baseline").refuse_on("kind")
     named = {target for name in variant_names() for target in load_overlay(name).only_on.split()}
+    named |= {target for name in knob_names() for target in load_knob(name).only_on.split()}
     assert named <= set(TARGETS)
+
+
+def test_so_is_a_knob_of_which_some_targets_alone_have_anything() -> None:
+    """With whatever comes after it; and one that no target of its system has is no variant."""
+    for name in ("baseline+metrics-off", "lua-bypassed"):
+        load_variant(name).refuse_on("apiserver")
+        with pytest.raises(NotMeasurableError, match="(?s)runs on target apiserver.*--target apiserver"):
+            load_variant(name).refuse_on("local")
+    with pytest.raises(UsageError, match="no target has all of it: local; apiserver kind remote"):
+        load_variant("traefik+metrics-off")
