@@ -41,7 +41,8 @@ class Effect:
     `estimate` None: no such block. `size`: what it is held to, of the estimate's kind (log-ratios; of a disturbance differences in the
     metric's own unit). `bound`: as `Ruling.bound`. `holm_p`: adjusted over the run's primary effects, or over all others. Where it is
     not judged `note` says why this point cannot show it (lab/analysis/judging.py has the rules). `scheme`: how the two were a pair, None:
-    each alone. `beside`: the pair's effect, where the arms alone lead.
+    each alone. `beside`: the pair's effect, where the arms alone lead. `level_s`: of what costs a request time on a CPU, what it
+    costs the baseline, alone where that was measured.
     """
 
     metric: str
@@ -55,6 +56,7 @@ class Effect:
     holm_p: float | None = None
     scheme: Scheme | None = None
     beside: stats.Estimate | None = None
+    level_s: float | None = None
 
     @property
     def claimed(self) -> bool:
@@ -142,7 +144,17 @@ class Effects:
                 decision = Decision.A_A if arm.role == "again" else Decision.CANNOT_TELL
             size = self._size(sides, baseline, metric, scheme)
             note = why or ruled.note or (SHARED if beside is not None else "")
-            yield Effect(metric, baseline, estimate, size, decision, primary, note, ruled.bound, None, scheme, beside)
+            level_s = self._level_s(baseline, point, metric, base)
+            yield Effect(
+                metric, baseline, estimate, size, decision, primary, note, ruled.bound, None, scheme, beside, level_s
+            )
+
+    def _level_s(self, baseline: str, point: Point, metric: str, base: Cell) -> float | None:
+        """As the table shows it of the baseline, else what it was in the pair."""
+        if not METRICS[metric].cost:
+            return None
+        alone, beside = self.cells.at(baseline, point).shown(metric), base.level(metric)
+        return alone if alone is not None or beside is None else beside.value
 
     def _sides(self, arm: Arm, point: Point, metric: str) -> tuple[Pair, Scheme | None, stats.Estimate | None]:
         """(whose ratio is the effect, how they were a pair, the pair's effect where the arms alone lead)"""

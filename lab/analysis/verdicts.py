@@ -244,9 +244,11 @@ def _where(row: Row, effect: Effect) -> str:
 
 
 def difference_text(effect: Effect) -> str:
-    """`−8.2 % [−9.1, −7.3]`, `−29.6 s [−29.9, −29.3]`; without the interval below six blocks."""
+    """`−8.2 % [−9.1, −7.3] = −1.4 µs`, `−29.6 s [−29.9, −29.3]`; without the interval below six blocks."""
     metric, estimate = about(effect.metric), effect.estimate
-    return f"{metric.change(estimate.effect)}{interval_text(effect)}" if estimate is not None else "–"
+    if estimate is None:
+        return "–"
+    return f"{metric.change(estimate.effect)}{interval_text(effect)}{metric.time(estimate.effect, effect.level_s)}"
 
 
 def interval_text(effect: Effect) -> str:

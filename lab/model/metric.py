@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import expm1
 from typing import TYPE_CHECKING, Literal
 
-from lab.stats.units import format_interval, format_percent, format_rate, format_size, three_digits
+from lab.stats.units import format_interval, format_micros, format_percent, format_rate, format_size, three_digits
 
 if TYPE_CHECKING:
     from lab.model.samples import Sample
@@ -61,6 +62,11 @@ class Metric:
     @property
     def ratio(self) -> bool:
         return self.kind == "ratio"
+
+    @property
+    def cost(self) -> bool:
+        """Whether it is what a request costs, so that an effect is a time, too: per cent of another level are another time."""
+        return self.ratio and self.unit == "µs"
 
     @property
     def latency(self) -> bool:
@@ -117,6 +123,10 @@ class Metric:
         return (
             f"{format_percent(effect)} %" if self.ratio and effect is not None else self.with_unit(effect, signed=True)
         )
+
+    def time(self, effect: float, level: float | None) -> str:
+        """What an effect is of a cost, at this level of what it is compared with: ` = −1.4 µs`; empty of anything else."""
+        return f" = {format_micros(level * expm1(effect))} µs" if self.cost and level is not None else ""
 
     def ends(self, low: float | None, high: float | None) -> str:
         """An effect's interval: ` [−9.1, −7.3]`; empty where there is none."""

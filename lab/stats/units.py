@@ -39,6 +39,13 @@ def format_seconds(value_s: float | None) -> str:
     return f"{three_digits(value_s, scale)} {unit}"
 
 
+def format_micros(value_s: float) -> str:
+    """Seconds as signed µs, of which hundredths are shown below 1, none from 100 on: −0.24, +41.5, 0 for nothing."""
+    value = value_s * 1e6
+    after = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 0.995 else 2
+    return f"{value:+,.{after}f}".replace("-", "−") if round(value, after) else "0"
+
+
 def format_bytes(value: float | None) -> str:
     """A size with three significant digits: 950 B, 61.2 kB, 12.3 MB, 1.05 GB (powers of 1000); – for None."""
     if value is None:

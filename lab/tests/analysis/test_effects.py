@@ -12,6 +12,7 @@ from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import BACKEND, Row
 from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.verdicts import difference_text
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan, Slot, arms_for, plan
 from lab.model.samples import Reason, Sample
@@ -281,3 +282,19 @@ def test_what_a_side_costs_whoever_is_there_is_told_and_is_in_no_effect(blocks: 
     assert effect(store).estimate.effect == pytest.approx(0, abs=0.002)  # type: ignore[union-attr]
     (told,) = (note for note in summary(store).notes if note.startswith("the left side against the right one"))
     assert "CPU per request +10.0 % [" in told.replace("\xa0", " "), told
+
+
+def test_what_a_request_costs_has_a_time_beside_its_share() -> None:
+    """At the level of the baseline alone, of a pair's where nothing was measured alone; nothing but a cost has one."""
+
+    def dear_in_pairs(slot: Slot, sample: Sample) -> Sample:
+        twice = Usage(cpu_s=2 * sample.usage["proxy"].cpu_s, rss_bytes=30_000_000, processes=2)
+        return sample.model_copy(update={"usage": {**sample.usage, "proxy": twice}}) if slot.other else sample
+
+    both = effect(run(0.8, change=dear_in_pairs, noise=0.001))
+    assert both.level_s == pytest.approx(25e-6, rel=0.01)
+    assert difference_text(both).endswith("] = −5.0 µs")
+    pairs = effect(run(0.8, change=only_pairs, noise=0.001))
+    assert pairs.level_s == pytest.approx(25e-6, rel=0.01)
+    rate = effect(run(0.8, noise=0.001), "p99", "rate-1000")
+    assert rate.level_s is None and "µs" not in difference_text(rate)

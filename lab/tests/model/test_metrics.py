@@ -44,5 +44,23 @@ def test_numbers_and_effects_read_as_their_kind_has_it(
     assert metric.ends(None, None) == ""
 
 
+@pytest.mark.parametrize(
+    ("level", "effect", "text"),
+    [
+        (16.7e-6, -0.2231, " = −3.3 µs"),
+        (16.7e-6, 0.0134, " = +0.23 µs"),
+        (16.7e-6, 1.2478, " = +41.5 µs"),
+        (16.7e-6, 1e-5, " = 0 µs"),
+        (2.5e-3, 1.0986, " = +5,000 µs"),
+        (None, 0.5, ""),
+    ],
+)
+def test_an_effect_on_a_cost_is_a_time_at_the_level_of_what_it_is_compared_with(
+    level: float | None, effect: float, text: str
+) -> None:
+    assert METRICS["cpu_per_request"].time(effect, level) == text
+    assert METRICS["p99"].time(effect, level) == METRICS["gap_s"].time(effect, level) == ""
+
+
 def test_what_is_not_in_the_catalogue_is_called_by_its_own_name() -> None:
     assert (about("proxy/threads").title, about("proxy/threads").unit) == ("proxy/threads", "")
