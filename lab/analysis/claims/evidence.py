@@ -298,20 +298,25 @@ class Shelf:
     damaged: tuple[Damaged, ...]
 
     def of(
-        self, *sweeps: str, variant: str | None = None, target: str | None = None, shape: bool = False
+        self,
+        *sweeps: str,
+        variant: str | Sequence[str] | None = None,
+        target: str | None = None,
+        shape: bool = False,
     ) -> Evidence | Missing:
-        """The run that measured `variant` under the first of these sweeps that there is one of, as `references` orders them.
+        """The run that measured `variant`, or all of them, under the first of these sweeps that there is one of, as `references` orders them.
 
         One with blocks enough for intervals comes before one that has a shape alone, unless its `shape` is what is wanted.
         """
-        wanted = [] if variant is None else [variant]
+        wanted = [variant] if isinstance(variant, str) else list(variant or ())
         hurt = "".join(f"; {each.said}" for each in self.damaged if each.of(sweeps, wanted, target) is not False)
-        found = [run for sweep in sweeps for run in matching(self.runs, [sweep], variant, target)]
+        there = (run for sweep in sweeps for run in matching(self.runs, [sweep], target=target))
+        found = [run for run in there if all(map(run.arms, wanted))]
         if found:
             taken = found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
             return replace(taken, beside=hurt) if hurt else taken
         where = f" on {target}" if target else ""
-        command = rerun.bench(variant or "VARIANT", sweeps[0], target)
+        command = rerun.bench(" ".join(wanted) or "VARIANT", sweeps[0], target)
         return Missing(f"nothing in data/reference of {' or '.join(sweeps)}{where}: {command}{hurt}")
 
 

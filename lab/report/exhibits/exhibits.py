@@ -33,10 +33,12 @@ from lab.records import incidents as happenings
 from lab.records import published
 from lab.report import figures, grid
 from lab.report.exhibits import curves, reproduction
+from lab.report.exhibits import ladder as rungs
 from lab.report.exhibits import pidstat as pidstat_tables
 from lab.report.figures.beside import Pair
 from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
+from lab.report.figures.ladder import Rung
 from lab.report.figures.percentiles import Curve, Panel
 from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, noted
@@ -226,6 +228,23 @@ def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[
     return noted(
         figures.generations(dots, title), _folded(text) if dots else "no pair was measured on several generations"
     )
+
+
+def ladder(panels: Mapping[str, tuple[Run, rungs.Steps]], title: str, point: str) -> go.Figure:
+    """What a request costs, taken apart: what a run is of → the run, and its steps in words, each the variants after and before it."""
+    rows: list[Rung] = []
+    missing: list[str] = []
+    for name, (run, steps) in panels.items():
+        try:
+            told = ([], [run.said]) if isinstance(run, Missing) else rungs.rungs(run, name, steps, point)
+        except LabError as error:
+            told = [], [f"{error.place}: {error.fault}"]
+        rows += told[0]
+        missing += told[1]
+    figure = figures.ladder(rows, title, _folded("; ".join(missing)))
+    if rows and missing:
+        noted(figure, _folded("; ".join(missing)), len(missing))
+    return _of([run for run, _ in panels.values()], figure)
 
 
 @_exhibit

@@ -10,6 +10,7 @@ from lab.report.figures.beside import beside
 from lab.report.figures.events import delays, probing, transfers
 from lab.report.figures.generations import generations
 from lab.report.figures.intervals import intervals
+from lab.report.figures.ladder import ladder
 from lab.report.figures.percentiles import percentiles
 from lab.report.figures.processes import processes
 from lab.report.figures.scaling import scaling
@@ -20,6 +21,7 @@ __all__ = [
     "delays",
     "generations",
     "intervals",
+    "ladder",
     "percentiles",
     "probing",
     "processes",

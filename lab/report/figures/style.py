@@ -40,11 +40,11 @@ SYMBOLS = ("circle", "diamond", "triangle-up", "square", "x", "cross", "star", "
 
 def dressed(figure: go.Figure, title: str, height: int = 380, below: str = "") -> go.Figure:
     """The figure with the lab's frame: title, `below` it a line of what is shown, legend under the plot."""
-    small = f"<br>{_small(below)}" if below else ""
+    shown = f"<br>{small(below)}" if below else ""
     figure.update_layout(
         template="none",
         title={
-            "text": f"{title}{small}",
+            "text": f"{title}{shown}",
             "x": 0,
             "xref": "paper",
             "xanchor": "left",
@@ -143,13 +143,14 @@ def noted(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figure:
     if text and not figure.data:
         shown.annotations[0].text += f"<br>{text}"
     elif text:
-        shown.title.text += f"<br>{_small(text)}"
+        shown.title.text += f"<br>{small(text)}"
         more = LINE * (1 + text.count("<br>"))
         figure.update_layout(height=shown.height + more, margin_t=shown.margin.t + more, meta={"gaps": list(gaps)})
     return figure
 
 
-def _small(text: str) -> str:
+def small(text: str) -> str:
+    """In a size below the rest."""
     return f"<span style='font-size:12px'>{text}</span>"
 
 

@@ -17,6 +17,7 @@ from lab.report.figures import style
 from lab.report.figures.beside import Pair
 from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
+from lab.report.figures.ladder import Rung
 from lab.report.figures.percentiles import Corner, Curve, Panel
 from lab.report.figures.scaling import Bound
 from lab.report.figures.style import gap, scaled
@@ -51,6 +52,9 @@ FULL: dict[str, Callable[[], go.Figure]] = {
     "scaling": lambda: figures.scaling({"rate": [(10, TOLD[0]), (1, TOLD[0])]}, "T", "routes", "rate", "req/s"),
     "beside": lambda: figures.beside([Pair("a", 2.0, TOLD[0]), Pair("b", 0.5, None, "none")], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
+    "ladder": lambda: figures.ladder(
+        [Rung("a", 5e-5, whole=True), Rung("b", 4e-5, 5e-5, 3.9e-5, 4.1e-5), Rung("c", 6e-5, 5e-5)], "T"
+    ),
     "generations": lambda: figures.generations([Dot("a", 1, 1, 2.5, [1.0, 4.0]), Dot("b", 1, 2, -1.0)], "T"),
 }
 BARE: dict[str, Callable[[], go.Figure]] = {
@@ -64,6 +68,7 @@ BARE: dict[str, Callable[[], go.Figure]] = {
     "beside": lambda: figures.beside([Pair("a", None, None)], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("none")], "T"),
     "generations": lambda: figures.generations([], "T"),
+    "ladder": lambda: figures.ladder([], "T"),
 }
 
 

@@ -1,0 +1,69 @@
+"""A system taken apart, a step at a time: what each step costs a request by its pair, hung from the level of what it is measured against.
+
+Levels are of what was measured alone, once: from there on the pairs' ratios carry, so that the steps add up. Refuses to take a level or
+a ratio from another run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log
+
+from lab.analysis.claims.evidence import Evidence
+from lab.analysis.costs import Cost
+from lab.model.metrics import about
+from lab.report.exhibits import reproduction
+from lab.report.figures.ladder import Rung
+from lab.stats import paired as stats
+from lab.stats.units import digits, format_micros
+
+METRIC = "cpu_per_request"
+Steps = Mapping[str, tuple[str, str]]
+"""What a step is, in words → the variant after it, and the one before."""
+
+
+def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung], list[str]]:
+    """(rows, what there is nothing of): each whole before its first step, the last one after it. `name`: what the run is of."""
+    levels: dict[str, float] = {}
+    found: list[Rung] = []
+    missing: list[str] = []
+    for words, (variant, against) in steps.items():
+        if against not in levels and (whole := _whole(run, name, against, point)) is not None:
+            levels[against] = whole.end
+            found.append(whole)
+        step = _step(run, words, variant, against, point, levels.get(against))
+        if step is None:
+            absent = [f": {each} is {why}" for each in (variant, against) if (why := reproduction.absent(run, each))]
+            missing.append(f"{words}: no pair of {variant} and {against} at {point} in {run.name}{''.join(absent)}")
+            continue
+        levels[variant] = step.end
+        found.append(step)
+    ends = [variant for variant, _ in steps.values()]
+    last = _whole(run, name, ends[-1], point) if ends and ends[-1] in levels else None
+    return [*found, *([last] if last else [])], missing
+
+
+def _whole(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
+    """What a variant costs alone; None where no block tells."""
+    blocks = [run.values(arm, point, METRIC) for arm in run.arms(variant)]
+    known = [each for values in blocks for each in values.values() if each is not None]
+    if not known:
+        return None
+    level = stats.middle(known).value
+    title = run.run.record.variants[variant].title
+    return Rung(f"{variant}, {name}", level, text=f"{digits(1e6 * level)} µs", note=title, whole=True)
+
+
+def _step(run: Evidence, words: str, variant: str, against: str, point: str, level: float | None) -> Rung | None:
+    told = next(iter(reproduction.told_gains(run, METRIC, point, [(variant, against)])), None)
+    if told is None or told.value is None or level is None:
+        return None
+    ratio = 1 + told.value / 100
+    note = f"{variant} against {against}"
+    if told.low is None or told.high is None:
+        text = f"{format_micros(level * (ratio - 1))} µs, too few blocks for an interval"
+        return Rung(words, level * ratio, level, text=text, note=note)
+    low, high = 1 + told.low / 100, 1 + told.high / 100
+    cost = Cost(level, (log(ratio), log(low), log(high)))
+    text = f"{cost.text}, {about(METRIC).change(log(ratio))}"
+    return Rung(words, level * ratio, level, level * low, level * high, text, note)
