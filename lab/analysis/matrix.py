@@ -163,7 +163,7 @@ def parameter_line(study: str, parameter: str, file: StudyFile) -> Line:
         loads = [name for name in study_sweeps() if study in _studies_of(name)]
         cells = {each: of_sweep(each, loads, None) for each in places()}
     else:
-        cells = {each: _of_variants(each, [other.by]) for each in places()}
+        cells = {each: of_variants(each, [other.by]) for each in places()}
     return Line(study, parameter, other.why, cells)
 
 
@@ -182,10 +182,11 @@ def _published(study: str, name: str, file: StudyFile) -> Line:
 def _of_knobs(target: str, knobs: Collection[str]) -> Cell:
     """Best shown where it is a variant's own knob; a root's counts, too, and one of a whole set."""
     having = [name for name in shown_variants() if _knobs(name) & set(knobs)]
-    return _of_variants(target, having)
+    return of_variants(target, having)
 
 
-def _of_variants(target: str, variants: Collection[str]) -> Cell:
+def of_variants(target: str, variants: Collection[str]) -> Cell:
+    """What any of these has shown there."""
     there = [run for run in runs() if run.target == target]
     return _measured(there, variants) or _worked(target, variants) or _refused(target, variants)
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from lab.analysis import levels
 from lab.analysis.calibration.folder import CalibrationFolder
+from lab.analysis.carrying import carried
 from lab.analysis.claims import evidence, ledger
 from lab.analysis.claims.judging import Verdict as Judged
 from lab.analysis.selfbench import Report as SelfbenchReport
@@ -27,7 +28,7 @@ from lab.records.levels import Known, committed
 from lab.report import catalog
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
-from lab.report.tables import calibration, matrix, selfbench
+from lab.report.tables import calibration, carrying, matrix, selfbench
 from lab.report.tables import ledger as claims
 
 RECIPE = re.compile(
@@ -39,6 +40,7 @@ RECIPE = re.compile(
 def makers() -> Mapping[str, Maker]:
     return {
         "calibration": lambda _path, _words: _calibration(),
+        "carrying": lambda _path, _words: markdown(carrying.page(carried(evidence.references()[0]))),
         "claims": lambda _path, _words: markdown(claims.page(judged(), ledger.checks(), linked=True)),
         "counts": lambda _path, _words: _counts(),
         "disturbances": lambda _path, _words: catalog.readme_disturbances(),
