@@ -151,10 +151,11 @@ def _why(target: str, variant: str) -> str:
 def predicted(lines: Sequence[Carried]) -> list[Predicted]:
     """For each kind of cost and each other target that has one of these beside `local`."""
     found: list[Predicted] = []
-    for kind, target in dict.fromkeys((line.kind, target) for line in lines for target in matrix.places()):
+    pairs: dict[tuple[Kind, str], None] = {(line.kind, target): None for line in lines for target in matrix.places()}
+    for kind, target in pairs:
         both = [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
         if both and target != DEFAULT_TARGET:
-            seconds = Counter(each.seconds(target) for each in both)
-            shares = Counter(each.shares(target) for each in both)
+            seconds: Counter[Held] = Counter(each.seconds(target) for each in both)
+            shares: Counter[Held] = Counter(each.shares(target) for each in both)
             found.append(Predicted(kind, target, len(both), seconds, shares))
     return sorted(found, key=lambda each: (each.kind, each.target))

@@ -60,7 +60,7 @@ def sentence(found: Predicted) -> str:
 
 
 def _counted(counts: Mapping[Held, int]) -> str:
-    named = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
+    named: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
     return ", ".join(f"{said} {counts[held]}" for held, said in named.items() if counts.get(held))
 
 
