@@ -24,6 +24,7 @@ MADE: dict[str, Callable[[Run], go.Figure]] = {
     "intervals": lambda run: exhibits.intervals(run, "T", "gap_s"),
     "scaling": lambda run: exhibits.scaling(run, "T", "gap_s"),
     "generations": lambda run: exhibits.generations(run, "T"),
+    "ladder": lambda run: exhibits.ladder({"real": (run, {"a step": (VARIANT, "kill-grace-30")})}, "T", "held"),
     "tails": lambda run: exhibits.tails(run, "T"),
     "processes": lambda run: exhibits.processes(run, "T"),
     "delays": lambda run: exhibits.delays(run, "T"),
