@@ -243,7 +243,7 @@ def ladder(panels: Mapping[str, tuple[Run, rungs.Steps]], title: str, point: str
         missing += told[1]
     figure = figures.ladder(rows, title, _folded("; ".join(missing)))
     if rows and missing:
-        noted(figure, _folded("; ".join(missing)), len(missing))
+        noted(figure, _folded("; ".join(missing)), missing)
     return _of([run for run, _ in panels.values()], figure)
 
 
