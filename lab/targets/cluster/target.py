@@ -256,9 +256,9 @@ def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mappi
 
 
 def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a reload makes new workers of the proxy: of nginx under its controller it does; the others are told of changes."""
+    """Whether a reload makes new workers of the proxy, if there is one: of nginx under its controller; the others are told of changes."""
     proxies = [obj for obj in objects.flat(manifests) if objects.role(obj) == "proxy"]
-    return bool(proxies) and all(CONTROLLER in objects.pod_spec(obj)["containers"][0]["image"] for obj in proxies)
+    return all(CONTROLLER in objects.pod_spec(obj)["containers"][0]["image"] for obj in proxies)
 
 
 def unpaired(manifests: Sequence[Mapping[str, Any]]) -> str:
