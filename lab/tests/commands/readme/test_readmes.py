@@ -57,7 +57,12 @@ def test_within_one_screen_it_says_what_it_answers() -> None:
 
 
 def test_its_generated_parts_begin_with_what_was_found() -> None:
-    assert [match["name"] for match in texts.PART.finditer(README.read_text())] == ["found", "counts", "starts", "verbs"]
+    assert [match["name"] for match in texts.PART.finditer(README.read_text())] == [
+        "found",
+        "counts",
+        "starts",
+        "verbs",
+    ]
 
 
 @each_file
