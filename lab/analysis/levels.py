@@ -62,19 +62,23 @@ def shared(point: Point, generations: int) -> Point:
 
 def block_sd(one: Known, generations: int, load_s: float) -> float:
     """Of one block's log-ratio of two such systems, each generation measured once for so long: a repeat's variance as one over its time."""
-    within = (one.generation or 0.0) ** 2 + (one.repeat or 0.0) ** 2 * one.load_s / load_s
-    return sqrt(2 * ((one.bring_up or 0.0) ** 2 + within / generations))
+    return sqrt(2 * sum(variance for variance, _ in _parts(one, generations, load_s)))
 
 
 def degrees(one: Known, generations: int, load_s: float) -> float:
     """Of freedom that `block_sd` is known with, as each level's variance has its own (Satterthwaite 1946, Biometrics 2:110); at least 1."""
-    parts = [
+    parts = _parts(one, generations, load_s)
+    own = sum(variance**2 / freedom for variance, freedom in parts if freedom)
+    return max(1.0, sum(variance for variance, _ in parts) ** 2 / own) if own else float(max(1, one.bring_ups - 1))
+
+
+def _parts(one: Known, generations: int, load_s: float) -> list[tuple[float, int]]:
+    """Of one system's block, each level's (variance, degrees of freedom that it is known with)."""
+    return [
         ((one.bring_up or 0.0) ** 2, one.bring_ups - 1),
         ((one.generation or 0.0) ** 2 / generations, one.bring_ups * (one.generations - 1)),
         ((one.repeat or 0.0) ** 2 * one.load_s / load_s / generations, one.bring_ups * one.generations),
     ]
-    own = sum(variance**2 / freedom for variance, freedom in parts if freedom)
-    return max(1.0, sum(variance for variance, _ in parts) ** 2 / own) if own else float(max(1, one.bring_ups - 1))
 
 
 def plan_of(one: Known, costs: Costs) -> tuple[int, int]:

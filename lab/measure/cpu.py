@@ -20,9 +20,12 @@ Cpus = Mapping[Role, frozenset[int]]
 
 def used_s(seen: Observation, ended: Ended) -> dict[str, float]:
     """Role → CPU seconds of one system's, and of its generator by whoever saw it."""
-    generator_s = ended.cpu_s if seen.generator_cpu_s is None else seen.generator_cpu_s
     own = {role: usage.cpu_s for role, usage in seen.usage.items() if role != "lab"}
-    return own | {"generator": generator_s or 0.0}
+    return own | {"generator": _generator_s(seen, ended)}
+
+
+def _generator_s(seen: Observation, ended: Ended) -> float:
+    return ended.cpu_s if seen.generator_cpu_s is None else seen.generator_cpu_s
 
 
 def accounted(
@@ -32,8 +35,7 @@ def accounted(
 
     `beside_s`: role → CPU seconds of another system of ours on the same CPUs.
     """
-    if seen.generator_cpu_s is not None:
-        ended = replace(ended, cpu_s=seen.generator_cpu_s)
+    ended = replace(ended, cpu_s=_generator_s(seen, ended))
     own_cpu_s = _own_cpu_s(seen, ended.cpu_s, cpus, beside_s)
     return ended, with_unexplained(_without(seen, beside_s), own_cpu_s), own_cpu_s
 

@@ -138,8 +138,7 @@ def differs_shared(loaded: LoadedRequest, name: str) -> bool:
 
 def leads(loaded: LoadedRequest, shown: MeasurableRun, name: str) -> bool:
     """Whether what a variant was alone leads: its cost can lie in what a pair shares, or it or its baseline bears no pair here."""
-    base = named_against(loaded.request).get(name) or loaded.variants[name].compared_with
-    return differs_shared(loaded, name) or not {name, base}.isdisjoint(shown.unpaired)
+    return differs_shared(loaded, name) or not {name, loaded.against.get(name)}.isdisjoint(shown.unpaired)
 
 
 def _held_against(loaded: LoadedRequest, name: str, base: str) -> dict[str, object]:

@@ -43,11 +43,6 @@ class Controllers:
             if self._changing:
                 followed.start()
 
-    def images(self) -> list[Image]:
-        """Of the controllers that are there, each once."""
-        there = {followed.image.IMAGE: followed.image for followed in self._followed if not followed.left}
-        return list(there.values())
-
     def renew(self) -> None:
         """MeasuringError where no reload makes new workers."""
         for followed in self._followed:

@@ -123,17 +123,17 @@ class ClientPod:
         """Host → address, for everything in the pod, till the end, beside what else resolves then. MeasuringError."""
         self._resolved.append(addresses)
         try:
-            self._write_resolved()
-            yield
+            try:
+                self._write_resolved()
+                yield
+            finally:
+                self._resolved.remove(addresses)
         except LostError:
-            self._resolved.remove(addresses)
             raise  # it is gone, or another lab's now
         except BaseException:
-            self._resolved.remove(addresses)
             with suppress(LabError):  # the first fault is the one to tell
                 self._write_resolved()
             raise
-        self._resolved.remove(addresses)
         self._write_resolved()
 
     def close(self) -> None:

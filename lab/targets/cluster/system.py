@@ -53,14 +53,6 @@ RENEWAL_LOOK_S = 0.1
 NODE_SCOPE = "lab/scope=node"
 LOG_LINES = 20
 ROLES: Sequence[Role] = ("proxy", "backend")
-_PIDS = r"""
-for p in /proc/[0-9]*; do
-  IFS= read -r line <$p/stat || continue
-  rest=${line##*) }
-  parent=${rest#* }
-  [ "${p#/proc/}" = "$SHELL_PID" ] || [ "${parent%% *}" = "$SHELL_PID" ] || echo "${p#/proc/}"
-done 2>/dev/null
-"""
 _PARENTS = r"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -207,7 +199,7 @@ class ClusterSystem:
         places += self._running()
         now = None if self._changing is None else self._running
         spared = self._squeezed.__contains__
-        self._client.used_s(self._taken_used())  # of warm-ups
+        self._generator_s()  # of warm-ups
         own = self._generator_s
         self._watch = sampling.ClusterWatch(
             places, self.counters, self._others, places_now=now, spared=spared, generator_s=own
@@ -215,11 +207,9 @@ class ClusterSystem:
         return self._watch
 
     def _generator_s(self) -> float | None:
-        return self._client.used_s(self._taken_used())
-
-    def _taken_used(self) -> list[str]:
+        """Since it was last asked."""
         files, self._used = self._used, []
-        return files
+        return self._client.used_s(files)
 
     def _running(self) -> list[Place]:
         """First containers that run now; where nothing changes, those of the pods that came up."""
@@ -281,11 +271,8 @@ class ClusterSystem:
     def _processes(self, role: Role) -> list[int]:
         present = self.pods(role) if self._changing is not None else self._came_up.get(role, ())
         shells = [self._client.shell] if role == "generator" else [self._shell(pod) for pod in present]
-        found: list[int] = []
-        for number, shell in enumerate(shells):
-            listed = shell.script(f"SHELL_PID={shell.pid}\n{_PIDS}").stdout.split()
-            found += [(number << 32) + int(pid) for pid in listed]  # each pod counts from 1
-        return found
+        # Each pod counts from 1.
+        return [(number << 32) + pid for number, shell in enumerate(shells) for pid in self._processes_of(shell)]
 
     @right()
     def renew(self) -> Renewed:
