@@ -43,14 +43,6 @@ _READY = {"tcpSocket": {"port": PORT}, "periodSeconds": 2, "timeoutSeconds": 5, 
 """The operator waits for Services with endpoints before it starts: ready soon, and never unready again."""
 _NODE = "kubernetes.io/hostname"
 _PLACE = {
-    "nodeAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "weight": 100,
-                "preference": {"matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": ["generator"]}]},
-            }
-        ]
-    },
     "podAntiAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": [
             {
@@ -66,13 +58,23 @@ _PLACE = {
         ]
     },
 }
-"""On the generators' node, and never rather beside what is measured than two on one: the spread below weighs as much as the first alone."""
+"""Never rather beside what is measured than two on one."""
 
 
 def objects(
-    name: str, run: str, image: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str]
+    name: str,
+    run: str,
+    image: str,
+    load: Load,
+    files: Mapping[str, str],
+    hosts: Mapping[str, str],
+    marked: bool,
 ) -> tuple[Object, Object]:
-    """The ConfigMap with the script, and the TestRun that runs it. `hosts`: name → address, for k6 in the place of DNS."""
+    """The ConfigMap with the script, and the TestRun that runs it. `hosts`: name → address, for k6 in the place of DNS.
+
+    `marked`: nodes are marked for generators, and no other has one, whatever a scheduler weighs: in the arm without a proxy
+    the proxy's node is as free as theirs, and the same load would come from elsewhere.
+    """
     labels = {RUN_LABEL: run}
     metadata = {"name": name, "namespace": CLIENT_NAMESPACE, "labels": labels}
     config = json.loads(files["k6.json"]) | {"hosts": dict(hosts)}
@@ -93,6 +95,7 @@ def objects(
         # As the client's own pod is labelled, so that proxies and backends keep away from these, too.
         "metadata": {"labels": labels | {ROLE_LABEL: "generator"}},
         "env": [{"name": name, "value": value} for name, value in environment(load).items()],
+        "nodeSelector": {ROLE_LABEL: "generator"} if marked else {},
         "affinity": _PLACE,
         "topologySpreadConstraints": [
             {
@@ -156,7 +159,7 @@ def runner(testrun: Object, number: int) -> Object:
         "restartPolicy": "Never",
         "containers": [container],
         "volumes": [{"name": _VOLUME, "configMap": {"name": script["name"]}}],
-        **{key: wanted[key] for key in ("affinity", "tolerations", "topologySpreadConstraints")},
+        **{key: wanted[key] for key in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")},
     }
     place = {"name": name, "namespace": metadata["namespace"], "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": place, "spec": pod}

@@ -305,7 +305,7 @@ for sample in made:
     # None where its image has no curl. Beside them it is asked for its count, and by probes.
     assert counted is None or 0 <= counted - sample.requests <= 30, (counted, sample.requests)
     assert sample.usage["generator"].cpu_s > 0 and sample.generator_core is not None
-    print(f"{sample.arm} {sample.point.name}: {parts[0]} + {parts[1]} requests, the proxy counted {counted}")
+    print(f"{sample.arm} {sample.point.name}: {parts[0]} + {parts[1]} requests, the proxy counted {counted}; {sample.reason or 'valid'} {sample.detail}")
 placed = [node for role in ("generator", "proxy", "backend") for node in nodes[role]]
 assert len(placed) == len(set(placed)) == 3, nodes
 print(nodes)
@@ -316,8 +316,8 @@ PYTHON
   export LAB_KIND_NAME=$LAB_KIND_NAME-2
   timeout 420 just up kind --workers 2
   printf '%s\n' 'title = "Shared"' 'question = "Do two make one load?"' 'blocks = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' \
-    'connections = 10' 'rate_rps = 200' 'duration_s = 5' 'generators = 2' '[[points]]' 'name = "closed"' 'generator = "k6"' \
-    'connections = 4' 'duration_s = 5' 'generators = 2' >"$sweep"
+    'connections = 10' 'rate_rps = 200' 'duration_s = 3' 'generators = 2' '[[points]]' 'name = "closed"' 'generator = "k6"' \
+    'connections = 4' 'duration_s = 3' 'generators = 2' >"$sweep"
   limit_s=900 lab bench baseline --target kind --sweep "$sweep" --json
   ((status < 2)) || fail "$stderr"
   python -c 'import json, sys; assert {row["generators"] for row in json.load(sys.stdin)["rows"]} == {2}' <<<"$output" || fail "$output"

@@ -49,6 +49,7 @@ class Cluster(FakeApi):
     def __post_init__(self) -> None:
         super().__init__()
         self.status: dict[str, int] = {}
+        self.selectors: list[Mapping[str, str]] = []
 
     def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         return ("testruns", True) if self.operated or kind != KIND else None
@@ -68,6 +69,7 @@ class Cluster(FakeApi):
 
     def _run(self, pod: Object) -> None:
         name = pod["metadata"]["name"]
+        self.selectors.append(pod["spec"]["nodeSelector"])
         mine = self.fate if name.endswith("-2") else ""
         state: Object = {"running": {}}
         if mine == "no image":
@@ -190,9 +192,20 @@ def test_only_a_cluster_with_the_operator_is_asked_for_a_test_run() -> None:
         assert [what.split()[1] for what in cluster.asked if what.startswith("create")] == ["ConfigMap", *made]
 
 
+def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_makes_it() -> None:
+    """A preference alone put the second one on the proxy's node in the arm that has no proxy."""
+    here = {"lab/role": "generator"}
+    for labels, selector in (({}, {}), ({"lab/role": "proxy"}, {}), (here, here)):
+        for operated in (False, True):
+            cluster = Cluster(operated=operated)
+            cluster.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}})
+            generate(cluster)
+            assert cluster.selectors == [selector, selector]
+
+
 def test_what_a_lab_that_died_left_behind_is_removed_first() -> None:
     cluster = Cluster()
-    config, run = testrun.objects("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {})
+    config, run = testrun.objects("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
     cluster.create(config)
     cluster.create(testrun.runner(run, 1))
     cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": testrun.CLIENT_NAMESPACE}})

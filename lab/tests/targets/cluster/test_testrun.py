@@ -31,9 +31,9 @@ LOAD = Load("http://10.96.0.7/1kB.bin", "web.lab.test", 10, 5.0, rate_rps=201.0,
 IMAGE = "docker.io/lab/loadgen:dev"
 
 
-def made(generators: int = 2) -> tuple[dict[str, Any], dict[str, Any]]:
+def made(generators: int = 2, marked: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     load = replace(LOAD, connections=30, generators=generators)
-    return testrun.objects("load-1", "r1", IMAGE, load, K6.files(load), {"web.lab.test": "10.96.0.7"})
+    return testrun.objects("load-1", "r1", IMAGE, load, K6.files(load), {"web.lab.test": "10.96.0.7"}, marked)
 
 
 def point(**changed: Any) -> Point:
