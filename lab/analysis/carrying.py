@@ -138,7 +138,7 @@ def _doubt(row: Row) -> float:
 
 def _load(point: Point) -> Point:
     """Less what says for how long and how often it is made: that changes how surely something is known, and not what."""
-    how_long = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1}
+    how_long = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1, "singly": False}
     return point.model_copy(update={"threads": 1, "threads_at_most": None, **how_long})
 
 

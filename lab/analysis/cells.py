@@ -39,7 +39,7 @@ class Cell:
 
     `planned`: its blocks; of a search, those of the trials of this arm at this rate. `samples`: every attempt. `counted`: block → the
     sample that counts, of several (generations of workers, repeats) the first; `values` are then their geometric mean. `lost`: blocks with a valid sample that does not count for want of a valid control run. `values`: metric →
-    block → number, None = it could not be told. `merged`: the counted samples' latencies together.
+    block → number, None = it could not be told; each generation is a block where a pair's count singly. `merged`: the counted samples' latencies together.
     """
 
     arm: Arm
@@ -92,7 +92,7 @@ class Cell:
     @property
     def tried(self) -> int:
         """Blocks that were begun."""
-        return len({sample.block for sample in self.samples})
+        return len({_block(self.point, cell(sample)) for sample in self.samples})
 
     @property
     def _invalid(self) -> list[Sample]:
@@ -246,14 +246,14 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     tried: dict[_Where, list[Sample]] = defaultdict(list)
     wanted: Counter[tuple[int, *_Where]] = Counter()
     for slot in plan.slots:
-        for block, where in ((each[0], each[1:4]) for each in cells(slot)):
+        for block, where in ((_block(slot.point, each), each[1:4]) for each in cells(slot)):
             planned[where].add(block)
             wanted[block, *where] += 1
     for sample in samples:
         tried[cell(sample)[1:4]].append(sample)
     counted: dict[_Where, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for place, sample in sorted(counted_samples(samples).items()):
-        counted[place[1:4]][place[0]].append(sample)
+        counted[place[1:4]][_block(sample.point, place)].append(sample)
     for where, blocks in counted.items():
         for block in [block for block, found in blocks.items() if len(found) < ENOUGH * wanted[block, *where]]:
             del blocks[block]
@@ -279,6 +279,12 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
             if arm.baseline and planned[arm.name, point.name, arm.baseline]
         },
     )
+
+
+def _block(point: Point, measured: Measured) -> int:
+    """What statistics take for a block: of a pair whose generations count singly each, numbered through, else the bring-up's own."""
+    block, _, _, against, generation, _ = measured
+    return block * point.generations + generation if point.singly and against else block
 
 
 def _steady(counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf) -> tuple[Values, Histogram | None]:

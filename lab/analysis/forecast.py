@@ -5,7 +5,7 @@ Both come from an earlier run on this machine with the same target, loads and ge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
@@ -120,26 +120,32 @@ def committed(record: RunRecord) -> list[Noise]:
     """What `just selfbench pairs` found elsewhere, as if it were of this run's baselines."""
     bases = dict.fromkeys(arm.baseline for arm in record.arms if arm.baseline)
     variant_of = {arm.name: arm.variant for arm in record.arms}
-    found = [
-        Noise(variant_of[base], point.name, one.metric, one.scheme, None, None, one.sd, one.rounds, None, False, 0, 0)
-        for base in bases
-        if base
-        for point in record.points
+    return elsewhere(record.target, [variant_of[base] for base in bases if base], record.points)
+
+
+def elsewhere(target: str, variants: Iterable[str], points: Sequence[Point]) -> list[Noise]:
+    """What is committed of pairs' scatter, as if it were of these variants at these points."""
+    return [
+        _by_levels(
+            target,
+            point,
+            Noise(variant, point.name, one.metric, one.scheme, None, None, one.sd, one.rounds, None, False, 0, 0),
+        )
+        for variant in variants
+        for point in points
         for one in scatter_elsewhere()
         if one.load == point.scheme
     ]
-    return [_by_levels(record, noise) for noise in found]
 
 
-def _by_levels(record: RunRecord, noise: Noise) -> Noise:
+def _by_levels(target: str, point: Point, noise: Noise) -> Noise:
     """Its scatter by what is known of this very system's levels on this target, where anything is."""
-    point = next(each for each in record.points if each.name == noise.point)
     if noise.metric != "cpu_per_request" or noise.scheme is None:
         return noise
-    known = levels.known(record.target, {noise.variant}, noise.scheme)
+    known = levels.known(target, {noise.variant}, noise.scheme)
     if known is None:
         return noise
-    count, load_s = point.generations, point.duration_s
+    count, load_s = 1 if point.singly else point.generations, point.duration_s
     pilot = round(levels.degrees(known, count, load_s)) + 1
     return replace(noise, sd=levels.block_sd(known, count, load_s), pilot_blocks=pilot)
 
@@ -251,7 +257,8 @@ def resolved(record: RunRecord, known: Sequence[Noise]) -> tuple[Promise, ...]:
     found: dict[tuple[str, str], Promise] = {}
     for noise in judged:
         sd, place = power.planned_sd(noise.sd or 0.0, noise.pilot_blocks), (noise.metric, noise.point)
-        effect = power.resolvable(sd, record.blocks, level)
+        values = next(point for point in record.points if point.name == noise.point).counting(record.blocks)
+        effect = power.resolvable(sd, values if noise.scheme else record.blocks, level)
         if effect is not None and (place not in found or found[place].effect < effect):
             found[place] = Promise(metric=noise.metric, point=noise.point, sd=sd, effect=effect)
     return tuple(found.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import hypot, isfinite, log, sqrt
 from statistics import fmean
 
 from lab.analysis.cells import counted_samples
@@ -19,6 +19,7 @@ from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.stats.components import Component, Components, components
+from lab.stats.power import ASSURANCE
 
 METRIC = "cpu_per_request"
 """What slices and rates both tell."""
@@ -50,18 +51,23 @@ class Levels:
     whole: int
     """Bring-ups, and those of which every measurement counts."""
     found: Components | None
+    bring_up_at_most: float | None = None
+    """The upper limit of `found.bring_up` that a plan reckons with (`power.ASSURANCE`)."""
 
     @property
     def start(self) -> float | None:
         """What one start of it can be off by, for the same ever after: the sd of its workers and of its bring-up together."""
-        parts = [] if self.found is None else [self.found.generation, self.found.bring_up]
-        return sqrt(sum(one.sd**2 for one in parts if one)) if any(parts) else None
+        parts = [] if self.found is None else [one.sd for one in (self.found.generation, self.found.bring_up) if one]
+        return hypot(*parts) if parts else None
 
 
 def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
-    """Of each variant that was paired with itself on several generations or measured again on one, by arm and point, in plan order."""
+    """Of each variant that was paired with itself on several generations or measured again on one, by arm and point, in plan order.
+
+    Not of a pair that only guards, which is on fewer generations than the point asks for.
+    """
     variants = {arm.name: arm.variant for arm in record.arms}
-    counted = counted_samples(samples)
+    counted, planned = counted_samples(samples), record.plan().slots
     found: list[Levels] = []
     for point in record.points:
         for arm in record.arms if point.generations > 1 or point.repeats > 1 else ():
@@ -73,9 +79,9 @@ def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
                 both = own.cpu_per_request_s, base.cpu_per_request_s if base else None
                 if (name, at, against) == (arm.name, point.name, arm.baseline) and both[0] and both[1]:
                     ratios[block, reload].append((both[0], both[1]))
-            planned = {slot.block for slot in record.plan().slots if slot.layout and slot.arm == arm}
-            if planned:
-                found.append(_levels(arm, point, ratios, len(planned)))
+            slots = [slot for slot in planned if slot.layout and slot.arm == arm and slot.point == point]
+            if slots and max(slot.reload for slot in slots) + 1 == point.generations:
+                found.append(_levels(arm, point, ratios, len({slot.block for slot in slots})))
     return found
 
 
@@ -97,8 +103,11 @@ def _levels(
         if len(one.ratios) == point.repeats:
             blocks[one.block].append(one.ratios)
     whole = [each for each in blocks.values() if len(each) == point.generations]
-    told = len(whole) * point.generations * point.repeats > 1
-    return Levels(arm, point, generations, planned, len(whole), _one_system(components(whole)) if told else None)
+    if len(whole) * point.generations * point.repeats < 2:
+        return Levels(arm, point, generations, planned, len(whole), None)
+    limits = _one_system(components(whole, 2 * ASSURANCE - 1)).bring_up
+    at_most = limits.high if limits and isfinite(limits.high) else None
+    return Levels(arm, point, generations, planned, len(whole), _one_system(components(whole)), at_most)
 
 
 def _one_system(of_two: Components) -> Components:

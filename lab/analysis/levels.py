@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, hypot, inf, sqrt
 
 from lab.model.pairs import Scheme
+from lab.model.shape import GUARD
 from lab.model.sweeps import Point
 from lab.records.levels import Known, committed
+from lab.stats import power
 from lab.stats.paired import MIN_BLOCKS
 
 WORTHWHILE = 1.5
 """Workers that differ by no more than this many times what a repeat does are no reason to make others."""
-LEAST_S = 150.0
-"""What one variant's pairs may take where workers scatter, however short the sweep: a variant and its A/A pair in some five minutes."""
+LEAST_S = 290.0
+"""What one variant's pairs and those that guard it may take together where workers scatter, however short the sweep: some five minutes."""
 MOST = 50
-
-
+BOUNDING, SHARE = 30, 0.1
+"""Generations count singly where so many bring-ups or more bound what those of one share, as a variance, below that part of a bring-up's
+mean: an interval is then at most a twentieth too narrow.
+"""
 LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 """Of one generation: the load that one would have had is shared out among several."""
 
@@ -36,17 +40,40 @@ class Costs:
     blocks: int
     loads: tuple[Point, ...]
 
-    def of(self, generations: int) -> float:
-        """A block with so many."""
+    def load_s(self, generations: int) -> float:
+        """Of one of so many, the shortest point's."""
+        return min(shared(point, generations).duration_s for point in self.loads)
+
+    def of(self, generations: int, measured: int | None = None) -> float:
+        """A block with so many, or with fewer of them measured."""
         loads = [each.duration_s + each.warmup_s for each in self.loads]
         short = [each.duration_s + each.warmup_s for each in (shared(point, generations) for point in self.loads)]
-        return self.block_s - sum(loads) + generations * sum(short) + (generations - 1) * self.reload_s
+        count = generations if measured is None else measured
+        return self.block_s - sum(loads) + count * sum(short) + (count - 1) * self.reload_s
 
 
 def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | None:
-    """Of these that there alone are compared, the one whose workers scatter most; None where none is known."""
-    fitting = [one for one in committed() if (one.target, one.scheme) == (target, scheme) and one.variant in variants]
+    """Of these that there alone are compared, the one whose workers scatter most; None where none is known.
+
+    What was not repeated has its repeats' scatter in its workers', and is no guide.
+    """
+    fitting = [one for one in _of(target, variants) if one.scheme == scheme and one.repeat is not None]
     return max(fitting, key=lambda one: one.generation or 0.0, default=None)
+
+
+def _of(target: str, variants: Collection[str]) -> list[Known]:
+    return [one for one in committed() if one.target == target and one.variant in variants]
+
+
+def counts_singly(one: Known, generations: int, load_s: float) -> bool:
+    """Whether each of so many generations of a bring-up, measured for so long, is a value of its own (BOUNDING, SHARE)."""
+    bounds = [
+        each.bring_up_at_most
+        for each in _of(one.target, {one.variant})
+        if each.scheme == one.scheme and each.bring_ups >= BOUNDING and each.bring_up_at_most is not None
+    ]
+    _, *below = _parts(one, generations, load_s)
+    return bool(bounds) and min(bounds) ** 2 < SHARE * sum(variance for variance, _ in below)
 
 
 def shared(point: Point, generations: int) -> Point:
@@ -81,49 +108,80 @@ def _parts(one: Known, generations: int, load_s: float) -> list[tuple[float, int
     ]
 
 
+def resolvable(one: Known, blocks: int, generations: int, load_s: float) -> float:
+    """The effect (fraction) that is found in so many bring-ups of so many generations, as far as these levels are known."""
+    singly = counts_singly(one, generations, load_s)
+    values, each = (blocks * generations, 1) if singly else (blocks, generations)
+    pilot = round(degrees(one, each, load_s)) + 1
+    return power.resolvable_now(block_sd(one, each, load_s), pilot, values) or inf
+
+
 def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
     """(blocks, generations in each) that tell most in the time that the planned blocks take, or LEAST_S where that is less.
 
-    The variance of the mean, σ²/blocks, least over what fits (Kalibera & Jones 2013, §9: repeat the level that scatters, as its cost allows);
-    never fewer than MIN_BLOCKS, as an interval is over bring-ups. One generation where workers scatter no more than repeats do.
+    The effect that is found, least over what fits (Kalibera & Jones 2013, §9: repeat the level that scatters, as its cost allows); never
+    fewer bring-ups than MIN_BLOCKS. One generation where workers scatter no more than repeats do.
     """
     if (one.generation or 0.0) <= WORTHWHILE * (one.repeat or 0.0):
         return costs.blocks, 1
-    allowed_s = max(LEAST_S, costs.blocks * costs.block_s)
+    allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * costs.block_s)
     choices = [
         (blocks, generations)
         for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.blocks) + 1)
         for generations in range(1, MOST + 1)
-        if generations == 1 or blocks * costs.of(generations) <= allowed_s
+        if generations == 1 or _takes_s(one, costs, blocks, generations) <= allowed_s
     ]
-
-    def variance(blocks: int, count: int) -> float:
-        return block_sd(one, count, min(shared(point, count).duration_s for point in costs.loads)) ** 2 / blocks
-
-    return min(choices, key=lambda each: (variance(*each), -each[0]))
+    return min(choices, key=lambda each: (resolvable(one, *each, costs.load_s(each[1])), -each[0]))
 
 
-def on_generations(points: Sequence[Point], generations: int, scheme: Scheme) -> tuple[Point, ...]:
-    """The points that a pair bears in that way, each on so many generations of workers; others, and those that ask for some, as they are."""
+def cheapest(one: Known, costs: Costs, effect: float, level: float) -> int:
+    """Generations in each bring-up with which that effect (fraction) is found soonest, at that `level` (`power.blocks_for`)."""
+
+    def takes_s(count: int) -> float:
+        load_s = costs.load_s(count)
+        singly = counts_singly(one, count, load_s)
+        each = 1 if singly else count
+        pilot = round(degrees(one, each, load_s)) + 1
+        values = power.blocks_for(block_sd(one, each, load_s), pilot, effect, level)
+        blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
+        return inf if blocks is None else _takes_s(one, costs, blocks, count)
+
+    return min(range(1, MOST + 1), key=takes_s)
+
+
+def _takes_s(one: Known, costs: Costs, blocks: int, count: int) -> float:
+    """A variant's pairs, and those that guard it: where generations count singly on one each, and in GUARD blocks."""
+    singly = counts_singly(one, count, costs.load_s(count))
+    guards, guard = (min(blocks, GUARD), 1) if singly else (blocks, count)
+    return blocks * costs.of(count) + guards * costs.of(count, guard)
+
+
+def on_generations(points: Sequence[Point], generations: int, one: Known) -> tuple[Point, ...]:
+    """The points that a pair bears as `one` was measured, each on so many generations of workers; others, and those that ask for some, as they are."""
+
+    def made(point: Point) -> Point:
+        short = shared(point, generations)
+        return short.model_copy(
+            update={"singly": generations > 1 and counts_singly(one, generations, short.duration_s)}
+        )
+
     return tuple(
-        shared(point, generations)
-        if point.scheme == scheme and not point.why_alone and point.generations == 1
-        else point
+        made(point) if point.scheme == one.scheme and not point.why_alone and point.generations == 1 else point
         for point in points
     )
 
 
 def start_sd(one: Known) -> float:
     """What one start of it is off by for ever after: its workers and its bring-up together."""
-    return sqrt((one.generation or 0.0) ** 2 + (one.bring_up or 0.0) ** 2)
+    return hypot(one.generation or 0.0, one.bring_up or 0.0)
 
 
 def notes(target: str, variants: Collection[str]) -> list[str]:
     """What one start of each can be off by, where that is known and more than a repeat is."""
     found: list[str] = []
-    for one in committed():
+    for one in _of(target, variants):
         start = start_sd(one)
-        if one.target == target and one.variant in variants and start > WORTHWHILE * (one.repeat or 0.0):
+        if one.repeat is not None and start > WORTHWHILE * one.repeat:
             said = f"{one.variant}: one start of it is off by {100 * start:.1f} % in CPU per request (standard deviation, {one.scheme}; {one.run})"
             found.append(f"{said}, however long it is measured: starts and reloads must be repeated")
     return found

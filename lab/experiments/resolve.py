@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from lab.analysis import rerun
 from lab.analysis.decision import SURE_P
@@ -18,6 +19,7 @@ from lab.base.errors import UsageError, did_you_mean
 from lab.model.metrics import RATIOS, about
 from lab.model.pairs import Scheme
 from lab.model.run import AtKnee, PlannedFor
+from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats import power
 from lab.stats.units import format_blocks
@@ -38,11 +40,11 @@ class Resolve:
 
 
 def parse(text: str) -> Resolve:
-    """As the command line has it: `5%`, `2.5 %,rate`. UsageError for what is neither more than 0 % nor at most 100 %."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+) ?%(?:,(.+))?", text.strip())
-    if not found:
+    """As the command line has it: `5%`, `2.5 %,rate`; a bare number from 1 on is per cent, too. UsageError for what is neither more than 0 % nor at most 100 %."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+) ?(%?)(?:,(.+))?", text.strip())
+    if not found or (not found[2] and 0 < float(found[1]) < 1):  # 0.05: a share, or per cent?
         raise UsageError(PLACE, f'expected a percentage, got "{text}"', "as in --resolve 5% or --resolve 5%,rate")
-    percent, metric = float(found[1]), found[2]
+    percent, metric = float(found[1]), found[3]
     if not 0 < percent <= 100:
         raise UsageError(PLACE, f"expected more than 0% and at most 100%, got {found[1]}%", "as in --resolve 5%")
     if metric is not None and metric not in RATIOS:
@@ -81,10 +83,12 @@ def choose_blocks(
     sweep: str,
     at: AtKnee | None = None,
     k6_out: str | None = None,
+    elsewhere: Past | None = None,
 ) -> Choice:
     """UsageError where nothing can be promised: a disturbed sweep, no metric, no earlier run, nothing judged, too many blocks.
 
-    `at`: the knee at which the sweep's loads were placed. `k6_out`: what k6 keeps of its own.
+    `at`: the knee at which the sweep's loads were placed. `k6_out`: what k6 keeps of its own. `elsewhere`: what is known of these very
+    systems' scatter without a run of this machine, None: nothing.
     """
     if any(point.disturbance is not None for point in conditions.points):
         fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
@@ -94,7 +98,7 @@ def choose_blocks(
     judged: list[tuple[Noise, Past]] = []
     for subject, metric in _judged(wanted, subjects):
         if subject.baseline not in pasts:
-            pasts[subject.baseline] = _past_of(subject, conditions, load)
+            pasts[subject.baseline] = _past_of(subject, conditions, load, elsewhere)
         past = pasts[subject.baseline]
         known, asked = past.of(subject.baseline), wanted.metric is not None
         noises = judged_at(known, conditions.points, metric, asked, subject.schemes)
@@ -102,7 +106,9 @@ def choose_blocks(
             raise _not_judged(subject, metric, past)
         judged += [(noise, past) for noise in noises]
     level = SURE_P / len(judged)  # of the first step of Holm's method over all of them
-    return max((_choice(wanted, noise, past, level) for noise, past in judged), key=lambda choice: choice.blocks)
+    points = {point.name: point for point in conditions.points}
+    choices = (_choice(wanted, noise, past, level, points[noise.point]) for noise, past in judged)
+    return max(choices, key=lambda choice: choice.blocks)
 
 
 def _judged(wanted: Resolve, subjects: Sequence[Subject]) -> list[tuple[Subject, str]]:
@@ -122,10 +128,12 @@ def _judged(wanted: Resolve, subjects: Sequence[Subject]) -> list[tuple[Subject,
     return found
 
 
-def _past_of(subject: Subject, conditions: Conditions, load: str) -> Past:
+def _past_of(subject: Subject, conditions: Conditions, load: str, elsewhere: Past | None) -> Past:
     covering = [past for past in past_runs(conditions) if past.covers({subject.baseline: subject.baseline_sha256})]
     if covering:
         return together(covering[:POOLED])
+    if elsewhere is not None and elsewhere.of(subject.baseline):
+        return elsewhere
     fault = (
         f"how noisy '{subject.baseline}' is here with {load} is not known: no earlier run on this machine has an"
         f" A/A pair of it with {stats.MIN_BLOCKS} valid blocks, the same manifests, target, facts, loads and generators"
@@ -142,11 +150,11 @@ def _not_judged(subject: Subject, metric: str, past: Past) -> UsageError:
     return UsageError(PLACE, fault, f"name one that is: {', '.join(judged)}")
 
 
-def _choice(wanted: Resolve, noise: Noise, past: Past, level: float) -> Choice:
+def _choice(wanted: Resolve, noise: Noise, past: Past, level: float, point: Point) -> Choice:
     assert noise.sd is not None, "what is judged has a spread"
-    blocks = power.blocks_for(noise.sd, noise.pilot_blocks, wanted.effect, level, POWER)
+    values = power.blocks_for(noise.sd, noise.pilot_blocks, wanted.effect, level, POWER)
     where = f"{about(noise.metric).title} at {noise.point}"
-    if blocks is None:
+    if values is None:
         least = power.resolvable_now(noise.sd, noise.pilot_blocks, power.MAX_BLOCKS, level, POWER) or 0.0
         fault = (
             f"not even {format_blocks(power.MAX_BLOCKS)} resolve {100 * wanted.effect:g} % in {where} ({past.source})"
@@ -157,4 +165,5 @@ def _choice(wanted: Resolve, noise: Noise, past: Past, level: float) -> Choice:
     planned = PlannedFor(
         effect=effect, metric=metric, point=noise.point, asked=wanted.metric, power=POWER, from_run=past.id
     )
-    return Choice(blocks, planned, past)
+    of_a_block = point.counting(1) if noise.scheme else 1
+    return Choice(max(stats.MIN_BLOCKS, ceil(values / of_a_block)), planned, past)

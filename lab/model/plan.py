@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -129,12 +129,13 @@ Place = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What a run's blocks hold. `pairs`: arm → in how many it is paired with its baseline, at `points`. `alone`: in how many it is
-    measured alone; left out: in all.
+    measured alone; left out: in all. `generations`: of workers that a pair is measured on; left out: as many as the point asks for.
     """
 
     pairs: Mapping[str, int] = field(default_factory=dict[str, int])
     points: frozenset[str] = frozenset()
     alone: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    generations: Mapping[Place, int] = field(default_factory=dict[Place, int])
 
 
 def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, shape: Shape | None = None) -> Plan:
@@ -152,7 +153,12 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
         units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if (arm.role == "reference") == (block == 0)]
         units += [(arm, _named(arms, arm.baseline)) for arm in arms if block in paired.get(arm.name, ())]
         for arm, against in lots.sample(units, len(units)):
-            for point, reload, repeat in _measurements(lots, points, shape.points if against else frozenset()):
+            asked = {
+                point.name: shape.generations.get((arm.name, point.name), point.generations)
+                for point in points
+                if against and point.name in shape.points
+            }
+            for point, reload, repeat in _measurements(lots, points, asked):
                 if against is None:
                     count = shape.alone.get((arm.name, point.name), blocks)
                     if block == 0 or count == blocks or block in some[:count]:
@@ -164,14 +170,16 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
 
 
 def _measurements(
-    lots: random.Random, points: Sequence[Point], paired: Collection[str]
+    lots: random.Random, points: Sequence[Point], asked: Mapping[str, int]
 ) -> Iterator[tuple[Point, int, int]]:
-    """(point, generation, repeat) of one bring-up: in each generation the points that ask for it, shuffled, each so often as it says."""
-    for reload in range(max((point.generations for point in points if point.name in paired), default=1)):
+    """(point, generation, repeat) of one bring-up: in each generation the points that ask for it, shuffled, each so often as it says.
+
+    `asked`: point → generations, of those that are measured as a pair.
+    """
+    for reload in range(max(asked.values(), default=1)):
         for point in lots.sample(list(points), len(points)):
-            mine = point.name in paired
-            if reload < (point.generations if mine else 1):
-                yield from ((point, reload, repeat) for repeat in range(point.repeats if mine else 1))
+            if reload < asked.get(point.name, 1):
+                yield from ((point, reload, repeat) for repeat in range(point.repeats if point.name in asked else 1))
 
 
 def _named(arms: Sequence[Arm], name: str | None) -> Arm | None:

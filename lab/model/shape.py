@@ -7,6 +7,7 @@ the levels in a few blocks, and in all of them where they lead. Refuses to know 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import ceil
 
 from lab.model.metrics import METRICS
 from lab.model.pairs import SIDES, Scheme, Side
@@ -19,7 +20,7 @@ LEVELS = 2
 BESIDE = 3
 """Blocks with a pair whose effect only stands beside that of the arms alone."""
 GUARD = MIN_BLOCKS
-"""Blocks whose A/A pair guards: the fewest with an interval."""
+"""Blocks whose A/A pair guards: the fewest with an interval; so many generations where these count singly."""
 
 
 def shape_of(
@@ -39,7 +40,8 @@ def shape_of(
     generations = any(point.generations > 1 or point.repeats > 1 for point in bearing)
     if len(sides) < len(SIDES) or not bearing or (blocks < MIN_BLOCKS and not generations):
         return None
-    guards = blocks if generations or any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
+    whole = any((point.generations > 1 and not point.singly) or point.repeats > 1 for point in bearing)
+    guards = blocks if whole or any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
     pairs: dict[str, int] = {}
     variants = {arm.name: arm.variant for arm in arms}
     for arm in arms:
@@ -50,6 +52,7 @@ def shape_of(
         ):
             beside = all((arm.name, point.name) in leading for point in bearing)
             pairs[arm.name] = min(blocks, BESIDE) if beside else blocks
+    tried = bool(pairs)
     users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > BESIDE}
     guarded = (arm for arm in arms if arm.role == "again" and arm.variant not in unpaired)
     pairs |= {arm.name: guards for arm in guarded if not pairs or arm.baseline in users}
@@ -63,7 +66,14 @@ def shape_of(
         for point in bearing
         if arm.role != "reference"
     }
-    return Shape(pairs, frozenset(point.name for point in bearing), alone)
+    few = ceil(GUARD / guards)
+    generations = {
+        (arm.name, point.name): min(few, point.generations)
+        for arm in arms
+        for point in bearing
+        if tried and arm.role == "again" and point.singly
+    }
+    return Shape(pairs, frozenset(point.name for point in bearing), alone, generations)
 
 
 def leads_alone(shared_cost: bool, primary: str | None, point: Point, points: Sequence[Point]) -> bool:

@@ -98,6 +98,10 @@ class Point(Record, strict=True):
     alone: str = Field(default="", description=ALONE)
     generations: int = Field(default=1, description=GENERATIONS)
     repeats: int = Field(default=1, description=REPEATED)
+    singly: bool = Field(
+        default=False,
+        description="statistics are over generations, not bring-ups: those of one bring-up are known to share little (data/levels)",
+    )
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
@@ -119,6 +123,10 @@ class Point(Record, strict=True):
     def scheme(self) -> Scheme:
         """How a pair is loaded: a schedule cannot be stopped."""
         return "slices" if self.rate_rps is None else "together"
+
+    def counting(self, blocks: int) -> int:
+        """How many values a pair's statistics are over, in so many blocks."""
+        return blocks * self.generations if self.singly else blocks
 
     @property
     def shared_cost(self) -> bool:

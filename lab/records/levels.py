@@ -31,6 +31,9 @@ class Known(Record):
     bring_ups: int = Field(description="of which every measurement counts")
     generations: int = Field(description="of workers in each of them")
     load_s: float = Field(description="seconds of load of each measurement")
+    bring_up_at_most: float | None = Field(
+        default=None, description="the upper 80 % limit of `bring_up`; null: nothing below bring-ups was repeated"
+    )
 
 
 @cache

@@ -17,7 +17,10 @@ def load_text(point: Point) -> str:
     extra += [f"answered {' or '.join(map(str, point.answers))}"] if point.answers else []
     extra += [f"{point.routes} routes"] if point.routes != 1 else []
     extra += [f"TLS sessions {'' if point.resumption else 'not '}resumed"] if point.resumption is not None else []
-    extra += [f"a pair on {point.generations} generations of workers"] if point.generations > 1 else []
+    if point.generations > 1:
+        extra.append(
+            f"a pair on {point.generations} generations of workers{', each a value of its own' if point.singly else ''}"
+        )
     extra += [f"{point.repeats} times on each"] if point.repeats > 1 else []
     amount = f"{point.requests:,} requests" if point.requests is not None else f"{point.duration_s:g} s"
     return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *extra])

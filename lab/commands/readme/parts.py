@@ -26,6 +26,7 @@ from lab.commands.readme.texts import ROOT, Maker
 from lab.model.samples import Reason
 from lab.records.levels import Known, committed
 from lab.report import catalog
+from lab.report.grid import texts
 from lab.report.html.rows import answered
 from lab.report.markdown import markdown
 from lab.report.tables import calibration, carrying, matrix, selfbench
@@ -60,16 +61,20 @@ def makers() -> Mapping[str, Maker]:
 
 
 def starts(known: Sequence[Known]) -> str:
-    """What one start of each system is off by, of what was measured of it."""
-    if not known:
+    """What one start of each system is off by, of what was measured of it; not of what only bounds what bring-ups share."""
+    told = [one for one in known if one.repeat is not None]
+    if not told:
         return "None was measured yet.\n"
+    heads = ("one start of", "is off by", "of it reloads", "and bring-ups", "a repeat", "bring-ups × generations")
     rows = [
-        f"| `{one.variant}` on {one.target}, {one.point} | {_percent(levels.start_sd(one))} | {_percent(one.generation)} |"
-        f" {_percent(one.bring_up)} | {_percent(one.repeat)} | {one.bring_ups} × {one.generations} |"
-        for one in known
+        (
+            f"`{one.variant}` on {one.target}, {one.point}",
+            *map(_percent, (levels.start_sd(one), one.generation, one.bring_up, one.repeat)),
+            f"{one.bring_ups} × {one.generations}",
+        )
+        for one in told
     ]
-    head = "| one start of | is off by | of it reloads | and bring-ups | a repeat | bring-ups × generations |"
-    return "".join(f"{line}\n" for line in (head, "| --- | --- | --- | --- | --- | --- |", *rows))
+    return markdown([texts(heads, rows)])
 
 
 def _percent(sd: float | None) -> str:

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lab.analysis import levels
-from lab.analysis.forecast import RELOAD_S, SAMPLE_OVERHEAD_S, Conditions, Forecast, forecast
+from lab.analysis.decision import SURE_P
+from lab.analysis.forecast import RELOAD_S, SAMPLE_OVERHEAD_S, Conditions, Forecast, Past, elsewhere, forecast
+from lab.analysis.generations import METRIC
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import resolve
@@ -82,11 +84,11 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
 def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) -> tuple[MeasurableRun, int]:
     """(with its closed loops on as many generations of workers as what is known of the systems' scatter asks for, the blocks that go with it).
 
-    As they are where blocks or an effect were named: how many measurements that takes is reckoned with one generation in each.
+    As they are where blocks or another metric's effect were named. Where an effect was, `choose_blocks` says how many go with it.
     """
     request, blocks = loaded.request, loaded.request.blocks or loaded.sweep.blocks
-    known = levels.known(target.name, set(loaded.baselines.values()), "slices")
-    named = request.blocks is not None or request.resolve is not None or request.nulls is not None
+    known, wanted = levels.known(target.name, set(loaded.baselines.values()), "slices"), request.resolve
+    named = request.blocks is not None or request.nulls is not None or (wanted and wanted.metric not in (None, METRIC))
     steady = all(point.disturbance is None for point in shown.points)
     if known is None or named or not steady or len(target.sides) < len(SIDES) or blocks < MIN_BLOCKS:
         return shown, blocks
@@ -98,7 +100,10 @@ def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) 
     reload_s = RELOAD_S + SAMPLE_OVERHEAD_S * len(slices)
     costs = levels.Costs(2 * target.bring_up_s + load_s, reload_s, blocks, tuple(slices))
     planned, generations = levels.plan_of(known, costs)
-    return replace(shown, points=levels.on_generations(shown.points, generations, "slices")), planned
+    if wanted is not None:
+        judged = len(shown.asked) * len(bearing)
+        generations = levels.cheapest(known, costs, wanted.effect, SURE_P / max(1, judged))
+    return replace(shown, points=levels.on_generations(shown.points, generations, known)), planned
 
 
 def choose_blocks(
@@ -123,7 +128,11 @@ def choose_blocks(
     generators = {point: generator_record(used) for point, used in chosen.items()}
     conditions = Conditions(target.name, shown.points, generators, shown.facts)
     sweep = request.sweep or loaded.sweep_name
-    return resolve.choose_blocks(request.resolve, subjects, conditions, sweep, shown.at_knee, request.k6_out)
+    bases = set(baselines.values())
+    known = any(levels.known(target.name, {base}, "slices") for base in bases)
+    noises = tuple(elsewhere(target.name, bases, shown.points)) if known and len(target.sides) == len(SIDES) else ()
+    there = Past("data/pairs and data/levels", None, noises, {})
+    return resolve.choose_blocks(request.resolve, subjects, conditions, sweep, shown.at_knee, request.k6_out, there)
 
 
 def resume(

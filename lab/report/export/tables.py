@@ -87,6 +87,7 @@ def levels_table(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame:
             bring_ups=one.whole,
             generations=one.point.generations,
             load_s=one.point.duration_s,
+            bring_up_at_most=one.bring_up_at_most,
         )
         for one in levels(run.record, samples)
         if one.found is not None

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from lab.analysis import levels
 from lab.analysis.forecast import Conditions, past_runs
 from lab.analysis.noise import Noise
 from lab.analysis.summary import summarise_run
@@ -18,10 +19,12 @@ from lab.base.errors import UsageError
 from lab.commands.measuring import print_plan
 from lab.experiments.bench import Prepared, Request, prepare, resume
 from lab.experiments.resolve import Resolve, Subject, choose_blocks, parse
+from lab.model.pairs import SIDES
 from lab.model.plan import Slot
 from lab.model.run import AtKnee
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
+from lab.records.levels import Known
 from lab.records.store import RunStore
 from lab.stats import power
 from lab.tests.support.factories import make_run
@@ -88,6 +91,7 @@ def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
     ("text", "wanted"),
     [
         ("5%", Resolve(0.05)),
+        ("2", Resolve(0.02)),
         (" 2.5 %,rate", Resolve(0.025, "rate")),
         (".5%", Resolve(0.005)),
         ("100%,p99.9", Resolve(1, "p99.9")),
@@ -99,7 +103,7 @@ def test_a_percentage_and_a_metric(text: str, wanted: Resolve) -> None:
     assert parse(str(wanted)) == wanted
 
 
-@pytest.mark.parametrize("text", ["5", "0.05", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"])
+@pytest.mark.parametrize("text", ["0.05", ".5", "%", "", "-5%", "5%%", "5%,", "five%", "1e2%", "nan%", "5%;rate"])
 def test_what_is_no_percentage_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected a percentage"):
         parse(text)
@@ -109,6 +113,35 @@ def test_nothing_and_more_than_everything_are_refused() -> None:
     for text in ("0%", "0.0%", "101%", "1000000%"):
         with pytest.raises(UsageError, match="more than 0% and at most 100%"):
             parse(text)
+
+
+@pytest.mark.parametrize("at_most", [0.0001, None])
+def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measured_on_generations(
+    sweep: str, monkeypatch: pytest.MonkeyPatch, at_most: float | None
+) -> None:
+    """Bring-ups enough that what counts, generations or they themselves, finds the effect; and what was promised is what was asked for."""
+    fields: dict[str, Any] = {
+        "run": "r",
+        "target": "fake",
+        "variant": "baseline",
+        "point": "ceiling",
+        "scheme": "slices",
+        "bring_up": 0.0,
+    }
+    own = Known(**fields, repeat=0.01, generation=0.05, bring_ups=8, generations=6, load_s=1.0)
+    bound = Known(
+        **fields, repeat=None, generation=0.05, bring_ups=30, generations=24, load_s=1.0, bring_up_at_most=at_most
+    )
+    monkeypatch.setattr(levels, "committed", lambda: (own, bound))
+    request = Request(("log-off",), sweep, seed=1, resolve=parse("2%"))
+    made = prepare(request, FakeTarget(sides=SIDES), ())
+    ceiling, rate = made.record.points
+    assert ceiling.generations > 1 and rate.generations == 1 and ceiling.singly is (at_most is not None)
+    planned, promised = made.record.planned_for, {one.point: one.effect for one in made.record.promised}
+    assert planned is not None and planned.from_run == "data/pairs and data/levels"
+    assert promised["ceiling"] <= 0.02 and ceiling.counting(made.record.blocks) >= made.record.blocks >= 6
+    with pytest.raises(UsageError, match="not known: no earlier run"):
+        prepare(request, FakeTarget(), ())
 
 
 def test_an_unknown_metric_has_the_nearest_known_one() -> None:

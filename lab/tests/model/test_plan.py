@@ -325,3 +325,14 @@ def test_a_pair_is_measured_on_each_of_its_generations_of_workers_in_one_bring_u
     assert made.reloads == 2 * 2 * 2
     assert made_record("run-1", made).plan() == made
     assert len({slot.sample_id(1) for slot in made.slots}) == len(made.slots)
+
+
+def test_a_pair_that_only_guards_is_measured_on_fewer_generations() -> None:
+    points = [make_point("ceiling", rate_rps=None, generations=3), make_point()]
+    pairs, points_ = {"keepalive": 2, "baseline-again": 2}, frozenset({"ceiling", "rate-1000"})
+    made = make_plan(points=points, blocks=2, shape=Shape(pairs, points_, {}, {("baseline-again", "ceiling"): 1}))
+    for arm, reloads in (("keepalive", [0, 1, 2]), ("baseline-again", [0])):
+        for block in (1, 2):
+            mine = [slot for slot in paired(made, arm, "ceiling") if slot.block == block]
+            assert [slot.reload for slot in mine] == reloads
+    assert made.reloads == 2 * 2 * 2  # of two sides, in two bring-ups
