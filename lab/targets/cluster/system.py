@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -22,7 +23,7 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
 from lab.targets.cluster import failure_report, reloads, sampling, tunnel
-from lab.targets.cluster.api import Api, right
+from lab.targets.cluster.api import Api, DeniedError, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
 from lab.targets.cluster.container_sampler import Place
@@ -64,7 +65,11 @@ for p in /proc/[0-9]*; do
 done 2>/dev/null
 """
 _COUNTS = f"""
-[ -S {haproxy.SOCKET} ] || {{ curl -sf -m {nginx.TIMEOUT_S:g} http://127.0.0.1:{nginx.PORT}{nginx.PATH} 2>&1 || exit 0; exit; }}
+[ -S {haproxy.SOCKET} ] || {{
+  command -v curl >/dev/null || exit {NOT_FOUND}
+  curl -sf -m {nginx.TIMEOUT_S:g} http://127.0.0.1:{nginx.PORT}{nginx.PATH} 2>&1
+  exit 0
+}}
 echo '{haproxy.COUNTS}' | socat - UNIX-CONNECT:{haproxy.SOCKET}
 """
 """What HAProxy's socket says, else nginx's status page, else nothing that is read."""
@@ -230,7 +235,7 @@ class ClusterSystem:
     def counters(self) -> Mapping[str, int]:
         """`proxy/requests` as the proxies count them, `proxy/tls_…` where a HAProxy of ours ends TLS; the rest is the watch's own.
 
-        MeasuringError if handshakes are not told; requests are where the image has what asks for them.
+        MeasuringError if handshakes are not told. Where the image has nothing that asks for requests the pod's tools do, if they may.
         """
         self._check()
         if self._changing is not None:
@@ -240,6 +245,9 @@ class ClusterSystem:
         for pod in self._came_up["proxy"]:
             shell = self._shell(pod)
             done = shell.script(_COUNTS)
+            if done.returncode == NOT_FOUND:
+                with suppress(DeniedError):
+                    done = self._tools(pod).script(_COUNTS)
             if done.returncode and handshakes:
                 fault = f"HAProxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
                 raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
