@@ -13,7 +13,7 @@ from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats as distributions
+from scipy import special
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,20 @@ def _component(own: tuple[float, int], below: tuple[float, int] | None, size: in
 
 def _chi(degrees: int, tail: float, square: float) -> tuple[float, float]:
     """Limits of a variance whose estimate is `square`."""
-    chi = distributions.chi2
-    return degrees * square / float(chi.isf(tail, degrees)), degrees * square / float(chi.ppf(tail, degrees))
+    return degrees * square / _chi_above(tail, degrees), degrees * square / _chi_above(1 - tail, degrees)
+
+
+def _chi_above(tail: float, degrees: int) -> float:
+    """χ² that is exceeded with that probability. (`scipy.special`, as `scipy.stats` takes a second to load.)"""
+    return float(special.chdtri(degrees, tail))
 
 
 def _reach(own: tuple[float, int], below: tuple[float, int], tail: float) -> tuple[float, float]:
     """How far below and above own − below its limits lie."""
     (first, n1), (second, n2) = own, below
-    chi, f = distributions.chi2, distributions.f
-    g1, g2 = (1 - n / float(chi.isf(tail, n)) for n in (n1, n2))
-    h1, h2 = (n / float(chi.ppf(tail, n)) - 1 for n in (n1, n2))
-    upper, lower = float(f.isf(tail, n1, n2)), float(f.ppf(tail, n1, n2))
+    g1, g2 = (1 - n / _chi_above(tail, n) for n in (n1, n2))
+    h1, h2 = (n / _chi_above(1 - tail, n) - 1 for n in (n1, n2))
+    upper, lower = (float(special.fdtri(n1, n2, share)) for share in (1 - tail, tail))
     g12 = ((upper - 1) ** 2 - g1**2 * upper**2 - h2**2) / upper
     h12 = ((1 - lower) ** 2 - h1**2 * lower**2 - g2**2) / lower
     down = g1**2 * first**2 + h2**2 * second**2 + g12 * first * second

@@ -75,10 +75,11 @@ class Histogram:
         return Histogram(np.bincount(number, minlength=BUCKETS).astype(np.int64), "exact")
 
     @staticmethod
-    def of_counts(pairs: Iterable[tuple[float, int]], kind: Kind) -> Histogram:
-        """From (latency in s, count) pairs."""
+    def of_counts(pairs: Iterable[tuple[float, int]] | npt.NDArray[np.float64], kind: Kind) -> Histogram:
+        """From (latency in s, count) pairs, or an array of them, shape (n, 2)."""
         counts = np.zeros(BUCKETS, dtype=np.int64)
-        table = np.asarray(list(pairs), dtype=np.float64).reshape(-1, 2)
+        rows = pairs if isinstance(pairs, np.ndarray) else list(pairs)
+        table = np.asarray(rows, dtype=np.float64).reshape(-1, 2)
         np.add.at(
             counts,
             bucket_of(np.round(table[:, 0] / UNIT_S)),

@@ -361,8 +361,10 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
 
 def _refuse_unknown(key: str, other: object, folder: Path, overlays: Path) -> None:
     """An annotation that names another overlay names one that there is."""
+    if other is None:
+        return
     others = [name for name in annotated.folders(overlays) if name != folder.name]
-    if other is not None and other not in others:
+    if other not in others:
         where = f"{annotated.place(folder)}: metadata.annotations: {key}"
         raise UsageError(where, f"there is no other overlay '{other}'", did_you_mean(str(other), others))
 

@@ -11,6 +11,7 @@ import pkgutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, cast
 
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
@@ -243,9 +244,15 @@ def renew(repository: str) -> Renew | None:
 
 def find(repository: str) -> Image | None:
     """The file for an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
-    modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
-    fitting = [image for image in cast("Iterator[Image]", modules) if f"/{repository}".endswith(f"/{image.IMAGE}")]
+    fitting = [image for image in _images() if f"/{repository}".endswith(f"/{image.IMAGE}")]
     return max(fitting, key=lambda image: len(image.IMAGE), default=None)
+
+
+@cache
+def _images() -> tuple[Image, ...]:
+    """Every file here; asked for some thirty times a bring-up."""
+    modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
+    return tuple(cast("Iterator[Image]", modules))
 
 
 def unknown(objects: Objects) -> Iterator[Mapping[str, Any]]:
