@@ -19,13 +19,21 @@ HANDED = "LAB_HANDED"
 STDIN = "-"
 
 
-def read_once(path: str) -> bytes:
-    """What was handed on to us, else the file's content, of `-` the standard input's. UsageError when it cannot be read."""
+def again(verb: str, option: str = "--configmap") -> str:
+    """How what a command prints is handed to the verb (with what else it was given) instead of a file: what a remedy's pipe ends in."""
+    return f"scripts/shell just {verb} {option} -"
+
+
+def read_once(path: str, into: str) -> bytes:
+    """What was handed on to us, else the file's content, of `-` the standard input's. UsageError when it cannot be read.
+
+    `into`: see `again`.
+    """
     if (number := os.environ.pop(HANDED, None)) is not None:
         descriptor = int(number)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     if path == STDIN and sys.stdin.isatty():
-        raise UsageError(path, "is the terminal", "send it the file: … | just bench --configmap -")
+        raise UsageError(path, "is the terminal", f"send it the file: … | {into}")
     try:
         if path == STDIN:
             return sys.stdin.buffer.read()

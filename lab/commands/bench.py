@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.handing import STDIN, handing_on, read_once
+from lab.base.handing import STDIN, again, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import (
@@ -104,7 +104,8 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
     place = options.configmap if options.configmap != STDIN else "standard input"
-    given = reading.read(place, content := read_once(options.configmap))  # complain before anything starts
+    into = again("bench")
+    given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
     if told := modules.bring(modules.needed(keys.nginx_conf(given.data))):
         say(talk, "modules", told)
     build, command = partial(_knobs_of, place, given), recorded(options, "variants")

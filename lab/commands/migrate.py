@@ -64,13 +64,14 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
     files = [options.configmap, *options.ingress]
     if files.count(STDIN) > 1:
         raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
-    from lab.experiments.migration.plan import plan
+    from lab.experiments.migration.plan import INGRESS_INTO, INTO, plan
     from lab.records.sweep_files import load_sweep
     from lab.report.json.migration import printed
     from lab.report.tables.migration import page
 
     load_sweep(options.sweep)  # complain before anything is written
-    first, *others = [(_place(name), read_once(name)) for name in files]
+    first = _place(options.configmap), read_once(options.configmap, INTO)
+    others = [(_place(name), read_once(name, INGRESS_INTO)) for name in options.ingress]
     found = plan(*first, others, options.to)
     if options.plan:
         _write(options, talk, found)

@@ -91,7 +91,9 @@ def load(request: Request) -> LoadedRequest:
     points = tuple(sweep.expanded())
     fixtures = fixtures_of(points)
     if sweep.itself and request.against:
-        raise UsageError("--against", f"sweep '{name}' has each variant beside its twin", "leave it out")
+        raise UsageError(
+            "--sweep", f"'{name}' has each variant beside its twin alone", "name another, or leave --against out"
+        )
     asked = load_variants(request.variants, manifests, fixtures)
     steady = any(point.disturbance is None for point in points)
     encrypted = any(point.tls not in ("none", "routed") for point in points)  # which the backend itself does not speak

@@ -3,6 +3,7 @@
     keep-alive=300                            what `kubectl create configmap --from-env-file` takes
     helm upgrade … --set controller.config.keep-alive=300; kubectl create configmap … --from-literal=keep-alive=300
     values = [<<-EOT … EOT]                   a heredoc of Terraform's, or of a shell's: kubectl apply -f - <<EOF
+    terraform show -json                      what Terraform's set, yamlencode(…) and variables come to
     ```yaml … ```                             copied out of a README
 
 Refuses what kubectl and Helm print for people, templates and nginx's own configuration, with the command or the keys that are meant.
@@ -17,11 +18,11 @@ import textwrap
 from collections.abc import Sequence
 
 from lab.base.errors import UsageError
+from lab.targets.local.configmap import KEYS
 from lab.targets.local.counterparts import lead
 
-HERE = "scripts/shell just bench --configmap -"
-HOW = f"kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml | {HERE}"
-HELM = f"helm -n ingress-nginx get values ingress-nginx -o yaml | {HERE}"
+KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
+HELM = "helm -n ingress-nginx get values ingress-nginx -o yaml"
 _TABLE = re.compile(r"^(Name: +\S+$|(?:NAMESPACE +)?NAME +DATA +AGE)", re.MULTILINE)
 _DIFF = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S|@@ -\d)", re.MULTILINE)
 _CONFLICT = re.compile(r"^<{7}(?: .*)?$", re.MULTILINE)
@@ -30,19 +31,37 @@ _OPTION = re.compile(r"--(set|set-string|set-literal|from-literal|patch|p)(?:=(.
 _RELEASE = re.compile(r"^(?:LAST DEPLOYED: |USER-SUPPLIED VALUES:$(?=[\s\S]*^COMPUTED VALUES:$))", re.MULTILINE)
 _AROUND = re.compile(r"^(?:```.*|\$ (?:kubectl|oc|helm) .*|(?:USER-SUPPLIED|COMPUTED) VALUES:)$", re.MULTILINE)
 _ENV = re.compile(r"(?:export +)?([-._a-zA-Z0-9]+)=(.*)")
-_HCL = re.compile(r"^(?:resource|module|locals|variable|data|provider|set)\b[^:\n]*\{$", re.MULTILINE)
+_HCL = re.compile(
+    r"^(?:(?:resource|module|locals|variable|data|provider|set|set_sensitive)\b[^:\n$]*\{|(?:set|values) *= *\[)",
+    re.MULTILINE,
+)
+_HCL_COMMENT = re.compile(r"^[ \t]*(?:#|//).*$", re.MULTILINE)
+_HCL_SETS = re.compile(
+    r"controller\.config\b|\b(?:yamlencode|jsonencode|templatefile|file)\("
+    r"|^(?![ \t]*\"?(?!values\b)[\w./-]+\"? *=).*?\b(?:(?:var|local)\.|module\.\w+\.\w|data\.\w+\.\w+\.\w)"
+    r"|(?:^|[{,])[ \t]*[\"(]*([a-z0-9-]+)[\")]* *[=:]",
+    re.MULTILINE,
+)
+"""Where a file of Terraform's may set a key outside of heredocs: by `set`, by functions, by variables in `values`, as an attribute of that name."""
+_HCL_FAULT = "is Terraform's language, in which YAML is read in heredocs alone"
+_HCL_FILLED = re.compile(r"(?<![$%])[$%]\{")
 _SHELL = re.compile(r"^(?:\$ +)?(?:sudo +)?(?:cat|tee|helm|kubectl|oc)\b.*<<-?", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-? *['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n[ \t]*\1$", re.MULTILINE | re.DOTALL)
 _DIRECTIVE = re.compile(r"(?:^|[;{}])\s*([a-z][a-z0-9_]*)\s[^:#{};]*(?=[;{])", re.MULTILINE)
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w)")
 
 
-def texts(place: str, text: str) -> list[str]:
-    """One where it is YAML as it stands, with its lines where they were; none is no fault yet. UsageError for what is printed for people."""
+def texts(place: str, text: str, into: str) -> list[str]:
+    """One where it is YAML as it stands, with its lines where they were; none is no fault yet. UsageError for what is printed for people.
+
+    `into`: see `lab.base.handing.again`.
+    """
     if _RELEASE.search(text):
-        raise UsageError(place, "is what helm prints of a whole release", f"use: {HELM}")
+        raise UsageError(place, "is what helm prints of a whole release", f"use: {HELM} | {into}")
     if printed := _TABLE.search(text):
-        raise UsageError(place, f"is what kubectl prints for people ({printed[0].split()[0]} …)", f"use: {HOW}")
+        raise UsageError(
+            place, f"is what kubectl prints for people ({printed[0].split()[0]} …)", f"use: {KUBECTL} | {into}"
+        )
     if conflict := _CONFLICT.search(text):
         line = text.count("\n", 0, conflict.start()) + 1
         raise UsageError(place, f"line {line}: a merge that was not finished (<<<<<<<)", "resolve it first")
@@ -55,14 +74,31 @@ def texts(place: str, text: str) -> list[str]:
     if (pairs := _pairs(text)) is not None:
         return [json.dumps(pairs)]
     if _HCL.search(text):
-        bodies = [textwrap.dedent(body) for _, body in _HEREDOC.findall(text)]
-        if not bodies:
-            raise UsageError(place, "is Terraform's language, in which YAML is read in heredocs alone", f"use: {HOW}")
-        return bodies
+        return _terraform(place, text, into)
     if _SHELL.search(text) and (bodies := [body for _, body in _HEREDOC.findall(text)]):
         return bodies
     _refuse_directives(place, text)
     return [_AROUND.sub("", text)]
+
+
+def _terraform(place: str, text: str, into: str) -> list[str]:
+    """The YAML in a file's heredocs. UsageError where it sets more than they hold: what that comes to Terraform alone knows."""
+    remedy = f"use what it comes to, once it is applied: terraform show -json | {into}"
+    plain = _HCL_COMMENT.sub("", text)
+    bodies = [(match.start(2), match[2]) for match in _HEREDOC.finditer(plain)]
+    outside = _HEREDOC.sub(lambda match: "\n" * match[0].count("\n"), plain)
+    for found in _HCL_SETS.finditer(outside):
+        if found[1] is None or found[1] in KEYS:
+            line = outside.count("\n", 0, found.end())
+            said = outside.splitlines()[line].strip()[:60]
+            raise UsageError(place, f"line {line + 1}: `{said}` {_HCL_FAULT}", remedy)
+    for start, body in bodies:
+        if filled := _HCL_FILLED.search(body):
+            line = plain.count("\n", 0, start + filled.start()) + 1
+            raise UsageError(place, f"line {line}: {filled[0]} … }} is filled in by Terraform", remedy)
+    if not bodies:
+        raise UsageError(place, _HCL_FAULT, remedy)
+    return [textwrap.dedent(body).replace("$${", "${").replace("%%{", "%{") for _, body in bodies]
 
 
 def _commands(text: str) -> list[str]:

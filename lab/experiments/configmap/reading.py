@@ -29,11 +29,12 @@ FORM = "a ConfigMap, Helm values with controller.config, or keys and values"
 LARGEST = 1024 * 1024
 """Bytes of all values that the API server takes in one ConfigMap."""
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_OF_HELM = f"its values are elsewhere: {forms.HELM}"
 _FILLED_IN = {
-    "Kustomization": f"what it refers to is elsewhere: kubectl kustomize FOLDER | {forms.HERE}",
-    "HelmRelease": f"its values are elsewhere: {forms.HELM}",
-    "HelmChart": f"its values are elsewhere: {forms.HELM}",
-    "Application": f"its values are elsewhere: {forms.HELM}",
+    "Kustomization": "what it refers to is elsewhere: kubectl kustomize FOLDER",
+    "HelmRelease": _OF_HELM,
+    "HelmChart": _OF_HELM,
+    "Application": _OF_HELM,
 }
 
 
@@ -49,18 +50,21 @@ class Given:
     """Of the file's other ConfigMaps and Secrets, which its keys may name: (kind, name) → what is in it."""
 
 
-def read(place: str, content: bytes) -> Given:
-    """The keys and values of a file in any of these forms, as the controller gets them. UsageError otherwise, for all faults at once."""
-    docs = [doc for text in forms.texts(place, text_of(place, content)) for doc in documents(place, text)]
+def read(place: str, content: bytes, into: str) -> Given:
+    """The keys and values of a file in any of these forms, as the controller gets them. UsageError otherwise, for all faults at once.
+
+    `into`: see `lab.base.handing.again`.
+    """
+    docs = [doc for text in forms.texts(place, text_of(place, content, into), into) for doc in documents(place, text)]
     likely = _likely(docs)
     if not likely:
-        raise _nothing(place, docs)
+        raise _nothing(place, docs, into)
     if len(likely) > 1:
-        commands = "\n  ".join(each.command for each in likely)
+        commands = "\n  ".join(f"{each.command} | {into}" for each in likely)
         fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
         raise UsageError(place, fault, f"give one of them:\n  {commands}")
     (found,) = likely
-    data, notes = _values(found)
+    data, notes = _values(found, into)
     if (size := sum(len(value.encode()) for value in data.values())) > LARGEST:
         fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
         raise UsageError(place, fault, "make it shorter: the controller never gets this one")
@@ -85,7 +89,7 @@ def _likely(docs: list[Value]) -> list[Settings]:
     return [Settings("the file", "", doc, helm=True) for doc in alone]
 
 
-def _nothing(place: str, docs: list[Value]) -> UsageError:
+def _nothing(place: str, docs: list[Value], into: str) -> UsageError:
     """What a file without settings holds instead."""
     kinds = {kind for doc in docs if (kind := text_at(doc, "kind")) not in ("", "ConfigMap", "List")}
     fault = "holds no settings"
@@ -93,7 +97,7 @@ def _nothing(place: str, docs: list[Value]) -> UsageError:
         fault += f": kind: expected ConfigMap, got {', '.join(map(repr, sorted(kinds)))}"
     elif odd := next((doc for doc in docs if isinstance(doc, Mapping) and _odd(doc)), None):
         fault += f": ConfigMap {text_at(odd.get('metadata'), 'name') or 'without a name'}: {_odd(odd)}"
-    remedy = next((_FILLED_IN[kind] for kind in sorted(kinds & _FILLED_IN.keys())), None)
+    remedy = next((f"{_FILLED_IN[kind]} | {into}" for kind in sorted(kinds & _FILLED_IN.keys())), None)
     annotations = [
         key.removeprefix(PREFIX)
         for doc in docs
@@ -104,7 +108,7 @@ def _nothing(place: str, docs: list[Value]) -> UsageError:
     ]
     if annotations:
         remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(name)}' for name in annotations)}"
-    return UsageError(place, fault, remedy or f"expected {FORM}; the controller's: {forms.HOW}")
+    return UsageError(place, fault, remedy or f"expected {FORM}; the controller's: {forms.KUBECTL} | {into}")
 
 
 def _odd(obj: Mapping[str, Value]) -> str:
@@ -118,7 +122,7 @@ def _odd(obj: Mapping[str, Value]) -> str:
     return f"{elsewhere[0]} is not read by the controller: write it under data" if elsewhere else ""
 
 
-def _values(found: Settings) -> tuple[dict[str, str], list[str]]:
+def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
     """As texts, with what no ConfigMap can hold left out and told."""
     data: dict[str, str] = {}
     notes: list[str] = []
@@ -132,7 +136,9 @@ def _values(found: Settings) -> tuple[dict[str, str], list[str]]:
             case Scalar(helm=None):
                 notes.append(f"{key}: has no value, and is left out")
             case Scalar(text=text) if found.helm and "{{" in text:
-                notes.append(f"{key}: {text!r} is a template that Helm fills in: give what comes of it, or {forms.HOW}")
+                notes.append(
+                    f"{key}: {text!r} is a template that Helm fills in: give what comes of it, or {forms.KUBECTL} | {into}"
+                )
             case Scalar(text=text, helm=helm, bare=bare):
                 data[key] = str(helm) if found.helm else text
                 if bare and not found.helm:
@@ -143,7 +149,7 @@ def _values(found: Settings) -> tuple[dict[str, str], list[str]]:
                 elif data[key].lower() != text.lower():
                     notes.append(f"{key}: YAML makes {data[key]} of {text}")
             case Mapping() if NO_NAME in value:
-                notes.append(f"{key}: {{{{ … }}}} is a template: give what comes of it, or {forms.HOW}")
+                notes.append(f"{key}: {{{{ … }}}} is a template: give what comes of it, or {forms.KUBECTL} | {into}")
             case Mapping():
                 notes.append(f"{key}: a mapping is no value of a ConfigMap: write it as text, after `{key}: |`")
             case _:

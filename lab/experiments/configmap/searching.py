@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.forms import HERE
 from lab.experiments.configmap.yaml_text import Scalar, Value, documents
 from lab.targets.local.configmap import KEYS
 
@@ -25,7 +24,8 @@ Seen: TypeAlias = "dict[int, Value]"
 _FIELDS = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
 _SET = "controller.config."
 _VALUES = ("values", "valuesObject", "valuesContent", "valuesInline")
-_OF_RELEASE = (*_VALUES, "set", "parameters")
+_SETS = ("set", "set_list", "set_sensitive", "parameters")
+_OF_RELEASE = (*_VALUES, *_SETS)
 """Fields of one release, each over those before it."""
 _CHART = {"add-headers": "addHeaders", "proxy-set-headers": "proxySetHeaders"}
 """Key → the chart's mapping that it makes a ConfigMap of, which the key then names."""
@@ -125,7 +125,9 @@ def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen
     listed = value.get("items")
     yield from _of_release(value, path, number, seen)
     for key, item in value.items():
-        if key in _OF_RELEASE:
+        if (
+            key in _OF_RELEASE or key == "metadata"
+        ):  # which may hold all of it again: as last applied, as Helm was given it
             continue
         below = (*path, key)
         config = item.get("config") if key == "controller" and isinstance(item, Mapping) else None
@@ -146,7 +148,7 @@ def _of_release(value: Mapping[str, Value], path: Path, number: int | None, seen
     """Of the fields of a release: one for them all where they are of one chart, as Helm takes them together."""
     found = [each for key in _OF_RELEASE if key in value for each in _maps(value[key], (*path, key), number, seen)]
     own = re.escape(_where(path))
-    alike = rf"{own}\.?(?:(?:{'|'.join(_VALUES)})(?:\[\d+\])?\.controller\.config|set|parameters)"
+    alike = rf"{own}\.?(?:(?:{'|'.join(_VALUES)})(?:\[\d+\])?\.controller\.config|{'|'.join(_SETS)})"
     both = {"values", "valuesObject"} <= value.keys()  # Argo CD takes one of them alone
     if len(found) < 2 or both or not all(re.fullmatch(alike, each.where) for each in found):
         yield from found
@@ -189,7 +191,7 @@ def _configmap(obj: Mapping[str, Value], number: int | None, seen: Seen) -> Iter
     name, namespace = text_at(meta, "name"), text_at(meta, "namespace")
     if not isinstance(data, Mapping):
         return
-    command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name or 'NAME'} -o yaml | {HERE}"
+    command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name or 'NAME'} -o yaml"
     where = f"ConfigMap {'/'.join(filter(None, (namespace, name))) or 'without a name'}"
     notes = [
         f"{field.strip()!r} stands beside data, where a ConfigMap has no such field (kubectl refuses it)"
@@ -228,10 +230,10 @@ def _literals(obj: Mapping[str, Value]) -> Iterator[Settings]:
         content: dict[str, Value] = {key: Scalar(_unquoted(value), _unquoted(value)) for key, _, value in pairs}
         elsewhere = [key for key in ("files", "envs", "env") if isinstance(item, Mapping) and item.get(key)]
         notes = [
-            f"{key}: what these files hold is not in this one: kubectl kustomize FOLDER | {HERE}" for key in elsewhere
+            f"{key}: what these files hold is not in this one: kubectl kustomize FOLDER prints it" for key in elsewhere
         ]
         if content:
-            where, command = f"configMapGenerator {text_at(item, 'name')}", f"kubectl kustomize FOLDER | {HERE}"
+            where, command = f"configMapGenerator {text_at(item, 'name')}", "kubectl kustomize FOLDER"
             yield Settings(where, command, content, helm=False, notes=tuple(notes))
 
 
@@ -301,4 +303,4 @@ def _extract(path: Path, number: int | None) -> str:
             at += f".{part}"
         else:
             at += f'["{part}"]' if at else f'.["{part}"]'
-    return f"yq '{said}{at or '.'}' FILE | {HERE}"
+    return f"yq '{said}{at or '.'}' FILE"

@@ -47,11 +47,11 @@ class Scalar:
     """Whether YAML makes something else than a text of it, which kubectl refuses in a ConfigMap."""
 
 
-def text_of(place: str, content: bytes) -> str:
-    """Of UTF-8, or of UTF-16 that says so by its first two bytes. UsageError for anything else."""
+def text_of(place: str, content: bytes, into: str) -> str:
+    """Of UTF-8, or of UTF-16 that says so by its first two bytes. UsageError for anything else. `into`: see `lab.base.handing.again`."""
     mark, encoding = next(((mark, name) for mark, name in _BOMS if content.startswith(mark)), (b"", "utf-8"))
     if content.startswith(b"\x1f\x8b"):
-        raise UsageError(place, "is packed with gzip", "unpack it: zcat FILE | scripts/shell just bench --configmap -")
+        raise UsageError(place, "is packed with gzip", f"unpack it: zcat FILE | {into}")
     try:
         text = content.removeprefix(mark).decode(encoding)
     except UnicodeDecodeError as error:

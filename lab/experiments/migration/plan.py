@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from lab.analysis.migration import table
 from lab.analysis.migration.mapping import Annotation, Migration, Unknown, keys_of, migration
 from lab.base.errors import UsageError
+from lab.base.handing import again
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import refuse_f5
 from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_of
 from lab.targets.local.routes import PREFIX
 
+INTO, INGRESS_INTO = again("migrate"), again("migrate --configmap FILE", "--ingress")
 _CLASSES = ("kubernetes.io/", "kubectl.kubernetes.io/")
 """Annotations that are nobody's settings."""
 
@@ -31,7 +33,7 @@ class Plan:
 def plan(place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()) -> Plan:
     """Of all successors, or those named. UsageError for what `bench --configmap` refuses while it reads, and for files without an Ingress."""
     tables = [table.load(system) for system in dict.fromkeys(to or table.systems())]
-    given = reading.read(place, content)
+    given = reading.read(place, content, INTO)
     refuse_f5(place, given)
     notes = list(given.notes)
     annotations = [each for name, text in ingresses for each in _annotations(name, text, notes)]
@@ -44,7 +46,7 @@ def plan(place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = ()
 def _annotations(place: str, content: bytes, notes: list[str]) -> Iterator[Annotation]:
     """Of every Ingress in a file; what is no Ingress, and no annotation of ingress-nginx's, is told in `notes`."""
     seen = False
-    for value in documents(place, text_of(place, content)):
+    for value in documents(place, text_of(place, content, INGRESS_INTO)):
         for kind, name, found in _objects(value):
             if kind != "Ingress":
                 notes.append(f"{place}: {kind} {name} is no Ingress, and is passed over")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.handing import again
 from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.configmap import knobs
 from lab.experiments.configmap.reading import read
@@ -91,7 +92,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_every_arm_comes_up_and_all_that_it_sets_is_found_there(target: LocalTarget, name: str, tmp_path: Path) -> None:
     lines = "\n".join(f"  {line.strip()}" for line in FILES[name].strip().splitlines())
-    given = read("mine.yaml", f"kind: ConfigMap\ndata:\n{lines}\n{HEADERS}".encode())
+    given = read("mine.yaml", f"kind: ConfigMap\ndata:\n{lines}\n{HEADERS}".encode(), again("bench"))
     manifests = tmp_path / "manifests"
     ablation_store.copy_manifests(manifests)
     found, _ = knobs.written(split("mine.yaml", given), manifests, lambda _variant, _sweep: None)

@@ -11,26 +11,47 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
+from lab.base.handing import again
 from lab.experiments.configmap.reading import read
 
 MAP = "kind: ConfigMap\nmetadata: {name: x, namespace: y}\ndata:\n  keep-alive-requests: '5000'\n  use-gzip: 'true'\n"
 BOTH = {"keep-alive-requests": "5000", "use-gzip": "true"}
 CONFIG = "config: {keep-alive-requests: 5000, use-gzip: true}"
+INTO = again("a-verb")
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
 
 
+RELEASE = 'resource "helm_release" "x" {'
+HEREDOC = "<<-EOT\n  controller:\n    config:\n      use-gzip: true\n  EOT\n"
+BOTH_IN_HEREDOC = HEREDOC.replace("use-gzip", "keep-alive-requests: 5000\n      use-gzip")
+FILLED = HEREDOC.replace("true", "${var.x}")
+STATE = {
+    "values": ["controller: {config: {keep-alive-requests: 1}}"],
+    "set": [{"name": "controller.config.keep-alive-requests", "value": "5000"}],
+    "set_sensitive": [{"name": "controller.config.use-gzip", "value": "true"}],
+    "metadata": [{"values": json.dumps({"controller": {"config": BOTH}})}],
+}
+"""A helm_release's attributes in what `terraform show -json` prints."""
+
+
 def data(text: str | bytes) -> dict[str, str]:
-    return dict(read("mine.yaml", text if isinstance(text, bytes) else text.encode()).data)
+    return dict(read("mine.yaml", text if isinstance(text, bytes) else text.encode(), INTO).data)
 
 
 def notes(text: str) -> str:
-    return "\n".join(read("mine.yaml", text.encode()).notes)
+    return _of_the_verb("\n".join(read("mine.yaml", text.encode(), INTO).notes))
 
 
 def refused(text: str | bytes) -> str:
     with pytest.raises(UsageError) as raised:
         data(text)
-    return str(raised.value)
+    return _of_the_verb(str(raised.value))
+
+
+def _of_the_verb(told: str) -> str:
+    """Held against the verb that was called: a remedy names no other."""
+    assert told.count("just ") == told.count(INTO), told
+    return told
 
 
 @pytest.mark.parametrize(
@@ -73,6 +94,10 @@ def refused(text: str | bytes) -> str:
         "kind: Application\nspec:\n  source:\n    helm:\n      parameters: [{name: controller.config.use-gzip, value: 'true'}]\n      values: |\n        controller: {config: {keep-alive-requests: 5000}}\n",
         "kind: HelmChart\nspec:\n  valuesContent: |\n    controller: {config: {keep-alive-requests: 5000}}\n  set: {controller.config.use-gzip: 'true'}\n",
         "releases:\n- values:\n  - controller: {config: {keep-alive-requests: 1}}\n  - controller: {config: {keep-alive-requests: 5000}}\n  set: [{name: controller.config.use-gzip, value: true}]\n",
+        f'{RELEASE}\n  # set {{ name = "controller.config.hsts" }}\n  version = var.version\n  values = [{BOTH_IN_HEREDOC}]\n}}\n',
+        json.dumps({"values": {"root_module": {"resources": [{"type": "helm_release", "values": STATE}]}}}),
+        json.dumps({"values": {"root_module": {"resources": [{"values": {"data": BOTH}}]}}}),
+        json.dumps({"kind": "HelmRelease", "metadata": {"annotations": {"last-applied": json.dumps({"controller": {"config": BOTH}})}}, "spec": {"values": {"controller": {"config": BOTH}}}}),
         "kind: List\nitems: [&a {kind: ConfigMap, data: {keep-alive-requests: '5000', use-gzip: 'true'}}, *a]",
     ],
 )  # fmt: skip
@@ -166,6 +191,17 @@ def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
             "worker_connections → max-worker-connections; keepalive_timeout → keep-alive",
         ),
         ('resource "kubernetes_config_map" "x" {\n}\n', "is Terraform's language"),
+        (
+            f'{RELEASE}\n  set {{\n    name = "controller.config.use-gzip"\n',
+            'line 3: `name = "controller.config.use-gzip"`',
+        ),
+        (f'{RELEASE}\n  set = [{{ name = "controller.config.use-gzip" }}]', "line 2: `set = [{ name ="),
+        (f"{RELEASE}\n  values = [yamlencode({{", "terraform show -json | scripts/shell just a-verb --configmap -"),
+        (f'{RELEASE}\n  values = [{HEREDOC}, file("more.yaml")]\n}}', 'line 7: `, file("more.yaml")]`'),
+        (f"{RELEASE}\n  values = concat([{HEREDOC}], var.more)\n}}", "line 7: `], var.more)`"),
+        (f'{RELEASE}\n  values = [{HEREDOC}]\n  set {{\n    name = "controller.config.hsts"', "line 9: "),
+        (f"{RELEASE}\n  values = [{FILLED}]\n}}", "line 5: ${ … } is filled in by Terraform"),
+        ('resource "kubernetes_config_map" "x" {\n  data = { "use-gzip" = "true" }', 'line 2: `data = { "use-gzip"'),
         ("kind: Kustomization\nconfigMapGenerator: [{name: x, envs: [a]}]\n", "kubectl kustomize FOLDER"),
         ("kind: HelmRelease\nspec: {valuesFrom: []}\n", "its values are elsewhere: helm"),
         ("kind: ConfigMap\nstringData: {keep-alive: '5'}\n", "stringData is not read by the controller"),
@@ -201,7 +237,7 @@ def test_nothing_of_a_file_is_left_out_silently(text: str, told: str) -> None:
 
 
 def test_headers_of_the_charts_own_values_are_the_keys_that_it_makes_of_them() -> None:
-    given = read("v.yaml", b"controller: {config: {}, addHeaders: {X-A: b}, proxySetHeaders: {X-C: d}}")
+    given = read("v.yaml", b"controller: {config: {}, addHeaders: {X-A: b}, proxySetHeaders: {X-C: d}}", INTO)
     assert given.data == {
         "add-headers": "ingress-nginx/custom-add-headers",
         "proxy-set-headers": "ingress-nginx/custom-proxy-set-headers",
@@ -234,7 +270,12 @@ def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
         until = at + data.draw(st.sampled_from([0, 1, 9]))
         text = text[:at] + data.draw(st.sampled_from(TOKENS)) + text[until:]
     with suppress(UsageError):
-        read("mine.yaml", text.encode())
+        read("mine.yaml", text.encode(), INTO)
+
+
+def test_what_terraform_would_fill_in_is_unescaped() -> None:
+    body = HEREDOC.replace("true", "$${x}%%{y}")
+    assert data(f"{RELEASE}\n  values = [{body}]\n}}\n") == {"use-gzip": "${x}%{y}"}
 
 
 def test_all_keys_that_stand_twice_are_named_with_both_lines() -> None:
@@ -250,5 +291,5 @@ def test_of_several_maps_the_one_with_known_keys_is_meant() -> None:
 def test_of_two_that_may_be_meant_commands_extract_each() -> None:
     told = refused(f"{MAP}---\na-b:\n  controller: {{{CONFIG}}}\n")
     assert "holds 2 maps of settings: ConfigMap y/x; a-b.controller.config" in told
-    assert "kubectl -n y get configmap x -o yaml | scripts/shell just bench --configmap -" in told
+    assert "kubectl -n y get configmap x -o yaml | scripts/shell just a-verb --configmap -" in told
     assert "yq 'select(di == 1) | .[\"a-b\"].controller.config' FILE" in told

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
+from lab.base.handing import again
 from lab.experiments.configmap.reading import read
 from lab.experiments.configmap.split import split
 from lab.targets.local import modules
@@ -167,7 +168,7 @@ def line_of(key: str, value: str) -> str:
 
 def outcome(key: str, value: str) -> tuple[bool, str]:
     """Whether the key is in the whole file, and what was told about it."""
-    found = split("mine.yaml", read("mine.yaml", written(key, value)))
+    found = split("mine.yaml", read("mine.yaml", written(key, value), again("bench")))
     return key in found.kept, "\n".join(note for note in found.notes if note.startswith(f"{key}: "))
 
 
@@ -217,4 +218,4 @@ def test_a_number_is_what_go_makes_of_it_or_the_default_stays_and_is_told(key: s
 def test_a_size_that_the_controller_leaves_out_is_told(value: str) -> None:
     """nginx's own default is the controller's, too: nothing changes."""
     with pytest.raises(UsageError, match="leaves the directive out"):
-        split("mine.yaml", read("mine.yaml", f'proxy-body-size: "{value}"'.encode()))
+        split("mine.yaml", read("mine.yaml", f'proxy-body-size: "{value}"'.encode(), again("bench")))

@@ -14,7 +14,7 @@ from lab.analysis.migration.table import systems
 from lab.base.errors import UsageError
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import refuse_f5
-from lab.experiments.migration.plan import Plan, plan
+from lab.experiments.migration.plan import INTO, Plan, plan
 from lab.report.json.migration import printed
 from lab.report.markdown import markdown
 from lab.report.tables.migration import page
@@ -58,23 +58,31 @@ def complete(found: Plan, names: Sequence[str]) -> None:
 
 
 def refusal(content: bytes) -> str:
-    """Why bench takes this for no ConfigMap of ingress-nginx's; empty = it does."""
+    """Why this is taken for no ConfigMap of ingress-nginx's; empty = it does."""
     try:
-        refuse_f5("mine", reading.read("mine", content))
+        refuse_f5("mine", reading.read("mine", content, INTO))
     except UsageError as refused:
         return str(refused)
     return ""
 
 
 @pytest.mark.parametrize("path", FIELD, ids=lambda path: path.name)
-def test_files_from_the_field_give_a_plan_or_benchs_own_refusal(path: Path) -> None:
+def test_files_from_the_field_give_a_plan_or_a_refusal(path: Path) -> None:
     content = path.read_bytes()
     if told := refusal(content):
         with pytest.raises(UsageError) as raised:
             plan("mine", content)
         assert str(raised.value) == told
     else:
-        complete(plan("mine", content), list(reading.read("mine", content).data))
+        complete(plan("mine", content), list(reading.read("mine", content, INTO).data))
+
+
+def test_what_is_packed_is_to_be_unpacked_into_migrate() -> None:
+    """The ConfigMap as well as an Ingress."""
+    packed = b"\x1f\x8b\x08"
+    for content, ingresses in ((packed, []), (b"keep-alive: 5", [("ingress", packed)])):
+        with pytest.raises(UsageError, match=r"zcat FILE \| scripts/shell just migrate --configmap"):
+            plan("mine", content, ingresses)
 
 
 @settings(max_examples=8, deadline=None)
@@ -91,7 +99,7 @@ def test_files_from_the_field_give_a_plan_or_benchs_own_refusal(path: Path) -> N
 def test_drawn_files_give_a_plan_that_holds_all_of_them(data: dict[str, str], system: str) -> None:
     text = yaml.safe_dump({"kind": "ConfigMap", "data": data}, allow_unicode=False)
     assume(not refusal(text.encode()))
-    complete(plan("drawn", text.encode(), to=[system]), list(reading.read("drawn", text.encode()).data))
+    complete(plan("drawn", text.encode(), to=[system]), list(reading.read("drawn", text.encode(), INTO).data))
 
 
 @pytest.mark.parametrize("system", systems())
