@@ -53,6 +53,8 @@ class Line:
     note: str
     source: str
     ingress: str = ""
+    readback: str = ""
+    """How to see that `to` took, where its table says it: a check's YAML text."""
 
     @property
     def is_trap(self) -> bool:
@@ -174,7 +176,7 @@ def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line
         weight = subject.weight
     return Line(
         key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
-        "; ".join(filter(None, (key.told, reason, row.note))), row.source,
+        "; ".join(filter(None, (key.told, reason, row.note))), row.source, readback=row.readback.replace("{to}", to),
     )  # fmt: skip
 
 
@@ -248,9 +250,10 @@ def _annotation(row: Row, subject: Subject, given: Annotation) -> Line:
 
 def _extra(row: Row) -> Line:
     standing: Standing = "set" if row.how in ("arg", "key", "field") else "hand" if row.how == "hand" else "lost"
+    to = translated(row.value, "")
     return Line(
-        "", "", "", standing, row.how, row.setting, translated(row.value, ""), row.default, row.weight or "nothing", "", row.note,
-        row.source,
+        "", "", "", standing, row.how, row.setting, to, row.default, row.weight or "nothing", "", row.note, row.source,
+        readback=row.readback.replace("{to}", to),
     )  # fmt: skip
 
 

@@ -12,7 +12,9 @@ key for, and is told unless the file sets one of those after it; `*  like  SYSTE
     key NAME        a key of the system's ConfigMap         none        not at all: `default` says what happens instead
     KIND PATH       a field of an object of that kind       read        it reads the annotation as it stands
 
-`default` as `value` would be written, so that both can be compared; of `none`, = means that nothing is lost by ingress-nginx's default.
+`default` as `value` would be written, so that both can be compared; of `none`, = means that nothing is lost by ingress-nginx's default, and
+so does a `value` that leaves it. A table may have a column `readback`: how to see that the setting took, a check as a component's, in
+which {to} stands for the value there.
 Refuses a table that leaves out a key, has one twice, or says anything that is not known.
 """
 
@@ -25,9 +27,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+import yaml
+from pydantic import ValidationError
+
 from lab.analysis.migration.values import CONVERSIONS, conversions
 from lab.base.errors import UsageError, did_you_mean
-from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.knobs import MANIFESTS, Check
 from lab.targets.local.configmap import KEYS
 
 Weight = Literal["fails", "guards", "answers", "costs", "seen", "nothing"]
@@ -60,6 +65,8 @@ class Row:
     weight: Weight | None
     note: str
     source: str
+    readback: str = ""
+    """A check's YAML text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,19 @@ def _row(where: str, cells: Mapping[str, str]) -> Row:
         weight,
         cells["note"],
         cells["source"],
+        _readback(where, cells.get("readback", "")),
     )
+
+
+def _readback(where: str, text: str) -> str:
+    if text:
+        try:
+            Check.model_validate(yaml.safe_load(text))
+        except (yaml.YAMLError, ValidationError) as error:
+            raise UsageError(
+                where, f"readback: {' '.join(str(error).split())}", "a check as in a component's lab/readback"
+            ) from None
+    return text
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,8 @@
 
     base/SYSTEM            as shipped; what it needs lies beside it
     base/SYSTEM-yours      the same, with every setting of the plan that can be written
-    overlays/SYSTEM, overlays/SYSTEM-yours    each with the lab's backend, to be measured, and for kubectl apply -k
+    overlays/SYSTEM, overlays/SYSTEM-yours    each with the lab's backend, to be measured, and for kubectl apply -k; the settings are read
+                                              back as far as the table says how
 
 A setting lies in an argument of the container, in the system's ConfigMap, or in a field of an object: one that its base has, else one
 that `migrate/KIND.yaml` beside the table begins. What is to be done by hand is in no manifest: the plan names it.
@@ -23,7 +24,7 @@ from lab.analysis.migration.mapping import Line, Migration
 from lab.base.errors import UsageError
 from lab.base.files import writing
 from lab.model.variants import kustomize
-from lab.model.variants.knobs import MANIFESTS
+from lab.model.variants.knobs import MANIFESTS, Check
 
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
@@ -67,13 +68,22 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
         (folder / _FILE).write_text(_dumped(own | ({"patches": patches} if patches else {})))
     title = f"{system} with your settings"
     overlay = kustomize.read_yaml(manifests / "overlays" / system / _FILE, system)
-    overlay["metadata"]["annotations"]["lab/title"] = title
+    annotations = overlay["metadata"]["annotations"]
+    annotations["lab/title"] = title
+    if checks := {each.subject: each for each in _checks(annotations, lines)}:
+        annotations["lab/readback"] = _dumped([each.model_dump(exclude_none=True) for each in checks.values()])
     overlay["resources"] = [
         f"../../base/{name}" if Path(each).name == system else each for each in overlay["resources"]
     ]
     (manifests / "overlays" / name).mkdir(exist_ok=True)
     (manifests / "overlays" / name / _FILE).write_text(_dumped(overlay))
     return name
+
+
+def _checks(annotations: Mapping[str, str], lines: Iterable[Line]) -> Iterator[Check]:
+    """Of the system itself, then of each setting that its table knows one for."""
+    own = yaml.safe_load(annotations.get("lab/readback", "[]"))
+    yield from map(Check.model_validate, [*own, *(yaml.safe_load(line.readback) for line in lines if line.readback)])
 
 
 def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:

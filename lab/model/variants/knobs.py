@@ -57,7 +57,7 @@ class Check(Record, coerce_numbers_to_str=True):
     caddy       what lies at a path (`name`) in what Caddy's admin interface shows: after `config`, `http`, `server`, `reverse_proxy`, `transport`
                 in those of them that serve the load; after `metrics` a metric
     envoy       what lies at a path (`name`) in what Envoy's admin interface shows: after `cluster`, `listener`, `http_connection_manager`,
-                `router`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
+                `router`, `route`, `bootstrap` in those of them that serve the load; after `stats` a statistic, `version` alone its release
     traefik     what lies at a path (`name`) in what Traefik's API shows: after `service`, `router`, `entrypoint` in those that serve the load,
                 after `overview` in its overview; after `metrics` a metric, `version` alone its release
     page        what stands in a line (`name`: the page's path, a blank, the words with which the line begins) that any proxy's own interface
@@ -197,9 +197,9 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     where = annotated.place(folder)
     content = annotated.kustomization(folder, "Component", KEYS)
     values = annotated.values(content, Knob, where)
-    values["readback"] = _listed("readback", values["readback"], where)
+    values["readback"] = list_in("readback", values["readback"], where)
     if "parameters" in values:
-        values["parameters"] = _listed("parameters", values["parameters"], where)
+        values["parameters"] = list_in("parameters", values["parameters"], where)
     values["openshift"] = openshift.read(folder, where)
     knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
     if knob.sweep not in sweeps.sweep_names():
@@ -275,7 +275,7 @@ def targets(content: dict[str, Any], where: str) -> list[Target]:
     return found
 
 
-def _listed(key: str, text: str, where: str) -> list[Any]:
+def list_in(key: str, text: str, where: str) -> list[Any]:
     """An annotation that holds a list, as YAML text."""
     form = f"write a list, as in {_FORMS[key]}"
     try:

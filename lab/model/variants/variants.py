@@ -25,7 +25,7 @@ from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
-from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, load_knob, targets
+from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, list_in, load_knob, targets
 from lab.model.variants.knobs import Check as Check  # what a variant is read back by
 
 KEYS = {"resources", "components"}
@@ -71,6 +71,9 @@ class Overlay(Record):
         default=AS_SHIPPED,
         description="of a root: in which family of comparisons it is; systems of different families are never compared",
     )
+    readback: tuple[Check, ...] = Field(
+        default=(), description="how to see that what its bases set took: YAML text, a list of checks"
+    )
     baseline: str | None = Field(
         default=None, description="the parent overlay", json_schema_extra=annotated.NOT_AN_ANNOTATION
     )
@@ -83,8 +86,8 @@ class Variant(Record):
 
     `baseline` is the parent overlay's name, None for a root. `knobs` are those of the whole chain, root
     first; `own_knobs` those that this overlay adds to its baseline. `manifests` are the objects that
-    `kustomize build` printed. `readback` is the union of all knobs' checks, later ones replacing
-    earlier ones that read the same thing.
+    `kustomize build` printed. `readback` is the union of the checks of all overlays of the chain and of all
+    knobs, later ones replacing earlier ones that read the same thing.
     """
 
     name: str
@@ -237,7 +240,7 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         only_on=_only_on(name, [overlays[0].only_on, *(knob.only_on for knob in knobs)]),
         family=overlays[0].family,
         root_cost=overlays[0].cost,
-        readback=tuple({check.subject: check for knob in knobs for check in knob.readback}.values()),
+        readback=tuple({check.subject: check for each in (*overlays, *knobs) for check in each.readback}.values()),
     )
 
 
@@ -356,7 +359,9 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         "resources": resources,
         "own_knobs": [path.name for path in listed],
     }
-    return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where)
+    if "readback" in values:
+        values["readback"] = list_in("readback", values["readback"], where)
+    return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where, Check)
 
 
 def _refuse_unknown(key: str, other: object, folder: Path, overlays: Path) -> None:

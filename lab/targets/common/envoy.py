@@ -46,9 +46,9 @@ def workers(text: str) -> int | None:
 
 
 def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
-    """Kind of part → each of it that serves the load, from `/config_dump`: listener, http_connection_manager, router, cluster, bootstrap.
+    """Kind of part → each of it that serves the load, from `/config_dump`: listener, http_connection_manager, router, route, cluster, bootstrap.
 
-    ValueError for what is no such dump.
+    Routes are those that lead to a cluster. ValueError for what is no such dump.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     configs = json.loads(dump)["configs"]
@@ -60,6 +60,10 @@ def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
         if kind == "ClustersConfigDump":
             clusters = (item["cluster"] for item in _of(config, "clusters"))
             found.setdefault("cluster", []).extend(each for each in clusters if each["name"] not in asked)
+        if kind == "RoutesConfigDump":
+            found.setdefault("route", []).extend(
+                each for each in _routes(config) if each["route"].get("cluster") not in asked
+            )
         if kind == "ListenersConfigDump":
             for listener in _listeners(config):
                 for manager in _managers(listener):
@@ -83,6 +87,12 @@ def _control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
 def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:
     for kind in (f"static_{what}", f"dynamic_active_{what}"):
         yield from config.get(kind, [])
+
+
+def _routes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for item in (*config.get("static_route_configs", []), *config.get("dynamic_route_configs", [])):
+        for host in item["route_config"].get("virtual_hosts", []):
+            yield from (route for route in host.get("routes", []) if "route" in route)
 
 
 def _listeners(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -41,7 +41,7 @@ def trap(system: str, key: str, data: dict[str, str] | None = None) -> Trap:
         ("contour", "proxy-connect-timeout", "2s"),
         ("contour", "proxy-read-timeout", "15s"),
         ("contour", "use-gzip", "gzip"),
-        ("contour", "keep-alive", "3600s"),
+        ("contour", "keep-alive", "60s"),
         ("httpd", "keep-alive", "5"),
         ("httpd", "keep-alive-requests", "100"),
         ("httpd", "max-worker-connections", "400"),

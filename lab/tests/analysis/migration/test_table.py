@@ -19,13 +19,13 @@ from lab.targets.local.routes import OF_ONE
 TSV = "migrate.tsv"
 
 
-def edited(tmp_path: Path, old: str, new: str) -> Path:
-    """The tables with one text replaced in Traefik's."""
+def edited(tmp_path: Path, old: str, new: str, system: str = "traefik") -> Path:
+    """The tables with one text replaced in one of them."""
     for path in [*MANIFESTS.glob(f"base/*/{TSV}"), MANIFESTS / "base/ingress-nginx/leaving.tsv"]:
         target = tmp_path / "base" / path.parent.name / path.name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
-    found = tmp_path / "base" / "traefik" / TSV
+    found = tmp_path / "base" / system / TSV
     text = found.read_text()
     assert old in text
     found.write_text(text.replace(old, new, 1))
@@ -105,6 +105,12 @@ def test_every_key_has_a_weight_and_says_what_it_does() -> None:
 def test_a_fault_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         load("traefik", edited(tmp_path, old, new))
+
+
+def test_a_check_that_is_none_is_told_with_its_place(tmp_path: Path) -> None:
+    manifests = edited(tmp_path, "kind: envoy, name: route", "kind: envoi, name: route", "contour")
+    with pytest.raises(UsageError, match=r"contour/migrate\.tsv:\d+: readback: .*kind"):
+        load("contour", manifests)
 
 
 def test_a_key_without_a_row_is_refused(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ import yaml
 
 from lab.analysis.migration.table import systems
 from lab.base.errors import UsageError
+from lab.experiments.ablation.folder import copy_manifests
 from lab.experiments.migration.folder import add, as_far_as_taken, has_manifests, take_away, written
 from lab.experiments.migration.plan import plan
 from lab.model.variants import kustomize
+from lab.model.variants.variants import load_overlay
 
 HERE = [system for system in systems() if has_manifests(system)]
 SOME = [*HERE[:1], *(pytest.param(system, marks=pytest.mark.slow) for system in HERE[1:])]
@@ -139,6 +141,21 @@ def test_a_setting_that_is_an_empty_text_is_written_as_that(tmp_path: Path) -> N
     )
     assert yours["data"]["server.CustomLog"] == ""
     assert yours["data"]["server.StartServers"] == "16"
+
+
+def test_settings_are_read_back_as_their_table_says_over_what_is_read_of_the_system_itself(tmp_path: Path) -> None:
+    """Contour's controller passes over an annotation that it cannot read."""
+    (found,) = plan("mine", MINE, to=["contour"]).migrations
+    copy_manifests(tmp_path / "manifests")
+    shipped, yours = (
+        {check.name: check.value for check in load_overlay(name, tmp_path / "manifests").readback}
+        for name in ("contour", add(tmp_path / "manifests", found, written(found)))
+    )
+    idle = "http_connection_manager.common_http_protocol_options.idle_timeout"
+    assert (shipped, yours[idle]) == ({idle: "60s"}, "300s")
+    assert yours["route.route.timeout"] == "0s"
+    assert yours["route.route.upgrade_configs.0.upgrade_type"] == "websocket"
+    assert yours["cluster.connect_timeout"] == "5s"
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:

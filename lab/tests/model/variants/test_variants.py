@@ -286,6 +286,26 @@ def test_a_knob_replaces_what_its_baseline_reads_back() -> None:
     assert [check.value for check in variant.readback] == ["32768", "32768"]
 
 
+def test_an_overlay_may_say_what_is_read_back_of_its_bases(scratch: Path, overlay: Write) -> None:
+    """Its variants have it too, but for what a knob sets."""
+
+    def root(name: str, readback: str) -> None:
+        notes = {"lab/title": "x", "lab/readback": readback}
+        overlay(name, ["../../base/ingress-nginx", "../../base/backend"], metadata={"annotations": notes})
+
+    root("root", "- {kind: processes, process: nginx, value: 2}\n- {kind: backlog, port: 80, value: 511}")
+    assert [check.value for check in load_variant("root", scratch).readback] == ["2", "511"]
+    assert [
+        check.value for check in load_variant("root+somaxconn-128", scratch).readback if check.kind != "sysctl"
+    ] == [
+        "2",
+        "128",
+    ]
+    for name, fault in (("odd", "- {kind: sysctrl}"), ("none", "[]"), ("torn", "- {")):
+        root(name, fault)
+        assert f"manifests/overlays/{name}/kustomization.yaml: lab/readback" in refused(scratch, name)
+
+
 def test_two_list_additions_survive_together(scratch: Path, knob: Write) -> None:
     knob("ports", sysctl_added("net.ipv4.ip_local_port_range", "1024 65000"))
     knob(

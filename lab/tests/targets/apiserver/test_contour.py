@@ -116,6 +116,10 @@ def test_of_an_envoy_that_contour_tells_its_own_interfaces_are_not_the_load_s() 
         filters = [{"typed_config": {"@type": kind, "stat_prefix": name}}]
         return {"active_state": {"listener": {"name": name, "filter_chains": [{"filters": filters}]}}}
 
+    def routed(cluster: str) -> dict[str, Any]:
+        redirect = {"redirect": {"https_redirect": True}}
+        return {"route_config": {"virtual_hosts": [{"routes": [redirect, {"route": {"cluster": cluster}}]}]}}
+
     clusters = ("contour", "envoy-admin")
     source = {"api_config_source": {"grpc_services": [{"envoy_grpc": {"cluster_name": "contour"}}]}}
     static = [{"cluster": {"name": name}} for name in clusters]
@@ -137,9 +141,15 @@ def test_of_an_envoy_that_contour_tells_its_own_interfaces_are_not_the_load_s() 
                 "@type": "x.ListenersConfigDump",
                 "dynamic_listeners": [listener(name) for name in ("ingress_http", "envoy-admin", "stats")],
             },
+            {
+                "@type": "x.RoutesConfigDump",
+                "static_route_configs": [routed("envoy-admin")],
+                "dynamic_route_configs": [routed("ingress-lab/backend")],
+            },
         ]
     }
     parts = envoy.parts(json.dumps(dump))
+    assert [each["route"]["cluster"] for each in parts["route"]] == ["ingress-lab/backend"]
     assert [each["name"] for each in parts["cluster"]] == ["ingress-lab/backend"]
     assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]
     assert envoy.counted("http.ingress_http.downstream_rq_total: 40\n") == {"requests": 40}

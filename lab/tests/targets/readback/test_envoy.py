@@ -48,6 +48,8 @@ def observed(name: str, value: str, system: Envoy | None = None) -> tuple[bool, 
         ("http_connection_manager.stat_prefix", "ingress"),
         ("http_connection_manager.access_log.0.typed_config.path", "absent"),
         ("bootstrap.node.cluster", "ingress-lab"),
+        ("route.route.cluster", "backend:8080"),
+        ("route.route.timeout", "absent"),
     ],
 )
 def test_what_it_runs_is_read_of_what_serves_the_load(name: str, value: str) -> None:
