@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -187,7 +188,12 @@ def _standing(
     if row.how == "read":
         return "same", value, ""
     if row.how == "none":
-        if value == row.default or (not own and (not row.weight or row.weight == "nothing")) or not value:
+        if (
+            _left(row, value, others)
+            or value == row.default
+            or (not own and (not row.weight or row.weight == "nothing"))
+            or not value
+        ):
             return "same", "", ""
         return ("lost", "", "") if (row.weight or subject.weight) != "nothing" else ("same", "", "")
     if not value or (value == "false" and not conversions(row.value)):
@@ -203,6 +209,16 @@ def _standing(
     if not own and row.weight == "nothing":
         return "same", to, ""
     return ("hand" if row.how == "hand" else "set"), to, ""
+
+
+def _left(row: Row, value: str, others: Mapping[str, str]) -> bool:
+    """Whether the row says of this value that nothing is lost by it."""
+    with suppress(UntranslatableError):
+        try:
+            translated(row.value, value, others)
+        except LeaveError:
+            return True
+    return False
 
 
 def _holds(name: str, value: str, keys: Mapping[str, Key]) -> bool:

@@ -60,6 +60,56 @@ def test_circuit_breakers_are_a_trap_without_a_key(system: str) -> None:
     assert {(each.line.default, each.line.to, each.weight) for each in found} == {("1024", "65536", "fails")}
 
 
+OWN, BACKENDS = "server-tokens", "allow-backend-server-header"
+
+
+@pytest.mark.parametrize(
+    ("system", "sends", "keys"),
+    [
+        ("envoy", "Server: envoy", [OWN]),
+        ("contour", "overwrite", [OWN, BACKENDS]),
+        ("envoy-gateway", "the backend's Server header passes", [BACKENDS]),
+        ("traefik", "the backend's Server header passes", [BACKENDS]),
+        ("traefik-ingress-nginx", "the backend's Server header passes", [BACKENDS]),
+        ("haproxy", "the backend's Server header passes", [BACKENDS]),
+        ("haproxy-ingress", "the backend's Server header passes", [BACKENDS]),
+        ("caddy", "Via: 1.1 Caddy; Server: Caddy in its own answers", [OWN, BACKENDS]),
+        ("nginx-f5", "true", [OWN]),
+        ("nginx-ngf", "Server: nginx without its version", [OWN]),
+        ("httpd", "Full", [OWN, BACKENDS]),
+    ],
+)
+def test_a_server_header_that_ingress_nginx_leaves_out_is_a_trap(system: str, sends: str, keys: list[str]) -> None:
+    """Its own and the backend's, by what ingress-nginx does by itself."""
+    told = [each for each in moved(system, {}).traps if {OWN, BACKENDS} & set(each.keys)]
+    assert sorted({key for each in told for key in each.keys} & {OWN, BACKENDS}, reverse=True) == keys
+    assert sends in {each.line.default for each in told} and {each.weight for each in told} == {"answers"}
+
+
+@pytest.mark.parametrize(
+    ("system", "key", "tos"),
+    [
+        ("envoy", OWN, []),
+        ("contour", OWN, []),
+        ("caddy", OWN, []),
+        ("nginx-f5", OWN, []),
+        ("nginx-ngf", OWN, ['"on"']),
+        ("envoy", BACKENDS, ["PASS_THROUGH"]),
+        ("contour", BACKENDS, ["pass_through"]),
+        ("traefik", BACKENDS, []),
+        ("haproxy", BACKENDS, []),
+    ],
+)
+def test_a_server_header_that_a_file_asks_for_is_none(system: str, key: str, tos: list[str]) -> None:
+    lines = [each for each in moved(system, {OWN: "true", BACKENDS: "true"}).settings if each.key == key]
+    assert [each.to for each in lines if each.standing != "same"] == tos
+
+
+def test_a_list_of_headers_to_hide_keeps_the_backends_server_hidden() -> None:
+    assert line("contour", "hide-headers", "X-A,X-B").to == "[X-A,X-B, Server]"
+    assert line("contour", "hide-headers", "X-A", **{BACKENDS: "true"}).to == "[X-A, ]"
+
+
 def test_the_heaviest_trap_is_first_and_of_one_weight_the_files_own() -> None:
     traps = moved("traefik", {"keep-alive": "300", "proxy-read-timeout": "120"}).traps
     assert [(WEIGHTS.index(each.weight), not each.in_file) for each in traps] == sorted(
