@@ -113,11 +113,16 @@ def _witnessed(point: Point, result: Result, seen: Observation, body_bytes: int,
     least, most = result.requests, result.requests + unanswered(result)
     under_way = 2 * point.connections + COUNTED_REQUESTS
     counters, role = seen.counters, "proxy" if "proxy/InSegs" in seen.counters else "backend"
-    own, segments = counters.get("proxy/requests"), counters.get(f"{role}/InSegs")
+    own, by_h2 = counters.get("proxy/requests"), counters.get("proxy/requests_h2")
+    segments = counters.get(f"{role}/InSegs")
     opened, link_bytes = counters.get(f"{role}/PassiveOpens"), counters.get("client/rx_bytes")
     slack = under_way + COUNTED * most
     if own is not None and tls != "passthrough" and not least - slack <= own <= most + slack:
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the proxy {own}"
+    if by_h2 is not None and tls != "passthrough":
+        wrong, asked = (least - by_h2, "all") if point.protocol == "h2" else (by_h2, "none")
+        if wrong > slack:
+            yield Reason.PROTOCOL, f"the proxy counts {by_h2} of {least} requests by HTTP/2, asked for {asked}"
     if segments is not None and least > segments + under_way:
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} got {segments} TCP segments"
     if opened is not None and not point.keepalive and not least - slack <= opened <= OPENED * most + slack:

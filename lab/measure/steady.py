@@ -23,6 +23,7 @@ from lab.targets.base import System
 from lab.targets.common.process import Ended
 
 NO_TLS = "no TLS on the way: there is no session to resume"
+BY_CLIENT = "that HTTP/2 was spoken its client alone tells: this proxy counts no requests by version"
 NOT_COUNTED = "no TLS ends at the proxy here: whether sessions were resumed was not counted"
 
 
@@ -93,6 +94,8 @@ class Steady:
             found += validity.resumption(point, run.seen.counters)
         elif point.resumption is not None:
             notes.append(NO_TLS if run.endpoint.tls == "none" else NOT_COUNTED)
+        if point.protocol == "h2" and "proxy/requests_h2" not in run.seen.counters:
+            notes.append(BY_CLIENT)
         return found, notes, limited_by(point, result, run.seen.counters, run.cores["proxy"], run.cores["generator"])
 
     @contextmanager

@@ -57,6 +57,7 @@ class Reason(StrEnum):
     GENERATOR_SATURATED = "generator-saturated", "At a given rate the generator's CPU was 80 % busy or more."
     UNEVEN = "uneven", "One side of a pair had more time than the other, or who ran when is not known."
     RESUMPTION = "resumption", "TLS sessions were resumed, or not, other than the load asks for."
+    PROTOCOL = "protocol", "The proxy counted requests of another version of HTTP than the load asks for."
     LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
     CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
     REQUEST_LOG = "request-log", "The generator's log of requests has gaps, or does not agree with its summary."

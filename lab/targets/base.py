@@ -51,7 +51,7 @@ class System(Disturbable, Protocol):
         """Cumulative counts that the target knows beside the kernel's, by `role/name`; a sample records their increase.
 
         Where they exist: `client/rx_bytes`, `client/tx_bytes` (on the wire), `proxy/requests` (HTTP, as the proxy itself
-        counts them), `proxy/tls_handshakes` (all) and `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
+        counts them) and `proxy/requests_h2` (those of them by HTTP/2), `proxy/tls_handshakes` (all) and `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
         `<role>/cpu_throttled_us`; of those with a memory limit `<role>/memory_limit_hits`.
         """
         ...

@@ -233,7 +233,7 @@ class ClusterSystem:
         ]
 
     def counters(self) -> Mapping[str, int]:
-        """`proxy/requests` as the proxies count them, `proxy/tls_…` where a HAProxy of ours ends TLS; the rest is the watch's own.
+        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, `proxy/tls_…` where a HAProxy of ours ends TLS; the rest is the watch's own.
 
         MeasuringError if handshakes are not told. Where the image has nothing that asks for requests the pod's tools do, if they may.
         """

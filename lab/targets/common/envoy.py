@@ -16,7 +16,7 @@ from typing import Any
 PORT = 19000
 PREFIX = "ingress"
 """`stat_prefix` of the HTTP connection managers that clients come to."""
-COUNTS = rf"/stats?filter=^http\.({PREFIX}(_https?)?|https?-\d%2B)\.downstream_rq_total$"
+COUNTS = rf"/stats?filter=^http\.({PREFIX}(_https?)?|https?-\d%2B)\.downstream_rq_(http2_)?total$"
 CONCURRENCY = "/stats?filter=^server.concurrency$"
 VERSIONS = "/stats?filter=version_text$"
 DUMP = "/config_dump"
@@ -34,9 +34,10 @@ def stats(text: str) -> dict[str, str]:
 
 
 def counted(text: str) -> Mapping[str, int]:
-    """Requests of clients, from what COUNTS answers; empty where nothing is counted."""
-    found = [int(value) for name, value in stats(text).items() if name.endswith(".downstream_rq_total")]
-    return {"requests": sum(found)} if found else {}
+    """Requests of clients, and those of them by HTTP/2, from what COUNTS answers; empty where nothing is counted."""
+    ends = {"requests": ".downstream_rq_total", "requests_h2": ".downstream_rq_http2_total"}
+    told = {name: [int(value) for key, value in stats(text).items() if key.endswith(end)] for name, end in ends.items()}
+    return {name: sum(found) for name, found in told.items() if found}
 
 
 def workers(text: str) -> int | None:

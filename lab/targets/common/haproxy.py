@@ -1,9 +1,9 @@
 """What a running HAProxy tells through its statistics socket: requests and TLS handshakes that it has counted.
 
-    # pxname,svname,…,req_tot,…,mode,…,ssl_sess,ssl_reused_sess,…
-    fe_sni,FRONTEND,…,40120,…,http,…,20,12401,…   →  {"requests": 40120}, {"tls_handshakes": 12421, "tls_resumed": 12401}
+    # pxname,svname,…,req_tot,…,mode,…,ssl_sess,ssl_reused_sess,…,h2_headers_rcvd,…
+    fe_sni,FRONTEND,…,40120,…,http,…,20,12401,…,0,…   →  {"requests": 40120, "requests_h2": 0}, {"tls_handshakes": 12421, "tls_resumed": 12401}
 
-`ssl_sess` are the full handshakes, `ssl_reused_sess` the resumed ones (HAProxy 2.6, src/ssl_sock.c). A reload begins anew.
+A request by HTTP/2 begins with one HEADERS frame (`h2_headers_rcvd`, src/mux_h2.c), and one without trailers has no other. `ssl_sess` are the full handshakes, `ssl_reused_sess` the resumed ones (HAProxy 2.6, src/ssl_sock.c). A reload begins anew.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ def ask(path: Path, command: str) -> str:
 
 
 def counted(stat: str) -> Mapping[str, int]:
-    """HTTP requests of clients, from `show stat`: the sum over the frontends that speak it, but for the probes'; empty where none is counted."""
-    asked = [
-        row.get("req_tot") for row in _frontends(stat) if row.get("mode") == "http" and row.get("pxname") != HEALTH
-    ]
-    counts = [int(count) for count in asked if count]
-    return {"requests": sum(counts)} if counts else {}
+    """HTTP requests of clients, and those of them by HTTP/2, from `show stat`: the sum over the frontends that speak it, but for the
+    probes'; empty where none is counted.
+    """
+    asked = [row for row in _frontends(stat) if row.get("mode") == "http" and row.get("pxname") != HEALTH]
+    cells = {"requests": "req_tot", "requests_h2": "h2_headers_rcvd"}
+    told = {name: [int(count) for row in asked if (count := row.get(cell))] for name, cell in cells.items()}
+    return {name: sum(counts) for name, counts in told.items() if counts}
 
 
 def tls(stat: str) -> Mapping[str, int]:

@@ -361,7 +361,7 @@ class LocalSystem:
         return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
 
     def _told(self) -> Mapping[str, int]:
-        """`proxy/requests` as the proxies count them, and `proxy/tls_…` where a HAProxy ends TLS; empty where they do not tell."""
+        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, and `proxy/tls_…` where a HAProxy ends TLS; empty where they do not tell."""
         found: Counter[str] = Counter()
         for runner, image in self._telling():
             with contextlib.suppress(OSError, ValueError):

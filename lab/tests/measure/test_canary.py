@@ -15,8 +15,9 @@ import pytest
 
 from lab.measure import brotli, validity
 from lab.measure.canary import canary
+from lab.measure.steady import BY_CLIENT
 from lab.model.endpoint import Endpoint, Response
-from lab.model.load import Load
+from lab.model.load import Load, Spoken
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.targets.common import sampler
@@ -207,3 +208,24 @@ def test_resumption_without_tls_is_said_and_with_tls_at_the_proxy_must_be_counte
     assert plain.valid and any("no TLS on the way" in note for note in plain.notes)
     edge = measured(Proxy(answers=[GOOD], found=Endpoint("https://a", "a", ("a",), "edge")), at(resumption=True))
     assert edge.reason is Reason.RESUMPTION and "not counted" in edge.detail
+
+
+def test_http2_is_what_the_proxy_says_or_its_client_alone() -> None:
+    """A proxy that counts by version and has none by HTTP/2 is believed, not the generator."""
+
+    @dataclass
+    class Counting(Proxy):
+        def counters(self) -> Mapping[str, int]:
+            return {"proxy/requests_h2": 0}
+
+    @dataclass
+    class Both(FakeGenerator):
+        protocols: frozenset[Spoken] = frozenset({"h1", "h2"})
+
+    edge = Endpoint("https://a", "a", ("a",), "edge")
+    silent = measured(Proxy(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), Both())
+    assert silent.valid and BY_CLIENT in silent.notes
+    told = measured(Counting(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), Both())
+    assert told.reason is Reason.PROTOCOL and "0 of 1000 requests by HTTP/2" in told.detail
+    assert BY_CLIENT not in told.notes
+    assert measured(Counting(answers=[GOOD], found=edge), at(tls="edge"), Both()).valid

@@ -111,6 +111,20 @@ def test_a_proxy_that_passes_tls_through_counts_no_requests() -> None:
     assert reasons(seen=seen, tls="edge") == {Reason.GENERATOR_COUNT}
 
 
+@pytest.mark.parametrize(
+    ("protocol", "by_h2", "right"),
+    [("h2", MADE, True), ("h2", MADE - 400, True), ("h2", MADE - 500, False), ("h2", 0, False),
+     ("h1", 0, True), ("h1", 400, True), ("h1", 500, False), ("h1", MADE, False)],
+)  # fmt: skip
+def test_requests_came_by_the_version_that_was_asked_for(protocol: str, by_h2: int, right: bool) -> None:
+    """As the proxy itself counts them, whatever the client says; one that passes TLS through sees none."""
+    load = CLOSED.model_copy(update={"protocol": protocol})
+    seen = replace(SEEN, counters={"proxy/requests": MADE, "proxy/requests_h2": by_h2})
+    assert reasons(load=load, seen=seen, tls="edge") == (set() if right else {Reason.PROTOCOL})
+    assert reasons(load=load, seen=seen, tls="passthrough") == set()
+    assert reasons(load=load, seen=replace(SEEN, counters={"proxy/requests": MADE}), tls="edge") == set()
+
+
 def test_requests_that_failed_may_have_reached_the_proxy_or_not() -> None:
     """Where errors are the subject: what was answered is the least that was counted, what was tried the most."""
     load = CLOSED.model_copy(update={"subject": ("errors",)})

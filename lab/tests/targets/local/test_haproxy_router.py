@@ -344,6 +344,8 @@ def test_requests_are_summed_over_the_frontends_that_speak_http() -> None:
         "healthz,FRONTEND,7,http,\npublic,FRONTEND,5,http,\npublic_ssl,FRONTEND,,tcp,\nfe_sni,FRONTEND,12401,http,\n\n"
     )
     assert haproxy.counted(stat) == {"requests": 12406}
+    by_h2 = "# pxname,svname,req_tot,mode,h2_headers_rcvd,\npublic,FRONTEND,5,http,0,\nfe_sni,FRONTEND,12401,http,12400,\n\n"
+    assert haproxy.counted(by_h2) == {"requests": 12406, "requests_h2": 12400}
     assert haproxy.counted("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.counted("") == {}
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +126,19 @@ def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> N
         if "proxy/requests" in after:  # Traefik counts none without labels, which would cost some
             assert after["proxy/requests"] - before["proxy/requests"] == 5
         assert system.gauges()["proxy/workers"] >= 1
+
+
+@inside
+@pytest.mark.parametrize("name", ["envoy", "haproxy"])
+def test_it_counts_requests_by_version_of_http(target: LocalTarget, name: str, tmp_path: Path) -> None:
+    with target.up(load_variant(f"{name}+gateway-tls")) as system, open(os.devnull, "wb") as nowhere:
+        for protocol, by_h2 in (("--h1", 0), ("--npn-list=h2", 20)):
+            before = system.counters()
+            argv = ["h2load", protocol, "-n", "20", "-c", "2", f"{system.entry().base_url}/1kB.bin"]
+            assert system.popen(argv, tmp_path, nowhere, nowhere).wait(20) == 0
+            after = system.counters()
+            assert after["proxy/requests"] - before["proxy/requests"] == 20
+            assert after["proxy/requests_h2"] - before["proxy/requests_h2"] == by_h2
 
 
 @inside
