@@ -161,6 +161,7 @@ def test_what_migrate_writes_for_contour_is_read_back_from_its_envoy(target: Api
 
     def unset(variant: Variant) -> list[str | None]:
         with target.up(variant) as system:
+            assert "server" not in system.fetch(system.entry(), "/1kB.bin", 5.0).headers
             return [reading.check.name for reading in read_back(system, yours.readback) if not reading.ok]
 
     assert len(yours.readback) > 5 and unset(yours) == []

@@ -117,12 +117,15 @@ def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: 
 @inside
 @pytest.mark.parametrize("name", [*filter(lambda name: name != "caddy", telling()), "caddy-metrics"])
 def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> None:
-    """Caddy counts none unless its metrics are on."""
+    """Caddy counts none unless its metrics are on. And what they say of themselves in an answer is what `migrate` tells of them."""
     with target.up(load_variant(name)) as system:
         before = system.counters()
-        for _ in range(5):
-            assert system.fetch(system.entry(), "/1kB.bin", 5.0).status == 200
+        answers = [system.fetch(system.entry(), "/1kB.bin", 5.0) for _ in range(5)]
+        assert {answer.status for answer in answers} == {200}
         after = system.counters()
+        backends = system.fetch(system.backend_endpoint(), "/1kB.bin", 5.0).headers.get("server")
+        assert backends and answers[0].headers.get("server") == ("envoy" if name == "envoy" else backends)
+        assert answers[0].headers.get("via") == ("1.1 Caddy" if name.startswith("caddy") else None)
         if "proxy/requests" in after:  # Traefik counts none without labels, which would cost some
             assert after["proxy/requests"] - before["proxy/requests"] == 5
         assert system.gauges()["proxy/workers"] >= 1
