@@ -36,6 +36,8 @@ COVERED = 0.2
 """By so much the share of requests with a latency may differ from the share of the time in which they are recorded (0.08 seen)."""
 BUSY: Mapping[str, float] = {"exact": 1.05, "quantiles": 1.3}
 """Connections that wait for an answer on average in a closed loop, of those there are (1.00 seen); read off percentiles it is too many."""
+AHEAD = 0.01
+"""More answers than were due, beside those that can be under way: a schedule never makes up for more than it lost (0.001 seen)."""
 COUNTED = 0.01
 COUNTED_REQUESTS = 20
 """By so much the proxy's own count may differ, beside two requests of every connection (under way as the counting begins and ends): a
@@ -56,6 +58,9 @@ def time_faults(
 ) -> Iterator[Fault]:
     """Of any load. `cpu_s`: what the generator used; `cpus`: how many it may use; None: not known."""
     told_s = result.duration_s
+    if not told_s > 0:
+        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s"
+        return
     if point.requests is None and not point.duration_s * (1 - EARLY) <= told_s <= _latest_s(point):
         yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s of a load of {point.duration_s:g} s"
     least_s = seen.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of many others may go on for longer
@@ -73,6 +78,11 @@ def count_faults(point: Point, result: Result, seen: Observation, body_bytes: in
     counts = (result.requests, result.dropped, *result.errors.values())
     if min(counts) < 0 or wrong > result.requests:
         yield Reason.GENERATOR_COUNT, f"{result.requests} responses, {wrong} of them with a wrong status: {counts}"
+    if point.rate_rps is not None and result.requests > (1 + AHEAD) * point.rate_rps * result.duration_s + _at_once(
+        point
+    ):
+        said = f"{result.requests} responses in {result.duration_s:.6g} s at {point.rate_rps:g} req/s"
+        yield Reason.GENERATOR_COUNT, said
     yield from latency_faults(point, result)
     yield from _witnessed(point, result, seen, body_bytes, tls)
 
@@ -98,8 +108,16 @@ def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
     if _median_s(latency) < FASTEST_S:
         yield Reason.GENERATOR_TIME, f"half of the answers took less than {FASTEST_S * 1e6:g} µs"
     waiting = mean_s * latency.total / result.recorded_s
-    if point.rate_rps is None and not waiting <= BUSY[latency.kind] * point.connections:
-        yield Reason.GENERATOR_TIME, f"its latencies keep {waiting:.6g} of {point.connections} connections busy"
+    if point.rate_rps is None and not waiting <= BUSY[latency.kind] * _at_once(point):
+        yield (
+            Reason.GENERATOR_TIME,
+            f"its latencies keep {waiting:.6g} of {_at_once(point)} connections or streams busy",
+        )
+
+
+def _at_once(point: Point) -> int:
+    """Requests that can be under way."""
+    return point.connections * point.streams
 
 
 def _median_s(latency: Histogram) -> float:
@@ -111,7 +129,7 @@ def _witnessed(point: Point, result: Result, seen: Observation, body_bytes: int,
     lives, the client's link.
     """
     least, most = result.requests, result.requests + unanswered(result)
-    under_way = 2 * point.connections + COUNTED_REQUESTS
+    under_way = 2 * _at_once(point) + COUNTED_REQUESTS
     counters, role = seen.counters, "proxy" if "proxy/InSegs" in seen.counters else "backend"
     own, by_h2 = counters.get("proxy/requests"), counters.get("proxy/requests_h2")
     segments = counters.get(f"{role}/InSegs")

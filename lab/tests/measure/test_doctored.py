@@ -6,6 +6,7 @@ number is changed, and nothing else.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 
@@ -147,6 +148,7 @@ def _point(load: Load) -> Point:
         page="1kB.bin",
         requests=load.requests,
         keepalive=load.keepalive,
+        streams=load.streams,
         timeout_s=load.timeout_s,
     )
 
@@ -198,7 +200,7 @@ def _body(tool: Generator, result: Result) -> int:
     return BODY_BYTES if tool.name in BARE else (result.size_bytes or 0) // result.requests - HEAD_BYTES
 
 
-@pytest.mark.parametrize("name", sorted({*TIMES, *COUNTS, *LATENCIES}))
+@pytest.mark.parametrize("name", [*sorted({*TIMES, *COUNTS, *LATENCIES}), "h2load/streams"])
 def test_an_honest_output_is_valid(name: str) -> None:
     """Else that a doctored one is not would prove nothing."""
     assert judged(name, case(name)[1]) == []
@@ -219,6 +221,26 @@ def test_a_doctored_time_is_not_believed(name: str, where: str, variant: str) ->
     assert reasons, "it would count"
     if name != "oha/ok-open" and variant in ("half", "twice", "ten times"):
         assert reasons[0] in (Reason.GENERATOR_TIME, Reason.GENERATOR_OUTPUT)
+
+
+@pytest.mark.parametrize("name", ["hey/ok", "hey/close", "hey/flaky", "hey/gzip", "hey/tls-close"])
+def test_no_time_at_all_is_not_believed_of_a_number_of_requests_either(name: str) -> None:
+    text = case(name)[1]
+    assert Reason.GENERATOR_TIME not in judged(name, text)
+    assert Reason.GENERATOR_TIME in judged(name, doctored(text, r"LAB summary (\d+)", WRONG["zero"]))
+
+
+@pytest.mark.parametrize("times", [1.2, 2, 10])
+@pytest.mark.parametrize("name", ["k6/ok-open", "wrk2/ok"])
+def test_more_than_was_due_is_not_believed_where_nobody_else_counts(name: str, times: float) -> None:
+    tool, text, stderr, _, load = case(name)
+    unwitnessed = dataclasses.replace(_seen(tool.parse(text, stderr, 0, load)), counters={})
+    assert judged(name, text, unwitnessed) == []
+    for where in COUNTS[name]:
+        text = doctored(text, where, lambda said: f"{float(said) * times:.0f}")
+    assert Reason.GENERATOR_COUNT in judged(name, text, unwitnessed) or Reason.GENERATOR_OUTPUT in judged(
+        name, text, unwitnessed
+    )
 
 
 @pytest.mark.parametrize(("name", "where", "variant"), cases(COUNTS, WRONG | IMPOSSIBLE))
