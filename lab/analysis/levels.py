@@ -67,13 +67,15 @@ def _of(target: str, variants: Collection[str]) -> list[Known]:
 
 def counts_singly(one: Known, generations: int, load_s: float) -> bool:
     """Whether each of so many generations of a bring-up, measured for so long, is a value of its own (BOUNDING, SHARE)."""
-    bounds = [
-        each.bring_up_at_most
-        for each in _of(one.target, {one.variant})
-        if each.scheme == one.scheme and each.bring_ups >= BOUNDING and each.bring_up_at_most is not None
-    ]
-    _, *below = _parts(one, generations, load_s)
-    return bool(bounds) and min(bounds) ** 2 < SHARE * sum(variance for variance, _ in below)
+    starts, (_, *below) = starts_of(one), _parts(one, generations, load_s)
+    bound = starts.bring_up_at_most if starts.bring_ups >= BOUNDING else None
+    return bound is not None and bound**2 < SHARE * sum(variance for variance, _ in below)
+
+
+def starts_of(one: Known) -> Known:
+    """The same system's line of the most bring-ups, which knows best what they scatter by."""
+    same = [each for each in _of(one.target, {one.variant}) if (each.scheme, each.point) == (one.scheme, one.point)]
+    return max([one, *same], key=lambda each: each.bring_ups)
 
 
 def shared(point: Point, generations: int) -> Point:
@@ -101,8 +103,9 @@ def degrees(one: Known, generations: int, load_s: float) -> float:
 
 def _parts(one: Known, generations: int, load_s: float) -> list[tuple[float, int]]:
     """Of one system's block, each level's (variance, degrees of freedom that it is known with)."""
+    starts = starts_of(one)
     return [
-        ((one.bring_up or 0.0) ** 2, one.bring_ups - 1),
+        ((starts.bring_up or 0.0) ** 2, starts.bring_ups - 1),
         ((one.generation or 0.0) ** 2 / generations, one.bring_ups * (one.generations - 1)),
         ((one.repeat or 0.0) ** 2 * one.load_s / load_s / generations, one.bring_ups * one.generations),
     ]
@@ -129,7 +132,7 @@ def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
         (blocks, generations)
         for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.blocks) + 1)
         for generations in range(1, MOST + 1)
-        if generations == 1 or _takes_s(one, costs, blocks, generations) <= allowed_s
+        if generations == 1 or _takes_s(costs, blocks, generations) <= allowed_s
     ]
     return min(choices, key=lambda each: (resolvable(one, *each, costs.load_s(each[1])), -each[0]))
 
@@ -144,16 +147,14 @@ def cheapest(one: Known, costs: Costs, effect: float, level: float) -> int:
         pilot = round(degrees(one, each, load_s)) + 1
         values = power.blocks_for(block_sd(one, each, load_s), pilot, effect, level)
         blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
-        return inf if blocks is None else _takes_s(one, costs, blocks, count)
+        return inf if blocks is None else _takes_s(costs, blocks, count)
 
     return min(range(1, MOST + 1), key=takes_s)
 
 
-def _takes_s(one: Known, costs: Costs, blocks: int, count: int) -> float:
-    """A variant's pairs, and those that guard it: where generations count singly on one each, and in GUARD blocks."""
-    singly = counts_singly(one, count, costs.load_s(count))
-    guards, guard = (min(blocks, GUARD), 1) if singly else (blocks, count)
-    return blocks * costs.of(count) + guards * costs.of(count, guard)
+def _takes_s(costs: Costs, blocks: int, count: int) -> float:
+    """A variant's pairs, and those that guard it (`lab.model.shape`)."""
+    return blocks * costs.of(count) + min(blocks, GUARD) * costs.of(count, 1)
 
 
 def on_generations(points: Sequence[Point], generations: int, one: Known) -> tuple[Point, ...]:
@@ -173,7 +174,7 @@ def on_generations(points: Sequence[Point], generations: int, one: Known) -> tup
 
 def start_sd(one: Known) -> float:
     """What one start of it is off by for ever after: its workers and its bring-up together."""
-    return hypot(one.generation or 0.0, one.bring_up or 0.0)
+    return hypot(one.generation or 0.0, starts_of(one).bring_up or 0.0)
 
 
 def notes(target: str, variants: Collection[str]) -> list[str]:

@@ -7,7 +7,6 @@ the levels in a few blocks, and in all of them where they lead. Refuses to know 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import ceil
 
 from lab.model.metrics import METRICS
 from lab.model.pairs import SIDES, Scheme, Side
@@ -20,7 +19,7 @@ LEVELS = 2
 BESIDE = 3
 """Blocks with a pair whose effect only stands beside that of the arms alone."""
 GUARD = MIN_BLOCKS
-"""Blocks whose A/A pair guards: the fewest with an interval; so many generations where these count singly."""
+"""Blocks whose A/A pair guards, on one generation of workers each: the fewest with an interval."""
 
 
 def shape_of(
@@ -37,11 +36,9 @@ def shape_of(
     `leading`: where an arm's own effect leads, alone. `unpaired`: variants of which no other can be up beside them.
     """
     bearing = [point for point in points if not point.why_alone]
-    generations = any(point.generations > 1 or point.repeats > 1 for point in bearing)
-    if len(sides) < len(SIDES) or not bearing or (blocks < MIN_BLOCKS and not generations):
+    several = any(point.generations > 1 or point.repeats > 1 for point in bearing)
+    if len(sides) < len(SIDES) or not bearing or (blocks < MIN_BLOCKS and not several):
         return None
-    whole = any((point.generations > 1 and not point.singly) or point.repeats > 1 for point in bearing)
-    guards = blocks if whole or any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
     pairs: dict[str, int] = {}
     variants = {arm.name: arm.variant for arm in arms}
     for arm in arms:
@@ -52,7 +49,8 @@ def shape_of(
         ):
             beside = all((arm.name, point.name) in leading for point in bearing)
             pairs[arm.name] = min(blocks, BESIDE) if beside else blocks
-    tried = bool(pairs)
+    itself = not pairs
+    guards = blocks if (several and itself) or any(_is_null(arm, arms) for arm in arms) else min(blocks, GUARD)
     users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > BESIDE}
     guarded = (arm for arm in arms if arm.role == "again" and arm.variant not in unpaired)
     pairs |= {arm.name: guards for arm in guarded if not pairs or arm.baseline in users}
@@ -66,12 +64,11 @@ def shape_of(
         for point in bearing
         if arm.role != "reference"
     }
-    few = ceil(GUARD / guards)
     generations = {
-        (arm.name, point.name): min(few, point.generations)
+        (arm.name, point.name): 1
         for arm in arms
         for point in bearing
-        if tried and arm.role == "again" and point.singly
+        if not itself and arm.role == "again" and point.generations > 1
     }
     return Shape(pairs, frozenset(point.name for point in bearing), alone, generations)
 

@@ -69,8 +69,8 @@ def starts(known: Sequence[Known]) -> str:
     rows = [
         (
             f"`{one.variant}` on {one.target}, {one.point}",
-            *map(_percent, (levels.start_sd(one), one.generation, one.bring_up, one.repeat)),
-            f"{one.bring_ups} × {one.generations}",
+            *map(_percent, (levels.start_sd(one), one.generation, levels.starts_of(one).bring_up, one.repeat)),
+            ", ".join(f"{each.bring_ups} × {each.generations}" for each in dict.fromkeys([one, levels.starts_of(one)])),
         )
         for one in told
     ]

@@ -14,7 +14,13 @@ from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made_record
 
 LOADS = (make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0),)
-COSTS = Costs(block_s=17.0, reload_s=8.6, blocks=9, loads=LOADS)
+COSTS = Costs(block_s=17.0, reload_s=30.0, blocks=9, loads=LOADS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But what a test says."""
+    monkeypatch.setattr(levels, "committed", tuple[Known, ...])
 
 
 def known(**changed: Any) -> Known:
@@ -44,7 +50,7 @@ def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() ->
     assert [(one.duration_s, one.warmup_s) for one in (levels.shared(point, count) for count in (1, 2, 3, 9))] == [
         (4.0, 1.0), (2.0, 0.5), (1.3, 0.5), (1.0, 0.5)
     ]  # fmt: skip
-    assert COSTS.of(1) == pytest.approx(17.0) and COSTS.of(2) == pytest.approx(17.0 - 5 + 2 * 2.5 + 8.6)
+    assert COSTS.of(1) == pytest.approx(17.0) and COSTS.of(2) == pytest.approx(17.0 - 5 + 2 * 2.5 + 30.0)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,22 @@ def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_t
     if generations == 1:
         assert found == (blocks, generations)
     allowed_s = max(levels.LEAST_S, (costs.blocks + 6) * costs.block_s)
-    assert found[1] == 1 or 2 * found[0] * costs.of(found[1]) <= allowed_s
+    assert found[1] == 1 or found[0] * costs.of(found[1]) + 6 * costs.of(found[1], 1) <= allowed_s
+
+
+def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six bring-ups told nothing of it, thirty of that very system do: plans, promises and what one start is off by go by these."""
+    mine, long = known(), known(repeat=None, bring_up=0.02, bring_ups=30, generations=24, load_s=1.0)
+    monkeypatch.setattr(
+        levels, "committed", lambda: (mine, long, known(variant="workers-4", bring_up=0.5, bring_ups=50))
+    )
+    assert levels.start_sd(mine) == pytest.approx((0.05**2 + 0.02**2) ** 0.5)
+    assert block_sd(mine, 1, 4.0) == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
+    assert levels.degrees(known(repeat=0.0, generation=0.0), 4, 4.0) == pytest.approx(29)
+    costs = Costs(block_s=17.0, reload_s=1.0, blocks=9, loads=LOADS)
+    many = plan_of(mine, costs)
+    monkeypatch.setattr(levels, "committed", lambda: (mine,))
+    assert many[0] >= plan_of(mine, costs)[0] and many[1] <= plan_of(mine, costs)[1], "bring-ups are what is repeated"
 
 
 def test_generations_count_singly_only_where_thirty_bring_ups_bound_what_they_share(

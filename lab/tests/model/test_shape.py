@@ -67,15 +67,13 @@ def test_nothing_is_paired_where_nothing_can_be() -> None:
     assert shape_of(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"
 
 
-def test_where_generations_count_singly_the_guard_is_on_as_few_as_it_needs() -> None:
+def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_it_needs() -> None:
     """The A/A pair of a run that tries something; of a baseline alone it is what is asked for."""
     several = CEILING.model_copy(update={"generations": 4})
-    singly = several.model_copy(update={"singly": True})
-    assert shape([several, RATE]).pairs["baseline-again"] == 7 and not shape([several, RATE]).generations
-    assert shape([singly, RATE]).pairs["baseline-again"] == GUARD
-    assert shape([singly, RATE]).generations == {("baseline-again", "ceiling"): 1}
-    itself = shape_of(arms_for([("baseline", None)], None), [singly], 7, SIDES)
-    assert itself is not None and not itself.generations
+    assert shape([several, RATE]).pairs["baseline-again"] == GUARD
+    assert shape([several, RATE]).generations == {("baseline-again", "ceiling"): 1}
+    itself = shape_of(arms_for([("baseline", None)], None), [several], 7, SIDES)
+    assert itself is not None and not itself.generations and itself.pairs == {"baseline-again": 7}
 
 
 @pytest.mark.parametrize("blocks", [6, 7, 20])
