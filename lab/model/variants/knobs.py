@@ -52,6 +52,7 @@ class Check(Record, coerce_numbers_to_str=True):
     environment an environment variable (`name`) of the container's main process
     quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
     ports       outgoing connections that are really made use only local ports in the range `value` (`1024 65000`)
+    entry       whose address load is sent to: `pod` where it is that of the role's first pod itself, else the address
     node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
     rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
     caddy       what lies at a path (`name`) in what Caddy's admin interface shows: after `config`, `http`, `server`, `reverse_proxy`, `transport`
@@ -88,6 +89,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "environment": ({"name"}, set()),
         "quota": ({"name"}, set()),
         "ports": (set(), set()),
+        "entry": (set(), set()),
         "node": ({"name"}, set()),
         "rps": (set(), set()),
         "caddy": ({"name"}, set()),
@@ -110,7 +112,7 @@ class Check(Record, coerce_numbers_to_str=True):
     """kind → the keys it needs and the keys it may have, beside kind, role and value."""
 
     kind: Literal[
-        "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "node", "rps",
+        "nginx", "sysctl", "backlog", "limit", "processes", "affinity", "environment", "quota", "ports", "entry", "node", "rps",
         "caddy", "envoy", "traefik", "page", "argument", "haproxy", "haproxy-config", "pod", "pods", "budget", "echo", "routes",
         "termination", "tls", "shards", "disk",
     ]  # fmt: skip

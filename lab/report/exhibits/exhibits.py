@@ -35,6 +35,7 @@ from lab.report import figures, grid
 from lab.report.exhibits import curves, reproduction
 from lab.report.exhibits import ladder as rungs
 from lab.report.exhibits import pidstat as pidstat_tables
+from lab.report.exhibits.remainder import Elsewhere, Remainder, remainder
 from lab.report.figures.beside import Pair
 from lab.report.figures.generations import Dot
 from lab.report.figures.intervals import Told
@@ -230,21 +231,31 @@ def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[
     )
 
 
-def ladder(panels: Mapping[str, tuple[Run, rungs.Steps]], title: str, point: str) -> go.Figure:
-    """What a request costs, taken apart: what a run is of → the run, and its steps in words, each the variants after and before it."""
+def ladder(
+    panels: Mapping[str, tuple[Run, rungs.Steps]], title: str, point: str, elsewhere: Elsewhere | None = None
+) -> go.Figure:
+    """What a request costs, taken apart: what a run is of → the run, and its steps in words, each the variants after and before it.
+
+    `elsewhere`: what the last step of the last panel is left against, on another target.
+    """
     rows: list[Rung] = []
     missing: list[str] = []
+    notes: list[str] = []
     for name, (run, steps) in panels.items():
+        left = Remainder()
         try:
             told = ([], [run.said]) if isinstance(run, Missing) else rungs.rungs(run, name, steps, point)
+            if elsewhere is not None and name == [*panels][-1] and not isinstance(run, Missing):
+                left = remainder(run, [*steps.values()][-1][0], elsewhere, point)
         except LabError as error:
             told = [], [f"{error.place}: {error.fault}"]
-        rows += told[0]
-        missing += told[1]
+        rows += [*told[0], *left.rungs]
+        missing += [*told[1], *left.missing]
+        notes += left.notes
     figure = figures.ladder(rows, title, _folded("; ".join(missing)))
-    if rows and missing:
-        noted(figure, _folded("; ".join(missing)), missing)
-    return _of([run for run, _ in panels.values()], figure)
+    if rows and (missing or notes):
+        noted(figure, _folded("; ".join([*missing, *notes])), missing)
+    return _of([*(run for run, _ in panels.values()), *([elsewhere.run] if elsewhere else [])], figure)
 
 
 @_exhibit

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from lab.report.figures.style import COLOURS, FAINT, INK, NOTHING, axis, drawn, small
+from lab.report.figures.style import COLOURS, FAINT, INK, NOTHING, axis, drawn, noted, small
 
 ROW = 46
 """Pixels."""
+APART = "violet: no pair's, but what one target alone counts, and what two targets' medians differ by; nothing is pooled"
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
     """A row, in seconds a request: a `whole` cost from 0 on, or a step from `start` to `end`, whose 95 % interval is `low` to `high`
-    (None: too few blocks for one). `text` is written below its label, `note` seen by who points at it.
+    (None: too few blocks for one). `text` is written below its label, `note` seen by who points at it. `apart`: no pair told it, but two
+    levels, each measured by itself.
     """
 
     label: str
@@ -27,6 +29,7 @@ class Rung:
     text: str = ""
     note: str = ""
     whole: bool = False
+    apart: bool = False
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -35,7 +38,9 @@ class Rung:
 
     @property
     def colour(self) -> str:
-        return FAINT if self.whole else COLOURS[0] if self.end <= self.start else COLOURS[1]
+        if self.whole or self.apart:
+            return FAINT if self.whole else COLOURS[4]
+        return COLOURS[0] if self.end <= self.start else COLOURS[1]
 
 
 def ladder(rungs: Sequence[Rung], title: str, why: str = NOTHING) -> go.Figure:
@@ -69,7 +74,7 @@ def ladder(rungs: Sequence[Rung], title: str, why: str = NOTHING) -> go.Figure:
         hoverinfo="skip",
         showlegend=False,
     )
-    return drawn(
+    figure = drawn(
         [bars, reaching] if rungs else [],
         title,
         150 + ROW * len(rungs),
@@ -84,3 +89,4 @@ def ladder(rungs: Sequence[Rung], title: str, why: str = NOTHING) -> go.Figure:
         },
         why,
     )
+    return noted(figure, APART) if any(rung.apart for rung in rungs) else figure

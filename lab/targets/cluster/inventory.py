@@ -21,7 +21,7 @@ from lab.targets.cluster import deletion, ownership
 from lab.targets.cluster.api import Api, DeniedError, RefusedError
 from lab.targets.cluster.deletion import THREADS
 from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
-from lab.targets.cluster.objects import WORKLOADS, Object, Reference
+from lab.targets.cluster.objects import WORKLOADS, Object, Reference, headless
 
 CLUSTER_KINDS = (
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
@@ -116,12 +116,17 @@ class Inventory:
         self.remove()
 
     def _apply(self, ref: Reference, obj: Object, again: bool) -> None:
-        """`again`: it may be there from the last variant, with fields that cannot be changed."""
+        """`again`: it may be there from the last variant, with fields that cannot be changed. A headless Service stays so without a word
+        where nobody asks for it any more: the API server fills in what was there (k8s.io/kubernetes, pkg/registry/core/service:
+        patchAllocatedValues).
+        """
         try:
-            self._api.apply(obj)
+            as_asked = headless(self._api.apply(obj)) == headless(obj)
         except RefusedError as error:
             if not (again and any(word in error.fault for word in ("immutable", "cannot change", "may not change"))):
                 raise
+            as_asked = False
+        if not as_asked:
             deletion.delete(self._api, [ref])
             self._api.apply(obj)
 

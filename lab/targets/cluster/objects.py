@@ -131,6 +131,11 @@ def pod_spec(obj: Mapping[str, Any]) -> Object:
     return template["spec"]
 
 
+def headless(obj: Mapping[str, Any]) -> bool:
+    """A Service that has no address of its own: clients are told its pods'."""
+    return obj["kind"] == "Service" and obj["spec"].get("clusterIP") == "None"
+
+
 def role(obj: Mapping[str, Any]) -> str | None:
     """Of the pods that the object makes, or is: the only rule for it. None where they have none."""
     return pod_labels(obj).get(ROLE_LABEL)

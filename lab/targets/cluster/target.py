@@ -148,6 +148,9 @@ class ClusterTarget:
             raise NotMeasurableError(
                 "load balancer", variant.name, fault, "measure it with --target local or apiserver"
             )
+        if any(point.disturbance is not None for point in points) and any(map(objects.headless, variant.manifests)):
+            fault = "its Service is headless: it has no address that stays when its pods change"
+            raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
         requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
         objects.vet(taken.api, variant.manifests)
         if any(point.generations > 1 for point in points) and not renews(variant.manifests):

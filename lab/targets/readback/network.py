@@ -1,10 +1,13 @@
-"""Check kinds of a pod's network: `sysctl` and `backlog` in its namespace, `rps` on its interfaces' queues, `ports` of what it connects to.
+"""Check kinds of a pod's network: `sysctl` and `backlog` in its namespace, `rps` on its interfaces' queues, `ports` of what it connects to,
+`entry`, whose address load is sent to.
 
 rps     the CPUs to which receive packet steering spreads each queue: `own` = those that the pod's processes may use and that
         are online, else a list such as `0,4`. Every queue must have it (not loopback's)
 ports   outgoing connections that are really made use only local ports of the range (`1024 65000`); of a row of `ss -tan`:
 
         ESTAB 0 0 10.64.0.4:40012 10.64.0.3:8080     →  an outgoing connection from port 40012: nothing listens on it
+
+entry   `pod`: the address of the role's first pod itself. Else the address that it is, a Service's or a node's
 
 For `ports` a large page is fetched through the entry while the pod is looked at, so that there is one even where none is
 kept. Refuses to judge by nothing: no outgoing connection seen = unreadable.
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 from lab.model.variants.variants import Check
 from lab.targets.base import System
@@ -116,10 +120,19 @@ def outgoing(text: str) -> set[int]:
     }
 
 
-READERS = {"sysctl": _sysctl, "backlog": _backlog, "rps": _rps, "ports": _ports}
+def _entry(system: System, check: Check) -> Reading:
+    entry = system.entry()
+    if entry.tls != "none":
+        raise UnreadableError(f"load is sent to {entry.host} by its name, which TLS needs")
+    address = urlsplit(entry.base_url).hostname or ""
+    return compared(check, "pod" if address == system.pod_address(check.role) else address)
+
+
+READERS = {"sysctl": _sysctl, "backlog": _backlog, "rps": _rps, "ports": _ports, "entry": _entry}
 SPOKEN = {
     "sysctl": "sysctl {name} in the pod",
     "backlog": "accept queue of the socket on port {port}",
     "ports": "local ports of outgoing connections",
+    "entry": "whose address load is sent to",
     "rps": "CPUs that receive packet steering spreads to",
 }

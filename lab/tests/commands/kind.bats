@@ -168,15 +168,15 @@ PYTHON
 }
 
 @test "a sabotaged knob is noticed by the read-back" {
-  lab sabotage backlog --target kind
+  lab sabotage backlog pod-address --target kind
   assert_equal "$status" 0
   [[ $stderr == *"caught"* ]] || fail "$stderr"
 }
 
-@test "knobs of the pod, the kernel, the controller's snippets and the node read back on the real controller" {
-  lab sabotage --intact --target kind digitalocean digitalocean-node proxy-cache qinng-tuned nginx
+@test "knobs of the pod, its address, the kernel, the controller's snippets and the node read back on the real controller" {
+  lab sabotage --intact --target kind pod-workers-1 digitalocean digitalocean-node proxy-cache qinng-tuned nginx
   assert_equal "$status" 0
-  [[ $output == *"5 holds"* ]] || fail "$output"
+  [[ $output == *"6 holds"* ]] || fail "$output"
 }
 
 outcomes() { # ARM POINT METRIC…: a line with these outcomes of every such sample (its last try)

@@ -12,7 +12,7 @@ import pytest
 
 from lab.analysis.cells import counted_alone
 from lab.analysis.claims.evidence import Evidence, Missing, Shelf
-from lab.model.plan import Shape
+from lab.model.plan import Place, Shape
 from lab.report.exhibits import exhibits, ladder
 from lab.tests.report.exhibits.test_gains import numbers
 from lab.tests.support.factories import make_plan, make_point
@@ -28,9 +28,13 @@ STEPS = {"metrics": ("no-metrics", "baseline"), "log": ("no-log", "no-metrics"),
 
 
 def run_of(
-    chain: Sequence[tuple[str, str | None]] = CHAIN, costs: Mapping[str, float] = COSTS, blocks: int = 6, **record: Any
+    chain: Sequence[tuple[str, str | None]] = CHAIN,
+    costs: Mapping[str, float] = COSTS,
+    blocks: int = 6,
+    alone: Mapping[Place, int] | None = None,
+    **record: Any,
 ) -> Evidence:
-    shape = Shape({name: blocks for name, _ in chain}, frozenset({"ceiling"}))
+    shape = Shape({name: blocks for name, _ in chain}, frozenset({"ceiling"}), alone or {})
     planned = make_plan(chain, [CEILING], blocks=blocks, reference=None, shape=shape)
     store = made(f"run-{next(NUMBERS)}", effects=costs, planned=planned, noise=0.001, **record)
     samples = tuple(store.samples())

@@ -53,7 +53,13 @@ FULL: dict[str, Callable[[], go.Figure]] = {
     "beside": lambda: figures.beside([Pair("a", 2.0, TOLD[0]), Pair("b", 0.5, None, "none")], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
     "ladder": lambda: figures.ladder(
-        [Rung("a", 5e-5, whole=True), Rung("b", 4e-5, 5e-5, 3.9e-5, 4.1e-5), Rung("c", 6e-5, 5e-5)], "T"
+        [
+            Rung("a", 5e-5, whole=True),
+            Rung("b", 4e-5, 5e-5, 3.9e-5, 4.1e-5),
+            Rung("c", 6e-5, 5e-5),
+            Rung("d", 3e-5, 6e-5, apart=True),
+        ],
+        "T",
     ),
     "generations": lambda: figures.generations([Dot("a", 1, 1, 2.5, [1.0, 4.0]), Dot("b", 1, 2, -1.0)], "T"),
 }

@@ -92,6 +92,15 @@ def test_a_headless_service_leads_to_the_pod_itself() -> None:
     assert (found.host, found.port, found.words) == ("10.244.0.7", 8080, "to the pod itself (a headless Service)")
 
 
+def test_a_knob_leads_past_the_services_address_and_a_disturbance_needs_it() -> None:
+    objects = manifests("pod-address")
+    api: Any = shown(objects)
+    assert (way(api, objects, "proxy").host, way(api, objects, "proxy").port) == ("10.244.0.7", 80)
+    assert way(api, objects, "backend").host.startswith("10.96.0.")
+    with pytest.raises(UsageError, match="Service/proxy: is headless"):
+        entrypoint(api, objects, "proxy", lasting=True)
+
+
 def test_the_host_network_is_entered_at_the_nodes_own_port_without_asking_for_the_service() -> None:
     objects = manifests("okd-edge-hostnetwork")
     found = way(Shown(), objects, "proxy", "https")

@@ -216,6 +216,35 @@ def test_a_field_that_cannot_be_changed_costs_a_new_object_only_where_the_lab_ma
     assert "delete Service ingress-lab/backend" in fake.asked and "Service backend" in kinds(fake)
 
 
+def test_a_service_that_was_headless_is_made_anew_where_the_next_variant_asks_for_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An API server fills in what was there before, and says nothing."""
+    fake, inventory = made()
+    put = fake.put
+
+    def filled_in(obj: Any) -> Any:
+        was = fake.get("v1", obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"))
+        if obj["kind"] == "Service":
+            before = {} if was is None else {key: was["spec"].get(key) for key in ("clusterIP",) if key in was["spec"]}
+            obj = {**obj, "spec": {**before, **obj["spec"]}}
+        return put(obj)
+
+    def way() -> str | None:
+        found = fake.get("v1", "Service", "proxy", "ingress-lab")
+        return found["spec"].get("clusterIP") if found else "none"
+
+    monkeypatch.setattr(fake, "put", filled_in)
+    inventory.apply(prepared("pod-address"))
+    assert way() == "None"
+    fake.asked.clear()
+    inventory.apply(prepared("pod-address"))
+    assert "delete Service ingress-lab/proxy" not in fake.asked
+    inventory.apply(prepared("baseline"))
+    assert way() is None and fake.asked.count("delete Service ingress-lab/proxy") == 1
+    assert "delete Service ingress-lab/backend" not in fake.asked
+
+
 def test_everything_with_the_label_is_removed_whichever_run_it_is_from() -> None:
     fake, inventory = made()
     inventory.apply(prepared("baseline"))

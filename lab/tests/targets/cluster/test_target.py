@@ -15,6 +15,7 @@ import pytest
 from lab import targets
 from lab.__main__ import main
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
+from lab.disturbances.outage import Outage
 from lab.model.load import Load
 from lab.model.variants.variants import Check, load_variant
 from lab.targets.cluster import requirements
@@ -370,6 +371,18 @@ def test_generations_are_refused_of_a_proxy_that_makes_no_new_workers(monkeypatc
     with pytest.raises(NotMeasurableError, match="no reload of this proxy makes new workers"):
         target.check_variant(load_variant("okd-edge"), points)
     assert target.check_variant(load_variant("baseline"), points)
+
+
+def test_a_disturbance_is_refused_where_the_way_in_is_a_pods_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = taken(Held(), monkeypatch)
+    target.name = "kind"
+    steady, disturbed = make_point(), make_point("outage", disturbance=Outage())
+    assert target.check_variant(load_variant("pod-address"), [steady])
+    with pytest.raises(
+        NotMeasurableError, match=r"(?s)pod-address: its Service is headless.*a Service with a cluster IP"
+    ):
+        target.check_variant(load_variant("pod-address"), [steady, disturbed])
+    assert target.check_variant(load_variant("baseline"), [disturbed])
 
 
 def test_no_load_is_made_and_no_sample_ends_well_without_the_lease(

@@ -35,6 +35,9 @@ class Answers:
     def entry(self) -> Endpoint:
         return Endpoint("http://192.0.2.1", "h")
 
+    def pod_address(self, role: str) -> str:
+        return "192.0.2.7"
+
     def fetch(self, endpoint: Endpoint, path: str, timeout_s: float) -> None:
         raise OSError("nobody is there")
 
@@ -88,6 +91,23 @@ def test_a_kernels_mask_is_read_as_a_list(mask: str, cpus: str) -> None:
 )
 def test_every_queue_must_have_the_cpus(text: str, value: str, ok: bool, found: str) -> None:
     assert observed(Answers(text), kind="rps", value=value)[:2] == (ok, found)
+
+
+@pytest.mark.parametrize(
+    ("entry", "ok", "found", "detail"),
+    [
+        (Endpoint("http://192.0.2.7:80", "h"), True, "pod", ""),
+        (Endpoint("http://10.96.0.9:80", "h"), False, "10.96.0.9", "expected 'pod', found '10.96.0.9'"),
+        (Endpoint("http://192.0.2.70:80", "h"), False, "192.0.2.70", "expected 'pod', found '192.0.2.70'"),
+        (Endpoint("https://h:443", "h", tls="edge"), False, "unreadable", "load is sent to h by its name, which TLS needs"),
+    ],
+)  # fmt: skip
+def test_whose_address_load_is_sent_to_is_told_by_the_address(
+    monkeypatch: pytest.MonkeyPatch, entry: Endpoint, ok: bool, found: str, detail: str
+) -> None:
+    answers = Answers("")
+    monkeypatch.setattr(answers, "entry", lambda: entry)
+    assert observed(answers, kind="entry", value="pod") == (ok, found, detail)
 
 
 @pytest.mark.parametrize(
