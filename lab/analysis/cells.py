@@ -92,7 +92,7 @@ class Cell:
     @property
     def tried(self) -> int:
         """Blocks that were begun."""
-        return len({_block(self.point, cell(sample)) for sample in self.samples})
+        return len({block_of(self.point, cell(sample)) for sample in self.samples})
 
     @property
     def _invalid(self) -> list[Sample]:
@@ -246,14 +246,14 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     tried: dict[_Where, list[Sample]] = defaultdict(list)
     wanted: Counter[tuple[int, *_Where]] = Counter()
     for slot in plan.slots:
-        for block, where in ((_block(slot.point, each), each[1:4]) for each in cells(slot)):
+        for block, where in ((block_of(slot.point, each), each[1:4]) for each in cells(slot)):
             planned[where].add(block)
             wanted[block, *where] += 1
     for sample in samples:
         tried[cell(sample)[1:4]].append(sample)
     counted: dict[_Where, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for place, sample in sorted(counted_samples(samples).items()):
-        counted[place[1:4]][_block(sample.point, place)].append(sample)
+        counted[place[1:4]][block_of(sample.point, place)].append(sample)
     for where, blocks in counted.items():
         for block in [block for block, found in blocks.items() if len(found) < ENOUGH * wanted[block, *where]]:
             del blocks[block]
@@ -281,7 +281,7 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     )
 
 
-def _block(point: Point, measured: Measured) -> int:
+def block_of(point: Point, measured: Measured) -> int:
     """What statistics take for a block: of a pair whose generations count singly each, numbered through, else the bring-up's own."""
     block, _, _, against, generation, _ = measured
     return block * point.generations + generation if point.singly and against else block

@@ -6,24 +6,26 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from math import log
+from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from lab.analysis.cells import block_of
 from lab.analysis.knee.trials import tried
 from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
-from lab.model.samples import Reason, Sample
+from lab.model.samples import Reason, Sample, cell
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram
 from lab.stats.units import format_duration, format_rate, format_seconds
 from lab.targets.readback import Reading
 
 SOME = 3
-"""Pairs from which on it is shown what they have shown so far."""
+"""Blocks with pairs from which on it is shown what they have shown so far: as in the end, a block is one value."""
 
 
 class Lines:
@@ -73,7 +75,7 @@ class Terminal(Lines):
         self._bring_ups_s: list[float] = []
         self._prepared_s, self._measured_s = 0.0, 0.0
         self._slots = plan.slots
-        self._logs: dict[tuple[str, str], list[float]] = {}
+        self._logs: dict[tuple[str, str], dict[int, list[float]]] = {}
         self._lost: Counter[Reason | None] = Counter()
         self._start_done, self._done, self._began = done, done, time.monotonic()
 
@@ -110,20 +112,22 @@ class Terminal(Lines):
         change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
         both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
         if own.valid and cost_s and base_s:
-            self._logs.setdefault((slot.arm.name, slot.point.name), []).append(log(cost_s / base_s))
+            blocks = self._logs.setdefault((slot.arm.name, slot.point.name), {})
+            blocks.setdefault(block_of(slot.point, cell(slot)), []).append(log(cost_s / base_s))
         self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last, self._so_far(slot))
 
     def _so_far(self, slot: Slot) -> str:
         """What its pairs have shown, which is no decision: how many there will be was fixed before, and nothing stops or goes on by it."""
-        logs = self._logs.get((slot.arm.name, slot.point.name), [])
-        if len(logs) < SOME:
+        blocks = self._logs.get((slot.arm.name, slot.point.name), {})
+        if len(blocks) < SOME:
             return ""
-        known, metric = stats.difference(logs, [0.0] * len(logs)), METRICS["cpu_per_request"]
+        means, metric = list(map(fmean, blocks.values())), METRICS["cpu_per_request"]
+        known, counted = stats.difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
         assert known.low is not None and known.high is not None, "two blocks have an interval"
         planned = sum(
             (each.arm, each.point, each.against) == (slot.arm, slot.point, slot.against) for each in self._slots
         )
-        return f"  [dim]so far {metric.change(known.effect)}{escape(metric.ends(known.low, known.high))}, {len(logs)} of {planned}[/]"
+        return f"  [dim]so far {metric.change(known.effect)}{escape(metric.ends(known.low, known.high))}, {counted} of {planned}[/]"
 
     def _told(self, slot: Slot, sample: Sample, said: str, last: bool, known: str = "") -> None:
         self._done += last

@@ -11,7 +11,9 @@ from lab.report.figures.style import COLOURS, FAINT, INK, NOTHING, axis, drawn, 
 
 ROW = 46
 """Pixels."""
-APART = "violet: no pair's, but what one target alone counts, and what two targets' medians differ by; nothing is pooled"
+APART = (
+    "violet: no pair's, but what one target alone counts, and what two targets' medians differ by; nothing is pooled"
+)
 
 
 @dataclass(frozen=True, slots=True)
