@@ -35,9 +35,13 @@ _DIGITS = (
 )
 _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False", ""}
 _ATOI = re.compile(r"[+-]?[0-9]+")
+_LONGEST = 19
+"""Decimal digits of the largest whole number that the controller can hold."""
+_SHOWN = 60
+"""Characters of a text that are told of it."""
 _OFFSET = re.compile(r"[0-9]+[kKmMgG]?")
-_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+|0")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|")
+_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+|0")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|")
 _REDIRECTS = {"301", "302", "307", "308"}
 
 
@@ -47,6 +51,8 @@ def _whole(bits: int) -> Callable[[str], str | None]:
         base = next((base for form, base in _DIGITS if form.fullmatch(digits)), None)
         if base is None:
             return None if text else "0"
+        if base == 10 and len(digits.replace("_", "")) > _LONGEST:
+            return None
         number = int(sign + digits.replace("_", ""), base)
         return str(number) if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
 
@@ -64,11 +70,19 @@ def items(text: str) -> list[str]:
 
 def codes(text: str) -> list[int]:
     """Of custom-http-errors, those that the controller takes: whole numbers from 300 to 599."""
-    return [int(item) for item in items(text) if _ATOI.fullmatch(item) and 299 < int(item) < 600]
+    return [number for item in items(text) if (number := _atoi(item)) is not None and 299 < number < 600]
+
+
+def _atoi(text: str) -> int | None:
+    """None where it is no whole number, or longer than any that can be held."""
+    digits = text.lstrip("+-").lstrip("0")
+    if not _ATOI.fullmatch(text) or len(digits) > _LONGEST:
+        return None
+    return int(f"{'-' if text[0] == '-' else ''}{digits or 0}")
 
 
 def _redirect(text: str) -> str | None:
-    number = str(int(text)) if _ATOI.fullmatch(text) else ""
+    number = str(_atoi(text))
     return number if number in _REDIRECTS else None
 
 
@@ -118,19 +132,21 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
 def decoded(kind: str, text: str, default: str) -> Decoded:
     """What the controller holds then, for a key of this kind and default."""
     expected, read = _KINDS[kind]
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     value = read(text)
     if value is None:
         return Decoded(
-            default, f"{text!r} is not {expected}: the controller logs that and keeps {default!r}", kept=True
+            default, f"{shown!r} is not {expected}: the controller logs that and keeps {default!r}", kept=True
         )
     if kind == "offset" and not value and text:
         return Decoded(
-            value, f"{text!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds"
+            value,
+            f"{shown!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds",
         )
     if kind in ("codes", "networks") and value != ",".join(items(text)):
-        return Decoded(value, f"of {text!r} the controller takes {value or 'nothing'}: {expected}")
+        return Decoded(value, f"of {shown!r} the controller takes {value or 'nothing'}: {expected}")
     if kind.startswith("int") and not text:
         return Decoded(value, "is empty: the controller reads 0")
     if kind.startswith("int") and (value != text or value.startswith("-")):
-        return Decoded(value, f"{text!r} is read as {value}")
+        return Decoded(value, f"{shown!r} is read as {value}")
     return Decoded(value)

@@ -33,6 +33,16 @@ def test_what_keeps_the_default_is_told_as_that() -> None:
     assert decoded("codes", "404,abc", "").told.endswith("codes from 300 to 599")
 
 
+@pytest.mark.parametrize("kind", ["int", "int32", "redirect", "codes"])
+def test_digits_without_end_are_no_number(kind: str) -> None:
+    """More of them than Python reads at once, and than any number has that the controller can hold."""
+    found = decoded(kind, "9" * 5000, "75")
+    assert found.value == ("" if kind == "codes" else "75") and len(found.told) < 200
+    assert decoded("int", "0" * 5000 + "7", "75").value == "7"
+    assert decoded("redirect", "0" * 5000 + "301", "308").value == "301"
+    assert decoded("codes", "0" * 5000 + "404,-404", "").value == "404"
+
+
 @pytest.mark.parametrize(("text", "value"), [("10g", "10g"), (" 5m ", " 5m "), ("10 GB", ""), ("", "")])
 def test_a_size_that_the_controller_does_not_write_leaves_the_directive_out(text: str, value: str) -> None:
     found = decoded("offset", text, "1m")
