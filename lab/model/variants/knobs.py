@@ -43,7 +43,9 @@ class Check(Record, coerce_numbers_to_str=True):
     kind        what is compared with `value`
     nginx       a directive's arguments in the parsed `nginx -T` (`name`; `context` such as `http/server` if it stands in several;
                 after a space the argument that is meant, by place or key: `access_log 1`, `access_log buffer`;
-                `among`: of several such directives with other arguments one is enough, as a controller has some of its own)
+                `among`: of several such directives with other arguments one is enough, as a controller has some of its own;
+                `times`: how often it stands there with just these; there is one block where `context` says which:
+                `http/server[bench.lab.test]/location[/]`, of a server its names, of any other block its arguments)
     sysctl      /proc/sys in the pod's network namespace (`name`)
     backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
     limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
@@ -80,7 +82,7 @@ class Check(Record, coerce_numbers_to_str=True):
     """
 
     KEYS: ClassVar[dict[str, tuple[set[str], set[str]]]] = {
-        "nginx": ({"name"}, {"context", "among"}),
+        "nginx": ({"name"}, {"context", "among", "times"}),
         "sysctl": ({"name"}, set()),
         "backlog": ({"port"}, set()),
         "limit": ({"name", "process"}, set()),
@@ -123,11 +125,13 @@ class Check(Record, coerce_numbers_to_str=True):
     port: int | None = Field(default=None, ge=1, le=65535)
     process: str | None = None
     among: bool | None = None
+    times: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _keys_of_kind(self) -> Self:
         needed, possible = self.KEYS[self.kind]
-        given = {key for key in ("name", "context", "port", "process", "among") if getattr(self, key) is not None}
+        possibly = ("name", "context", "port", "process", "among", "times")
+        given = {key for key in possibly if getattr(self, key) is not None}
         if missing := sorted(needed - given):
             raise ValueError(f"readback: a check of kind '{self.kind}' needs {' and '.join(missing)}")
         if extra := sorted(given - needed - possible):
@@ -137,7 +141,8 @@ class Check(Record, coerce_numbers_to_str=True):
     @property
     def subject(self) -> tuple[object, ...]:
         """What it reads: two checks of one subject can hold together only with one value."""
-        return (self.kind, self.role, self.name, self.context, self.port, self.process)
+        counted = None if self.times is None else self.value
+        return (self.kind, self.role, self.name, self.context, self.port, self.process, counted)
 
 
 class Knob(Record):

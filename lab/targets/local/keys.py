@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,10 @@ UNLIKELY = ((1013, 100_003), (1019, 100_019))
 
 _LISTS = {"map", "geo", "types", "split_clients"}
 """Blocks that hold no directives: of what stands there a map's paths and patterns are read back, the rest by nothing."""
+_NAMED = re.compile(r"http/server\[(?!_\])")
+"""A server that the lab's loads ask for, and what is in it."""
+_NAMELESS = re.compile(r"http/server(?!\[)")
+"""Those that a controller has for itself, other ones than the lab."""
 _PATH = re.compile(r"[/~]\S*")
 
 UNSEEN = "in the whole file only"
@@ -37,6 +42,18 @@ Beside = tuple[str, ...]
 
 Directives = dict[tuple[str, str], str]
 """(context, directive) → its arguments, several joined as the read-back joins them."""
+Counts = dict[tuple[str, str, str, str], int]
+"""(context, place, directive, arguments) → how often it stands there with just these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """By kind of block, and where that shows nothing: one block at a time."""
+
+    anywhere: Directives
+    somewhere: Counts
+    within: frozenset[str]
+    """Blocks that were there before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +105,23 @@ def differs(
     before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline", beside: Beside = ()
 ) -> bool:
     """Whether nginx.conf does, between two sets of keys on the shipped defaults."""
-    return any(_changed(before, after, variant, beside, machine) for machine in UNLIKELY)
+    found = (_changed(before, after, variant, beside, machine) for machine in UNLIKELY)
+    return any(each.anywhere or each.somewhere for each in found)
+
+
+def answered(
+    before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline", beside: Beside = ()
+) -> str:
+    """What `after` has nginx answer every request of the load with, instead of a backend; empty = nothing."""
+    found = _changed(before, after, variant, beside, UNLIKELY[0], every=True)
+    return next(
+        (
+            f"{name} {arguments}"
+            for (context, place, name, arguments), times in found.somewhere.items()
+            if name == "return" and times and place in found.within and _serves(context, place)
+        ),
+        "",
+    )
 
 
 def checks(
@@ -97,12 +130,23 @@ def checks(
     """Every directive that `after` changes, with what it must then be found to be; without those that depend on the machine."""
     first, second = (_changed(before, after, variant, beside, machine) for machine in UNLIKELY)
     same = {
-        place: value for place, value in first.items() if second.get(place) == value and value and _readable(*place)
+        place: value
+        for place, value in first.anywhere.items()
+        if second.anywhere.get(place) == value and value and _readable(*place)
+    }
+    counted = {
+        stated: times
+        for stated, times in first.somewhere.items()
+        if second.somewhere.get(stated) == times and stated[-1] and _readable(stated[0], stated[2])
     }
     return (
         *(
             Check(kind="nginx", name=name, context=context or None, value=value, among=_among(context))
             for (context, name), value in same.items()
+        ),
+        *(
+            Check(kind="nginx", name=name, context=place or None, value=value, times=times)
+            for (_, place, name, value), times in counted.items()
         ),
         *_echoes(before, after, variant, beside),
     )
@@ -111,6 +155,11 @@ def checks(
 def _among(context: str) -> bool | None:
     """The controller has locations of its own, through which it is told of backends: they keep their values."""
     return True if context.rpartition("/")[2] == "location" else None
+
+
+def _serves(context: str, place: str) -> bool:
+    """A block in which a request is answered at once, whatever it is."""
+    return bool(_NAMED.match(place)) and context.rpartition("/")[2] in ("server", "location")
 
 
 def _readable(context: str, name: str) -> bool:
@@ -140,22 +189,41 @@ def shipped(name: str) -> str:
 
 
 def _changed(
-    before: Mapping[str, str], after: Mapping[str, str], variant: str, beside: Beside, machine: tuple[int, int]
-) -> Directives:
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    variant: str,
+    beside: Beside,
+    machine: tuple[int, int],
+    every: bool = False,
+) -> Changed:
+    """`every`: one block at a time also where that is no news."""
     old, new = (_directives(tuple(sorted(side.items())), variant, beside, machine) for side in (before, after))
-    found = {place: value for place, value in new.items() if old.get(place) != value}
-    return found | {place: "absent" for place in old if place not in new}
+    earlier, later = _joined(old), _joined(new)
+    found = {place: value for place, value in later.items() if earlier.get(place) != value}
+    found |= {place: ABSENT for place in earlier if place not in later}
+    counted = {
+        stated: new.get(stated, 0)
+        for stated in dict.fromkeys((*new, *old))
+        if new.get(stated) != old.get(stated)
+        and not _NAMELESS.match(stated[1])
+        and (every or (stated[0], stated[2]) not in found)
+    }
+    return Changed(found, counted, frozenset(place for _, place, _, _ in old))
+
+
+def _joined(counts: Mapping[tuple[str, str, str, str], int]) -> Directives:
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for context, _, name, arguments in counts:
+        found.setdefault((context, name), {})[arguments] = None
+    return {place: ", ".join(values) for place, values in found.items()}
 
 
 @lru_cache(maxsize=256)
-def _directives(
-    data: tuple[tuple[str, str], ...], variant: str, beside: Beside, machine: tuple[int, int]
-) -> Directives:
+def _directives(data: tuple[tuple[str, str], ...], variant: str, beside: Beside, machine: tuple[int, int]) -> Counts:
     text = render(_values(dict(data)), _context(variant, *machine, beside), nginx_version())
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for context, name, arguments in directives({"nginx.conf": text}):
-        found.setdefault((context, name), {})[" ".join(arguments)] = None
-    return {place: ", ".join(values) for place, values in found.items()}
+    return Counter(
+        (each.context, each.place, each.name, " ".join(each.arguments)) for each in directives({"nginx.conf": text})
+    )
 
 
 @lru_cache(maxsize=32)

@@ -33,7 +33,8 @@ def spoken(check: Check) -> str:
     context = f" in {check.context}" if check.context else ""
     form = forms.get(check.kind, "{kind}: {name}{context}")
     what = form.format(kind=check.kind, name=check.name, context=context, port=check.port, process=check.process)
-    return f"{check.role}: {what} = {check.value}"
+    often = "" if check.times is None else f", {check.times} times"
+    return f"{check.role}: {what} = {check.value}{often}"
 
 
 @cache

@@ -11,6 +11,7 @@ import fnmatch
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -62,12 +63,16 @@ def _nginx(system: System, check: Check) -> Reading:
     )
     main = next(iter(files))
     stated = [
-        args for where, directive, args in directives(files) if directive == name and check.context in (None, where)
+        each.arguments
+        for each in directives(files)
+        if each.name == name and check.context in (None, each.context, each.place)
     ]
     found = [_argument(args, part) for args in stated]
-    if check.among and check.value in found:
-        found = [check.value]
-    reading = compared(check, joined(found) if found else ABSENT)
+    if check.times is not None:
+        reading = _counted(check, found)
+    else:
+        found = [check.value] if check.among and check.value in found else found
+        reading = compared(check, joined(found) if found else ABSENT)
     if len(set(found)) > 1 and check.context is None:
         reading = Reading(
             check,
@@ -80,6 +85,13 @@ def _nginx(system: System, check: Check) -> Reading:
     if reading.ok and stated and (fault := effects.fault(system, check, masters[0], " ".join(stated[0]))):
         return Reading(check, reading.observed, ok=False, detail=fault)
     return reading
+
+
+def _counted(check: Check, found: Sequence[str]) -> Reading:
+    there = found.count(check.value)
+    ok = there == check.times
+    detail = "" if ok else f"expected {check.value!r} {check.times} times, found it {there} times"
+    return Reading(check, f"{there} times", ok, detail)
 
 
 def _argument(args: Sequence[str], part: str) -> str:
@@ -137,11 +149,21 @@ def dump(text: str) -> dict[str, str]:
     return files
 
 
-def directives(files: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]:
-    """(context, directive, arguments) in order, includes followed; a context is the blocks' names, such as `http/server`."""
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One that stands in a configuration. `context`: the names of the blocks around it, such as `http/server`; `place`: which blocks these are, `http/server[bench.lab.test]`."""
+
+    context: str
+    place: str
+    name: str
+    arguments: Sequence[str]
+
+
+def directives(files: Mapping[str, str]) -> Iterator[Directive]:
+    """All of them in order, includes followed."""
     main = next(iter(files))
     parsed = {name: _parsed(text) for name, text in files.items()}
-    yield from _walk(parsed[main], "", parsed, posixpath.dirname(main))
+    yield from _walk(parsed[main], "", "", parsed, posixpath.dirname(main))
 
 
 @lru_cache(maxsize=32)
@@ -157,17 +179,29 @@ def _parsed(text: str) -> Sequence[dict[str, Any]]:
 
 
 def _walk(
-    blocks: Sequence[Mapping[str, Any]], context: str, files: Mapping[str, Sequence[dict[str, Any]]], folder: str
-) -> Iterator[tuple[str, str, list[str]]]:
+    blocks: Sequence[Mapping[str, Any]],
+    context: str,
+    place: str,
+    files: Mapping[str, Sequence[dict[str, Any]]],
+    folder: str,
+) -> Iterator[Directive]:
     for block in blocks:
         if block["directive"] == "include":
             pattern = posixpath.join(folder, block["args"][0])
             for name in sorted(fnmatch.filter(files, pattern)):
-                yield from _walk(files[name], context, files, folder)
+                yield from _walk(files[name], context, place, files, folder)
             continue
-        yield context, block["directive"], list(block["args"])
+        yield Directive(context, place, block["directive"], block["args"])
         if "block" in block:
-            yield from _walk(block["block"], f"{context}/{block['directive']}".lstrip("/"), files, folder)
+            inner, here = (f"{outer}/{block['directive']}".lstrip("/") for outer in (context, place))
+            which = _which(block)
+            yield from _walk(block["block"], inner, f"{here}[{which}]" if which else here, files, folder)
+
+
+def _which(block: Mapping[str, Any]) -> str:
+    """What tells a block from others of its kind."""
+    names = (inner["args"] for inner in block["block"] if inner["directive"] == "server_name")
+    return " ".join(next(names, ()) if block["directive"] == "server" else block["args"])
 
 
 def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:

@@ -160,3 +160,31 @@ def test_tls_keys_are_measured_over_tls_and_so_is_the_whole_file_then() -> None:
 def test_f5s_map_is_refused_with_the_counterparts() -> None:
     said = refused(worker_processes="4", worker_connections="65536", http_snippets="tcp_nodelay on;")
     assert "F5's NGINX Ingress Controller" in said and "worker-connections → max-worker-connections" in said
+
+
+HOST = "http/server[bench.lab.test]"
+
+
+@pytest.mark.parametrize(
+    ("key", "snippet", "found"),
+    [
+        ("location-snippet", "access_log off;", [("access_log", f"{HOST}/location[/]", "off", 1)]),
+        ("server-snippet", "access_log off;", [("access_log", HOST, "off", 1)]),
+        (
+            "server-snippet",
+            "gzip off;\nkeepalive_timeout 0;",
+            [("gzip", HOST, "off", 1), ("keepalive_timeout", HOST, "0", 1)],
+        ),
+        (
+            "http-snippet",
+            "map $http_upgrade $connection_upgrade { default upgrade; }",
+            [("map", "http", "$http_upgrade $connection_upgrade", 2)],
+        ),
+    ],
+)
+def test_a_snippet_that_repeats_what_stands_elsewhere_changes_something(
+    key: str, snippet: str, found: list[tuple[str, str, str, int]]
+) -> None:
+    """Which is read back from the block that has it then, by how often it stands there."""
+    (setting,) = split("mine.yaml", Given({key: snippet})).singles
+    assert [(check.name, check.context, check.value, check.times) for check in setting.checks] == found

@@ -32,8 +32,8 @@ def config(
     """`context/directive` → its arguments, joined, for each time it stands there."""
     text = render(settings(PLACE, data), around or context(), version)
     found: dict[str, list[str]] = {}
-    for where, name, args in directives({"/x": text}):
-        found.setdefault(f"{where}/{name}".lstrip("/"), []).append(" ".join(args))
+    for each in directives({"/x": text}):
+        found.setdefault(f"{each.context}/{each.name}".lstrip("/"), []).append(" ".join(each.arguments))
     return found
 
 

@@ -73,6 +73,9 @@ def observed(changed: Mapping[str, str | None] | None = None, log: str = "", **c
         {"kind": "nginx", "name": "keepalive_requests", "context": "http/upstream", "value": "20"},
         {"kind": "nginx", "name": "keepalive_requests", "context": "http/server/location", "value": "10"},
         {"kind": "nginx", "name": "gzip", "value": "on"},
+        {"kind": "nginx", "name": "gzip", "context": "http/server/location[/]", "value": "on", "times": 1},
+        {"kind": "nginx", "name": "gzip", "context": "http/server", "value": "on", "times": 0},
+        {"kind": "nginx", "name": "keepalive_requests", "context": "http/upstream[a]", "value": "20"},
         {"kind": "nginx", "name": "brotli", "value": ABSENT},
         {"kind": "nginx", "name": "worker_processes", "value": "2"},
         {"kind": "nginx", "name": "worker_rlimit_nofile", "value": "1024"},
@@ -93,6 +96,9 @@ def test_what_is_set_reads_back(check: dict[str, Any]) -> None:
     [
         ({}, {"kind": "nginx", "name": "gzip", "value": "off"}, "expected 'off', found 'on'"),
         ({}, {"kind": "nginx", "name": "keepalive_requests", "value": "10"}, "the check needs a context"),
+        ({}, {"kind": "nginx", "name": "gzip", "context": "http/server/location[/]", "value": "on", "times": 2}, "expected 'on' 2 times, found it 1 times"),
+        ({}, {"kind": "nginx", "name": "gzip", "context": "http/server/location[/x]", "value": "on", "times": 1}, "found it 0 times"),
+        ({}, {"kind": "nginx", "name": "gzip", "context": "http/server/location", "value": "off", "times": 1}, "found it 0 times"),
         ({}, {"kind": "nginx", "name": "gzip", "context": "http/upstream", "value": "on"}, "found 'absent'"),
         ({"nginx": "nginx: [emerg] bad"}, {"kind": "nginx", "name": "gzip", "value": "on"}, "printed no configuration"),
         ({"nginx": "# configuration file /x:\nhttp {"}, {"kind": "nginx", "name": "gzip", "value": "on"}, "cannot be parsed"),
@@ -151,7 +157,7 @@ def test_every_check_gets_its_reading_in_order_and_as_json() -> None:
 
 
 def test_includes_are_followed_where_they_stand() -> None:
-    found = [(where, name) for where, name, _ in directives(dump(CONFIG))]
+    found = [(each.context, each.name) for each in directives(dump(CONFIG))]
     assert (
         found.index(("http", "gzip")) < found.index(("http", "keepalive_requests"))
         and ("http/server", "listen") in found
