@@ -186,6 +186,9 @@ TABLE = (
     # who may come, how fast, and what is answered instead
     Key("whitelist-source-range", "list", "", "written", remark="the lab's own clients are let in, too"),
     Key("denylist-source-range", "list", "", "written"),
+    Key("block-cidrs", "list", "", "written"),
+    Key("block-user-agents", "list", "", "written"),
+    Key("block-referers", "list", "", "written"),
     Key("limit-rate", "int", "0", "written", sweep="page-sizes"),              # in kB/s; 0: none
     Key("limit-rate-after", "int", "0", "written", sweep="page-sizes"),
     Key("custom-http-errors", "codes", "", "written", sweep="errors", remark="the loads get 404 and 503: of other codes, what they cost these shows"),
@@ -287,9 +290,6 @@ NOT_HERE = {
         upstream-hash-by-subset bool false
         upstream-hash-by-subset-size int 3
         service-upstream bool false
-        block-cidrs list
-        block-user-agents list
-        block-referers list
         global-allowed-response-headers list
         limit-conn-zone-variable text $binary_remote_addr
         global-auth-url text

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
-from lab.targets.local import checker, objects, told
+from lab.targets.local import checker, modules, objects, told
 from lab.targets.local.configmap import FOREIGN, IDLE, KEYS, look_up, settings
 from lab.targets.local.images import Context
 from lab.targets.local.images.ingress_nginx import CHECKER, files, nginx_version
-from lab.targets.local.nginx_conf import headers_named, render
+from lab.targets.local.nginx_conf import headers_named, render, stream
 from lab.targets.readback.nginx import directives
 from lab.targets.readback.reading import ABSENT
 
@@ -90,15 +90,44 @@ def look(name: str, text: str, elsewhere: bool = False) -> Found:
 
 
 def refusal(data: Mapping[str, str], variant: str = "baseline", beside: Beside = ()) -> str:
-    """Why nginx refuses this variant with these keys, in its own words; empty = it takes them."""
+    """Why nginx refuses this variant with these keys, in its own words; empty = it takes them.
+
+    Tried is what the controller writes, its block for TCP and UDP too where they change that and this nginx has such blocks.
+    """
+    streamed = "" if unchecked(data) else _stream(data)
+    told = _refusal(data, variant, beside, streamed)
+    apart = told and streamed and not _refusal(data, variant, beside, "")
+    return f"{told}, in the block `stream`, which the controller always writes" if apart else told
+
+
+def _refusal(data: Mapping[str, str], variant: str, beside: Beside, streamed: str) -> str:
     context, values = _context(variant, 1, 100_000, beside), _values(data)
-    return checker.refusal(CHECKER, files(values, render(values, context, nginx_version()), context))
+    text = render(values, context, nginx_version(), unused=_unused(data)) + streamed
+    return checker.refusal(CHECKER, files(values, text, context))
+
+
+def unchecked(data: Mapping[str, str]) -> str:
+    """What to do where nginx here cannot try the block for TCP and UDP that these keys make; empty = it can, or nothing of it changes."""
+    return modules.advice(_stream(data))
 
 
 def nginx_conf(data: Mapping[str, str], variant: str = "baseline", beside: Beside = ()) -> str:
     """What these keys make, those left out that the controller ignores or keeps at their defaults."""
-    taken = {key: value for key, value in data.items() if key in KEYS and not look(key, value).idle}
-    return render(_values(taken), _context(variant, 1, 100_000, beside), nginx_version())
+    taken = {key: value for key, value in data.items() if key in KEYS and (key in IDLE or not look(key, value).idle)}
+    return render(_values(taken), _context(variant, 1, 100_000, beside), nginx_version()) + _stream(taken)
+
+
+def _stream(data: Mapping[str, str]) -> str:
+    """Empty where it is what it is without these keys, and nothing else asks for such a block."""
+    ours, shipped = (stream({**_values(each), **_unused(each)}) for each in (data, {}))
+    return ours if ours != shipped or "stream" in modules.needed(data.get("main-snippet", "")) else ""
+
+
+def _unused(data: Mapping[str, str]) -> Mapping[str, str]:
+    """Of the keys that no request of the lab's meets."""
+    return {
+        name: look_up(name, data[name])[1].value if name in data else key.default for name, (key, _) in IDLE.items()
+    }
 
 
 def differs(

@@ -5,6 +5,7 @@ From Debian's packages, installed or unpacked into `.cache/nginx-modules` by `sc
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from collections.abc import Iterable
@@ -25,6 +26,8 @@ class Module:
     directive: re.Pattern[str]
     files: tuple[str, ...]
     packages: tuple[str, ...]
+    built: str = ""
+    """What `nginx -V` says where nginx has it without a file."""
 
 
 def _directive(name: str) -> re.Pattern[str]:
@@ -53,6 +56,12 @@ MODULES = {
         ("ndk_http_module.so", "ngx_http_lua_module.so"),
         ("libnginx-mod-http-lua",),
     ),
+    "stream": Module(
+        _directive(r"stream"),
+        ("ngx_stream_module.so",),
+        ("libnginx-mod-stream",),
+        "--with-stream",
+    ),
 }
 
 
@@ -67,6 +76,18 @@ def found(name: str) -> list[Path]:
         next((folder / file for folder in FOLDERS if (folder / file).exists()), None) for file in MODULES[name].files
     ]
     return [file for file in files if file] if all(files) else []
+
+
+def lacking(names: Iterable[str]) -> list[str]:
+    """Of these, the ones that are not here."""
+    return [name for name in names if not found(name) and not (MODULES[name].built and MODULES[name].built in _built())]
+
+
+@functools.cache
+def _built() -> frozenset[str]:
+    """The options that the nginx on PATH was built with."""
+    told = subprocess.run(["nginx", "-V"], capture_output=True, text=True, check=False).stderr
+    return frozenset(told.split())
 
 
 def loading(text: str) -> str:
@@ -86,7 +107,7 @@ def libraries() -> dict[str, str]:
 
 def bring(names: Iterable[str]) -> str:
     """Have those brought that are missing. Why that failed, in the script's words; empty = they are there."""
-    missing = [name for name in names if not found(name)]
+    missing = lacking(names)
     if not missing:
         return ""
     done = subprocess.run(
@@ -101,7 +122,7 @@ def bring(names: Iterable[str]) -> str:
 
 def advice(text: str) -> str:
     """What to do for the modules that this part of a configuration needs and that are not here; empty = nothing."""
-    missing = [name for name in needed(text) if not found(name)]
+    missing = lacking(needed(text))
     if not missing:
         return ""
     return f"the controller has {', '.join(missing)}, this nginx not: scripts/unpack {BROUGHT.name} {' '.join(_packages(missing))}"

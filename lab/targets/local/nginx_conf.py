@@ -25,6 +25,8 @@ PID = "/tmp/nginx/nginx.pid"
 LAB_CLIENTS = ("10.64.0.0/14",)
 """Whence the lab's loads come: let in beside those whom a list of the user's lets in, or nothing would be measured."""
 
+BLOCKED = (("block-user-agents", "http_user_agent", "block_ua"), ("block-referers", "http_referer", "block_ref"))
+"""(key, variable that its patterns are held against, variable that is then 1)."""
 SINK = NODE_ADDRESS
 """Where the lab takes what goes to anybody's syslog, and forgets it."""
 
@@ -33,9 +35,18 @@ DH_PARAM, TICKET_KEY = f"{_CERTIFICATES}/dhparam.pem", f"{_CERTIFICATES}/tickets
 
 
 def render(
-    values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80, status: bool = True
+    values: Mapping[str, str],
+    context: Context,
+    version: tuple[int, ...],
+    http_port: int = 80,
+    status: bool = True,
+    unused: Mapping[str, str] | None = None,
 ) -> str:
-    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in. `status`: this nginx has a status page."""
+    """The whole nginx.conf, without carriage returns, as the controller cleans it. Pure: everything that depends on the machine is handed in.
+
+    `status`: this nginx has a status page; `unused`: keys that no request of the lab's meets, whose lines nginx reads nevertheless.
+    """
+    values = {**values, **(unused or {})}
     routes = context.objects.routes
     open_files = int(values["max-worker-open-files"]) or max(1024, context.open_files - 1024)
     hosts = sorted({route.host for route in routes})
@@ -48,10 +59,10 @@ def render(
     servers = [_server(values, context, host, reached) for host in hosts]
     text = rendered(
         "nginx.conf.j2",
-        values=values,
+        **_asking(values),
         lines=partial(lines, values),
-        on=lambda key: values[key] == "true",
-        names=lambda key: items(values[key]),
+        unused=unused,
+        blocked=[row for row in BLOCKED if items(values[row[0]])],
         pid=PID,
         version=version,
         http_port=http_port,
@@ -76,6 +87,23 @@ def render(
         ticket_key=TICKET_KEY,
         syslog=f"{SINK if values['syslog-host'] else ''}:{values['syslog-port']}",
     )
+    return _cleaned(text)
+
+
+def stream(values: Mapping[str, str]) -> str:
+    """The controller's block for TCP and UDP, which it always writes. `values`: of the keys that no request meets, too."""
+    return _cleaned(rendered("nginx-stream.conf.j2", **_asking(values)))
+
+
+def _asking(values: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "values": values,
+        "on": lambda key: values[key] == "true",
+        "names": lambda key: items(values[key]),
+    }
+
+
+def _cleaned(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", " ")
 
 

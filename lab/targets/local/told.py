@@ -30,7 +30,7 @@ def sent(values: Mapping[str, str]) -> str:
 
 def told(values: Mapping[str, str], headers: Mapping[str, str], behind: bool) -> Mapping[str, str]:
     """Header → value, empty for one that it leaves out. `headers`: of proxy-set-headers; `behind` a load balancer."""
-    if items(values["whitelist-source-range"]) or items(values["denylist-source-range"]):
+    if any(items(values[key]) for key in ("whitelist-source-range", "denylist-source-range", "block-cidrs")):
         return {}  # such a request may be refused
     trusts, proxied = values["use-forwarded-headers"] == "true", values["use-proxy-protocol"] == "true"
     hops = _HOPS if values["forwarded-for-header"] == "X-Forwarded-For" else _ADDRESS

@@ -76,6 +76,13 @@ FILES = {
         custom-http-errors: 404,503
         disable-proxy-intercept-errors: "true"
     """,
+    "repeated": """
+        location-snippet: access_log off;
+        server-snippet: gzip off; keepalive_timeout 0;
+        http-snippet: map $http_upgrade $connection_upgrade { default upgrade; }
+        block-cidrs: 192.0.2.0/24,198.51.100.7
+        block-user-agents: ~*spider
+    """,
     "outputs": """
         enable-brotli: "true"
         brotli-level: "6"

@@ -61,6 +61,9 @@ LINES = {
     "proxy-real-ip-cidr": "LIST set_real_ip_from {};",
     "whitelist-source-range": "LIST allow {};",
     "denylist-source-range": "LIST deny {};",
+    "block-cidrs": "LIST deny {};",
+    "block-user-agents": "LIST map $http_user_agent $x {{ default 0; {} 1; }}",
+    "block-referers": "LIST map $http_referer $x {{ default 0; {} 1; }}",
     "hide-headers": "LIST proxy_hide_header {};",
     # the user's own
     "main-snippet": "MAIN {}",
