@@ -27,6 +27,9 @@ from lab.commands.arguments import (
 from lab.commands.measuring import done_samples, finish, measure, print_plan, resume_command, say, settle
 from lab.model.names import DEFAULT_TARGET, WORTH
 
+_LONG = 200_000
+"""Characters of settings above which what reads them takes so long that it is said."""
+
 if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
     from lab.experiments.configmap.reading import Given
@@ -108,6 +111,9 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
     if told := modules.bring(modules.needed(keys.nginx_conf(given.data))):
         say(talk, "modules", told)
+    if (size := sum(map(len, given.data.values()))) > _LONG:
+        told = f"{size // 1000} kB of settings: nginx tries them for every arm, which for thousands of maps takes it minutes"
+        say(talk, "reading", told)
     build, command = partial(_knobs_of, place, given), recorded(options, "variants")
     with handing_on(content):
         return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))

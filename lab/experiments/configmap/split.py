@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lab.base.errors import UsageError
+from lab.experiments.configmap import faults
 from lab.experiments.configmap.reading import Given
 from lab.model.variants.knobs import Check
-from lab.targets.local import keys, modules
-from lab.targets.local.configmap import FOREIGN, KEYS
+from lab.targets.local import keys
+from lab.targets.local.configmap import FOREIGN, IDLE, KEYS
 from lab.targets.local.counterparts import f5_text, hint, is_f5
 
 BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "baseline", "tls", "balancer", "balancer-tls"
@@ -28,10 +29,6 @@ _ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHI
 """(over TLS, behind a load balancer) → the variant that keys are set on."""
 NAMESPACE = "ingress-lab"
 WHOLE = "your-configuration"
-_ELSEWHERE = re.compile(
-    r"host not found in |MMDB_open\(|dlopen\(|(?:open|opendir|BIO_new_file|glob)\(|cannot load certificate|SSL_\w+\(\"/"
-)
-"""How nginx tells of a name or a file that is not here, and that a controller may have (mounted, or by its cluster's DNS)."""
 DH = "dhparam.pem"
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
 
@@ -100,38 +97,44 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
     refuse_f5(place, given)
     notes = list(given.notes)
     changed: dict[str, str] = {}
+    silent: dict[str, str] = {}
     beside: keys.Beside = ()
     for key, value in given.data.items():
         if key not in KEYS:
             notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key)}")
             continue
-        found = keys.look(key, value, elsewhere)
-        kind = "" if found.idle else KEYS[key].names
+        look = keys.look(key, value, elsewhere)
+        kind = "" if look.idle else KEYS[key].names
         content = given.beside.get((kind, value.rpartition("/")[2]))
         if kind and (idle := _unnamed(kind, value, content)):
-            found = replace(found, idle=idle)
-        if found.idle or found.told:
-            notes.append(f"{key}: {found.idle or found.told}")
-        if not found.idle:
+            look = replace(look, idle=idle)
+        if key in IDLE and look.value != look.default:
+            silent[key] = value
+        elif look.idle or look.told:
+            notes.append(f"{key}: {look.idle or look.told}")
+        if not look.idle:
             changed[key] = value
-        if not found.idle and content is not None:
+        if not look.idle and content is not None:
             changed[key], text = _object(kind, value, content)
             beside = tuple(dict.fromkeys([*beside, text]))
     tried = OVER_TLS if any(KEYS[key].tls for key in changed) else BASELINE
-    kept = _taken(changed, tried, beside)
-    refused = [key for key in changed if key not in kept]
-    for key in refused:
-        whole = {**kept, key: changed[key]}
-        if lacking := modules.advice(keys.nginx_conf(whole, tried, beside)):
-            notes.append(f"{key}: not measurable here: {lacking}")
-            continue
-        told = keys.refusal(whole, tried, beside)
-        if _ELSEWHERE.match(told):
-            notes.append(f"{key}: not measurable here: it needs what only your cluster can have: {told}")
-            continue
-        notes.append(f"{key}: nginx refuses it, and so the controller the whole file: {told}")
-    if refused and kept:
-        notes.append(f"{WHOLE}: the whole file without {', '.join(refused)}")
+    asked = {**changed, **silent}
+    taken = _taken(asked, tried, beside)
+    notes += [f"{key}: {keys.look(key, silent[key]).idle}" for key in silent if key in taken]
+    if lacking := keys.unchecked(asked):
+        notes.append(f"{WHOLE}: not tried: the controller's block `stream`: {lacking}")
+    unrealised = {key: text for key, text in given.data.items() if key in FOREIGN and keys.look(key, text).idle}
+    found = faults.of(asked, taken, unrealised, tried, beside)
+    notes += [f"{key}: {fault}" for key, fault in found.items()]
+    kept = {key: text for key, text in taken.items() if key in changed}
+    answering, kept = _answering(kept, tried, beside)
+    notes += [
+        f"{key}: not measurable: with it nginx answers every request itself (`{it}`), and no backend"
+        for key, it in answering.items()
+    ]
+    left = [*found, *answering]
+    if left and kept:
+        notes.append(f"{WHOLE}: the whole file without {', '.join(left)}")
     singles: list[Setting] = []
     for key in kept:
         if key in FOREIGN:
@@ -153,6 +156,17 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
     if len(kept) == 1:
         notes.append(f"{WHOLE}: the whole file is {singles[0].name}")
     return Split(tuple(singles), kept, tuple(notes), beside)
+
+
+def _answering(kept: Mapping[str, str], tried: str, beside: keys.Beside) -> tuple[dict[str, str], dict[str, str]]:
+    """Keys with which no request reaches a backend, each with what is answered; and the others."""
+    left, found = dict(kept), dict[str, str]()
+    for key in list(kept) if keys.answered({}, kept, tried, beside) else ():
+        fewer = {other: text for other, text in left.items() if other != key}
+        answer = keys.answered(fewer, left, tried, beside)
+        if answer and not keys.refusal(fewer, tried, beside):
+            left, found[key] = fewer, answer
+    return found, left
 
 
 def _unnamed(kind: str, value: str, content: Mapping[str, str] | None) -> str:

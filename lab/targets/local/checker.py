@@ -20,6 +20,7 @@ from lab.targets.local import modules
 from lab.targets.local.containers import PRIVATE
 
 TRY_S = 60.0
+_LATE = "did not end within"
 _STAMP = re.compile(
     r"^\S+ \S+ \[emerg\] \d+#\d+: "
     r"|^\[[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
@@ -43,6 +44,11 @@ def refusal(
     """
     laid = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
     return _refusal(tuple(command), tuple(sorted(files.items())), laid, hosts, tuple((programs or {}).items()))
+
+
+def is_late(told: str) -> bool:
+    """Whether it was no refusal: the checker was still at it when its time was over."""
+    return _LATE in told
 
 
 @lru_cache(maxsize=1024)
@@ -124,7 +130,7 @@ def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tup
             env={"PATH": os.environ.get("PATH", os.defpath), **modules.libraries()},
         )
     except subprocess.TimeoutExpired:
-        return f"{command[0]} did not end within {TRY_S:g} s"
+        return f"{command[0]} {_LATE} {TRY_S:g} s"
     if not done.returncode:
         return ""
     said = done.stderr.decode(errors="replace").strip().splitlines() or [f"{command[0]} ended with {done.returncode}"]

@@ -7,6 +7,7 @@ import pytest
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import Given
 from lab.experiments.configmap.split import OVER_TLS, WHOLE, Split, split
+from lab.targets.local import checker, modules
 
 
 def of(**data: str) -> Split:
@@ -188,3 +189,122 @@ def test_a_snippet_that_repeats_what_stands_elsewhere_changes_something(
     """Which is read back from the block that has it then, by how often it stands there."""
     (setting,) = split("mine.yaml", Given({key: snippet})).singles
     assert [(check.name, check.context, check.value, check.times) for check in setting.checks] == found
+
+
+@pytest.mark.parametrize("key", ["location_snippet", "server_snippet"])
+def test_a_snippet_that_answers_every_request_is_told_as_that_and_left_out(key: str) -> None:
+    found = of(**{key: "return 404;", "keep_alive": "33"})
+    assert "nginx answers every request itself (`return 404`)" in told(found) and list(found.kept) == ["keep-alive"]
+    assert "answers every request" not in told(of(custom_http_errors="404"))
+    assert "answers every request" not in told(of(**{key: "if ($http_x) { return 404; }"}))
+
+
+ZONE = "limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;"
+
+
+@pytest.mark.parametrize(
+    ("lost", "needing", "words"),
+    [
+        (
+            ("http-snippet", f"include /etc/nginx/custom/x.conf;\n{ZONE}"),
+            ("location-snippet", "limit_req zone=one burst=5;"),
+            "location-snippet: depends on http-snippet, which cannot be had here: zero size shared memory zone",
+        ),
+        (
+            ("http-snippet", "include /etc/nginx/zones.conf;"),
+            ("location-snippet", "limit_req zone=one burst=5;"),
+            "location-snippet: depends on http-snippet, which cannot be had here",
+        ),
+        (
+            ("http-snippet", f"foo bar;\n{ZONE}"),
+            ("location-snippet", "limit_req zone=one burst=5;"),
+            "location-snippet: depends on http-snippet, which nginx refuses",
+        ),
+        (
+            ("use-geoip2", "true"),
+            ("log-format-upstream", "$remote_addr $geoip2_city"),
+            "log-format-upstream: depends on use-geoip2, which cannot be had here",
+        ),
+        (
+            ("http-snippet", "include /etc/nginx/custom/x.conf;"),
+            ("location-snippet", "foo bar;"),
+            'location-snippet: nginx refuses it, and so the controller the whole file: unknown directive "foo"',
+        ),
+    ],
+)
+def test_what_depends_on_a_key_that_is_left_out_is_no_fault_of_its_own(
+    lost: tuple[str, str], needing: tuple[str, str], words: str
+) -> None:
+    for pairs in ([lost, needing], [needing, lost]):
+        with pytest.raises(UsageError) as raised:
+            split("mine.yaml", Given(dict(pairs)))
+        assert words in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def stream() -> None:
+    if why := modules.bring(["stream"]):
+        pytest.skip(why)
+
+
+@pytest.mark.usefixtures("stream")
+@pytest.mark.parametrize(
+    ("data", "refused"),
+    [
+        ({"stream-snippet": "foo bar;"}, 'stream-snippet: nginx refuses it, and so the controller the whole file: unknown directive "foo"'),
+        ({"log-format-stream": "[$no_such_variable]"}, 'unknown "no_such_variable" variable, in the block `stream`'),
+        (
+            {"access-log-params": "if=$own", "http-snippet": "map $uri $own { default 1; }"},
+            'access-log-params: nginx refuses it, and so the controller the whole file: unknown "own" variable, in the block `stream`',
+        ),
+        ({"main-snippet": "stream { }"}, '"stream" directive is duplicate'),
+        ({"nginx-status-ipv4-whitelist": "1.2.3.4/33"}, 'invalid parameter "1.2.3.4/33"'),
+        ({"http-snippet": "resolver 192.0.2.1;"}, '"resolver" directive is duplicate'),
+    ],
+)  # fmt: skip
+def test_what_the_controller_writes_for_no_request_of_the_labs_is_tried_too(data: dict[str, str], refused: str) -> None:
+    found = split("mine.yaml", Given({"keep-alive": "33", **data}))
+    assert refused in told(found) and data.keys() - found.kept.keys() and "keep-alive" in found.kept
+
+
+@pytest.mark.usefixtures("stream")
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"stream-snippet": "server { listen 9000; return hi; }"},
+        {"log-format-stream": "[$remote_addr] $proxy_upstream_name"},
+        {"nginx-status-ipv4-whitelist": "10.0.0.0/8, 127.0.0.1"},
+    ],
+)
+def test_what_nginx_takes_of_it_is_nothing_to_measure_as_before(data: dict[str, str]) -> None:
+    found = split("mine.yaml", Given({"keep-alive": "33", **data}))
+    (key,) = data
+    assert f"{key}: nothing to measure: it changes nothing for what the lab sends" in told(found)
+    assert list(found.kept) == ["keep-alive"]
+
+
+def test_a_block_that_nginx_here_cannot_try_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "lacking", lambda names: list(names))
+    found = of(access_log_params="buffer=8k")
+    assert "not tried: the controller's block `stream`" in told(found) and "libnginx-mod-stream" in told(found)
+    assert list(found.kept) == ["access-log-params"]
+
+
+@pytest.mark.parametrize(
+    ("data", "checks"),
+    [
+        ({"block-cidrs": "192.0.2.0/24, 198.51.100.7"}, [("deny", "192.0.2.0/24, 198.51.100.7")]),
+        ({"block-user-agents": "~*curl"}, [("~*curl", "1"), ("if", "$block_ua")]),
+        ({"block-referers": "~*spam"}, [("~*spam", "1"), ("if", "$block_ref")]),
+    ],
+)
+def test_who_is_blocked_is_plain_nginx_and_measured(data: dict[str, str], checks: list[tuple[str, str]]) -> None:
+    (setting,) = split("mine.yaml", Given(data)).singles
+    assert set(checks) <= {(str(check.name), check.value) for check in setting.checks}
+    assert 'invalid parameter "1.2.3.4/33"' in refused(block_cidrs="1.2.3.4/33")
+
+
+def test_a_checker_that_does_not_end_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "TRY_S", 0.0)
+    said = refused(http_snippet="map $uri $never_tried_before { default 1; }")
+    assert "not measurable here: whether nginx takes it cannot be said: nginx did not end within 0 s" in said
