@@ -111,18 +111,20 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
     given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
     if told := modules.bring(modules.needed(keys.nginx_conf(given.data))):
         say(talk, "modules", told)
-    if (size := sum(map(len, given.data.values()))) > _LONG:
-        told = f"{size // 1000} kB of settings: nginx tries them for every arm, which for thousands of maps takes it minutes"
-        say(talk, "reading", told)
-    build, command = partial(_knobs_of, place, given), recorded(options, "variants")
+    build, command = partial(_knobs_of, talk, place, given), recorded(options, "variants")
     with handing_on(content):
         return inside(options, options.target, partial(ablate_here, options, talk, place, build, command))
 
 
-def _knobs_of(place: str, given: Given, manifests: Path, target: Target) -> tuple[list[Owned], list[str]]:
+def _knobs_of(
+    talk: Console, place: str, given: Given, manifests: Path, target: Target
+) -> tuple[list[Owned], list[str]]:
     from lab.experiments.ablation.prepared import unmeasurable
     from lab.experiments.configmap import knobs, split
 
+    if (size := sum(map(len, given.data.values()))) > _LONG:
+        told = f"{size // 1000} kB of settings: nginx tries them for every arm, which for thousands of maps takes it minutes"
+        say(talk, "reading", told)
     asked = split.split(place, given, elsewhere=target.name != DEFAULT_TARGET)
     found, notes = knobs.written(asked, manifests, partial(unmeasurable, target, manifests))
     if target.name != DEFAULT_TARGET:

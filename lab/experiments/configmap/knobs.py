@@ -128,9 +128,7 @@ def _write_component(item: Setting, name: str, expected: tuple[str, str, str], c
         "lab/sweep": sweep,
         "lab/primary-metric": metric,
         "lab/cost": cost,
-        "lab/readback": yaml.safe_dump(
-            [check.model_dump(exclude_none=True) for check in item.checks], sort_keys=False, allow_unicode=True
-        ),
+        "lab/readback": _yaml([check.model_dump(exclude_none=True) for check in item.checks]),
     }
     named = {f"named-{number}.yaml": text for number, text in enumerate(item.beside)}
     texts = {**named, **{f"{key}.txt": value for key, value in item.values.items()}}
@@ -156,7 +154,12 @@ def _write_component(item: Setting, name: str, expected: tuple[str, str, str], c
         folder.mkdir()
         for file, text in texts.items():
             (folder / file).write_text(text, newline="")
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        (folder / "kustomization.yaml").write_text(_yaml(content))
+
+
+def _yaml(content: object) -> str:
+    """By libyaml: a snippet may have a million characters."""
+    return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
 
 
 def _merging(name: str, files: Sequence[str]) -> Mapping[str, object]:

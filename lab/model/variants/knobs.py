@@ -286,7 +286,7 @@ def list_in(key: str, text: str, where: str) -> list[Any]:
     """An annotation that holds a list, as YAML text."""
     form = f"write a list, as in {_FORMS[key]}"
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
         raise UsageError(where, f"lab/{key}: not YAML: {' '.join(str(error).split())}", form) from None
     if not isinstance(found, list) or not found:

@@ -125,6 +125,19 @@ TOML
 }
 
 # bats test_tags=slow
+@test "bench --configmap announces, once, what takes long to read" {
+  {
+    printf 'keep-alive: "9"\nhttp-snippet: |\n'
+    printf '  # a long comment\n%.0s' {1..15000}
+  } >"$mine"
+  lab bench --configmap "$mine" --plan
+  assert_success
+  [[ $(grep -c '^reading .* kB of settings' <<<"$stderr") == 1 ]] || fail "$stderr"
+  [[ $stderr == *"http-snippet: nothing to measure: by itself it changes no directive"* ]] || fail "$stderr"
+  nothing_recorded
+}
+
+# bats test_tags=slow
 @test "bench --configmap reads a pipe, a process substitution and /dev/stdin once" {
   local text='keep-alive: "9"' way
   for way in - /dev/stdin; do
