@@ -14,7 +14,7 @@ command that extracts one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.base.errors import UsageError
@@ -23,6 +23,7 @@ from lab.experiments.configmap.searching import Settings, hidden, maps, named, t
 from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_of
 from lab.targets.local.configmap import KEYS
 from lab.targets.local.counterparts import hint
+from lab.targets.local.decoding import joined
 from lab.targets.local.routes import PREFIX
 
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"
@@ -153,10 +154,17 @@ def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
             case Mapping():
                 notes.append(f"{key}: a mapping is no value of a ConfigMap: write it as text, after `{key}: |`")
             case _:
-                words = ",".join(item.text for item in value if isinstance(item, Scalar))
-                notes.append(f'{key}: a list is no value of a ConfigMap (the API server refuses it): write "{words}"')
+                notes.append(f"{key}: a list is no value of a ConfigMap ({_listed(key, value, found.helm)}")
     data |= {key: value for key, value in found.more.items() if key not in data}
     return {key: value for key, value in data.items() if key}, notes
+
+
+def _listed(key: str, value: Sequence[Value], helm: bool) -> str:
+    """What becomes of a list, and how its words are written: as the key's kind has them."""
+    words = [item.text for item in value if isinstance(item, Scalar)]
+    became = f"Helm prints this one as [{' '.join(words)}]" if helm else "the API server refuses it"
+    text = joined(KEYS[key].kind if key in KEYS else "list", words)
+    return f"{became}): write " + (f"the lines after `{key}: |`" if "\n" in text else f'"{text}"')
 
 
 def _as_float(number: str) -> str:

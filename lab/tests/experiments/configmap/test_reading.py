@@ -147,13 +147,39 @@ def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
     text = "controller: {config: {use-gzip: 'true', a: [404, 503], b: {c: d}, d: , '': x, 'x/y': z}}"
     assert data(text) == {"use-gzip": "true", "x/y": "z"}
     told = notes(text)
-    assert 'a: a list is no value of a ConfigMap (the API server refuses it): write "404,503"' in told
+    assert 'a: a list is no value of a ConfigMap (Helm prints this one as [404 503]): write "404,503"' in told
     assert (
         "b: a mapping is no value" in told
         and "d: has no value" in told
         and "'' is no key" in told
         and "'x/y' is no key" in told
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "words", "written"),
+    [
+        ("gzip-types", ["text/plain", "text/css"], '"text/plain text/css"'),
+        ("brotli-types", ["text/plain", "text/css"], '"text/plain text/css"'),
+        ("ssl-protocols", ["TLSv1.2", "TLSv1.3"], '"TLSv1.2 TLSv1.3"'),
+        ("proxy-next-upstream", ["error", "http_502"], '"error http_502"'),
+        ("large-client-header-buffers", ["4", "16k"], '"4 16k"'),
+        ("ssl-ciphers", ["AES128-SHA", "AES256-SHA"], '"AES128-SHA:AES256-SHA"'),
+        ("ssl-ecdh-curve", ["X25519", "P-256"], '"X25519:P-256"'),
+        ("hide-headers", ["Server", "X-A"], '"Server,X-A"'),
+        ("custom-http-errors", ["404", "503"], '"404,503"'),
+        ("debug-connections", ["10.0.0.1", "10.1.0.0/16"], '"10.0.0.1,10.1.0.0/16"'),
+        ("whitelist-source-range", ["10.0.0.0/8", "10.1.0.0/16"], '"10.0.0.0/8,10.1.0.0/16"'),
+        ("no-auth-locations", ["/a", "/b"], '"/a,/b"'),
+        ("http-snippet", ["etag off;", "max_ranges 1;"], "the lines after `http-snippet: |`"),
+    ],
+)
+def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: list[str], written: str) -> None:
+    """Of two types with a comma between them nginx makes one that there is not."""
+    configmap = notes(json.dumps({"kind": "ConfigMap", "data": {"keep-alive": "5", key: words}}))
+    assert configmap == f"{key}: a list is no value of a ConfigMap (the API server refuses it): write {written}"
+    helm = notes(json.dumps({"controller": {"config": {"keep-alive": "5", key: words}}}))
+    assert f"Helm prints this one as [{' '.join(words)}]): write {written}" in helm
 
 
 @pytest.mark.parametrize(
