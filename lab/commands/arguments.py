@@ -59,7 +59,9 @@ def file_path(place: str) -> Callable[[str], str]:
 
     def convert(text: str) -> str:
         if not text:
-            raise UsageError(place, "the path is empty", "name a file, or `-` for the standard input: is a variable unset?")
+            raise UsageError(
+                place, "the path is empty", "name a file, or `-` for the standard input: is a variable unset?"
+            )
         return text
 
     return convert

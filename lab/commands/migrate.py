@@ -29,7 +29,9 @@ SWEEP = "migrate"
 
 def add(adder: Adder) -> None:
     verb = adder("migrate", _migrate, "what ingress-nginx's successors do with your settings, and the traps in between")
-    add_configmap(verb, "your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)")
+    add_configmap(
+        verb, "your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)"
+    )
     verb.add_argument(
         "--ingress",
         metavar="FILE",

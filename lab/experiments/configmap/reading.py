@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap import forms
-from lab.experiments.configmap.searching import Settings, hidden, maps, named, text_at
-from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_of
+from lab.experiments.configmap.named import Named, named
+from lab.experiments.configmap.searching import Settings, hidden, maps
+from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_at, text_of
 from lab.targets.local.configmap import KEYS
 from lab.targets.local.counterparts import hint
 from lab.targets.local.decoding import joined
@@ -45,9 +46,7 @@ class Given:
 
     data: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    beside: Mapping[tuple[str, str], Mapping[str, str]] = field(
-        default_factory=dict[tuple[str, str], Mapping[str, str]]
-    )
+    beside: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
     """Of the file's other ConfigMaps and Secrets, which its keys may name: (kind, name) → what is in it."""
 
 
@@ -56,10 +55,11 @@ def read(place: str, content: bytes, into: str) -> Given:
 
     `into`: see `lab.base.handing.again`.
     """
-    docs = [doc for text in forms.texts(place, text_of(place, content, into), into) for doc in documents(place, text)]
+    texts, missing = forms.texts(place, text_of(place, content, into), into)
+    docs = [doc for text in texts for doc in documents(place, text)]
     likely = _likely(docs)
     if not likely:
-        raise _nothing(place, docs, into)
+        raise _nothing(place, docs, missing, into)
     if len(likely) > 1:
         commands = "\n  ".join(f"{each.command} | {into}" for each in likely)
         fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
@@ -70,7 +70,7 @@ def read(place: str, content: bytes, into: str) -> Given:
         fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
         raise UsageError(place, fault, "make it shorter: the controller never gets this one")
     beside = {name: texts for doc in docs for name, texts in named(doc)} | dict(found.beside)
-    return Given(data, (*found.notes, *notes), beside)
+    return Given(data, (*found.notes, *missing, *notes), beside)
 
 
 def _likely(docs: list[Value]) -> list[Settings]:
@@ -90,7 +90,7 @@ def _likely(docs: list[Value]) -> list[Settings]:
     return [Settings("the file", "", doc, helm=True) for doc in alone]
 
 
-def _nothing(place: str, docs: list[Value], into: str) -> UsageError:
+def _nothing(place: str, docs: list[Value], missing: list[str], into: str) -> UsageError:
     """What a file without settings holds instead."""
     kinds = {kind for doc in docs if (kind := text_at(doc, "kind")) not in ("", "ConfigMap", "List")}
     fault = "holds no settings"
@@ -109,6 +109,7 @@ def _nothing(place: str, docs: list[Value], into: str) -> UsageError:
     ]
     if annotations:
         remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(name)}' for name in annotations)}"
+    remedy = remedy or "\n  ".join(missing)
     return UsageError(place, fault, remedy or f"expected {FORM}; the controller's: {forms.KUBECTL} | {into}")
 
 

@@ -47,6 +47,12 @@ class Scalar:
     """Whether YAML makes something else than a text of it, which kubectl refuses in a ConfigMap."""
 
 
+def text_at(value: Value | None, key: str) -> str:
+    """Of a mapping; empty where it is something else, or has none there."""
+    found = value.get(key) if isinstance(value, Mapping) else None
+    return found.text if isinstance(found, Scalar) else ""
+
+
 def text_of(place: str, content: bytes, into: str) -> str:
     """Of UTF-8, or of UTF-16 that says so by its first two bytes. UsageError for anything else. `into`: see `lab.base.handing.again`."""
     mark, encoding = next(((mark, name) for mark, name in _BOMS if content.startswith(mark)), (b"", "utf-8"))
