@@ -23,6 +23,12 @@ from lab.targets.local.counterparts import lead
 
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 HELM = "helm -n ingress-nginx get values ingress-nginx -o yaml"
+_SEALED = (
+    (re.compile(r"\$ANSIBLE_VAULT;"), "ansible-vault view"),
+    (re.compile(r"-----BEGIN AGE ENCRYPTED FILE-----|age-encryption\.org/"), "age -d"),
+    (re.compile(r"-----BEGIN PGP MESSAGE-----"), "gpg -d"),
+)
+"""A whole file's first words → what opens it."""
 _TABLE = re.compile(r"^(Name: +\S+$|(?:NAMESPACE +)?NAME +DATA +AGE)", re.MULTILINE)
 _DIFF = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S|@@ -\d)", re.MULTILINE)
 _CONFLICT = re.compile(r"^<{7}(?: .*)?$", re.MULTILINE)
@@ -68,6 +74,8 @@ def texts(place: str, text: str, into: str) -> tuple[list[str], list[str]]:
 
     `into`: see `lab.base.handing.again`.
     """
+    if sealed := next((how for form, how in _SEALED if form.match(text)), None):
+        raise UsageError(place, "is encrypted", f"decrypt it first: {sealed} FILE | {into}")
     if _RELEASE.search(text):
         raise UsageError(place, "is what helm prints of a whole release", f"use: {HELM} | {into}")
     if printed := _TABLE.search(text):

@@ -14,12 +14,13 @@ command that extracts one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap import forms
 from lab.experiments.configmap.named import Named, named
+from lab.experiments.configmap.placeholders import of_sops, parameters, placeholder
 from lab.experiments.configmap.searching import Settings, hidden, maps
 from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_at, text_of
 from lab.targets.local.configmap import KEYS
@@ -65,7 +66,7 @@ def read(place: str, content: bytes, into: str) -> Given:
         fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
         raise UsageError(place, fault, f"give one of them:\n  {commands}")
     (found,) = likely
-    data, notes = _values(found, into)
+    data, notes = _values(found, parameters(docs), into)
     if (size := sum(len(value.encode()) for value in data.values())) > LARGEST:
         fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
         raise UsageError(place, fault, "make it shorter: the controller never gets this one")
@@ -109,6 +110,8 @@ def _nothing(place: str, docs: list[Value], missing: list[str], into: str) -> Us
     ]
     if annotations:
         remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(name)}' for name in annotations)}"
+    if any(of_sops(field, item) for doc in docs if isinstance(doc, Mapping) for field, item in doc.items()):
+        remedy = f"decrypt it first: sops -d FILE | {into}"
     remedy = remedy or "\n  ".join(missing)
     return UsageError(place, fault, remedy or f"expected {FORM}; the controller's: {forms.KUBECTL} | {into}")
 
@@ -124,11 +127,14 @@ def _odd(obj: Mapping[str, Value]) -> str:
     return f"{elsewhere[0]} is not read by the controller: write it under data" if elsewhere else ""
 
 
-def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
+def _values(found: Settings, declared: Collection[str], into: str) -> tuple[dict[str, str], list[str]]:
     """As texts, with what no ConfigMap can hold left out and told."""
     data: dict[str, str] = {}
     notes: list[str] = []
+    waiting: dict[tuple[str, str], list[str]] = {}
     for key, value in found.content.items():
+        if of_sops(key, value):
+            continue
         if not _KEY.fullmatch(key) and key != NO_NAME:
             notes.append(f"{key!r} is no key of a ConfigMap: the API server refuses it")
         match value:
@@ -141,6 +147,8 @@ def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
                 notes.append(
                     f"{key}: {text!r} is a template that Helm fills in: give what comes of it, or {forms.KUBECTL} | {into}"
                 )
+            case Scalar() if (what := placeholder(value, KEYS[key].kind if key in KEYS else "", declared)) and what[0]:
+                waiting.setdefault(what, []).append(key)
             case Scalar(text=text, helm=helm, bare=bare):
                 data[key] = str(helm) if found.helm else text
                 if bare and not found.helm:
@@ -156,6 +164,8 @@ def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
                 notes.append(f"{key}: a mapping is no value of a ConfigMap: write it as text, after `{key}: |`")
             case _:
                 notes.append(f"{key}: a list is no value of a ConfigMap ({_listed(key, value, found.helm)}")
+    for (told, command), keys in waiting.items():
+        notes.append(f"{', '.join(keys)}: {told}{f': {command} | {into}' if command else ''}")
     data |= {key: value for key, value in found.more.items() if key not in data}
     return {key: value for key, value in data.items() if key}, notes
 

@@ -16,6 +16,7 @@ from lab.experiments.configmap.elsewhere import elsewhere
 from lab.experiments.configmap.forms import HELM
 from lab.experiments.configmap.named import Named, of_chart
 from lab.experiments.configmap.parameters import nested, patched
+from lab.experiments.configmap.placeholders import of_sops
 from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_at
 from lab.targets.local.configmap import KEYS
 
@@ -202,7 +203,7 @@ def _configmap(obj: Mapping[str, Value], number: int | None, seen: Seen) -> Iter
     notes = [
         f"{field.strip()!r} stands beside data, where a ConfigMap has no such field (kubectl refuses it)"
         for field in obj
-        if field not in _FIELDS
+        if field not in _FIELDS and not of_sops(field, obj[field])
     ]
     binary = obj.get("binaryData")
     if isinstance(binary, Mapping) and binary:

@@ -45,6 +45,8 @@ class Scalar:
     helm: str | None
     bare: bool = False
     """Whether YAML makes something else than a text of it, which kubectl refuses in a ConfigMap."""
+    tag: str = ""
+    """One that is no YAML's own (`!vault`): what it stands for another tool knows."""
 
 
 def text_at(value: Value | None, key: str) -> str:
@@ -140,7 +142,7 @@ def _read(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value],
                 with suppress(ValueError):
                     text = base64.b64decode("".join(text.split()), validate=True).decode()
             helm, other = (text, False) if node.style or node.tag == _BINARY or _stated(node) else _helm(text)
-            return Scalar(text, helm, other)
+            return Scalar(text, helm, other, node.tag if re.match(r"!\w", node.tag) else "")
         case _:
             raise UsageError(place, "holds what is neither a mapping, a list nor a text", "correct it")
 

@@ -373,8 +373,8 @@ def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_what_terraform_would_fill_in_is_unescaped() -> None:
-    body = HEREDOC.replace("true", "$${x}%%{y}")
-    assert data(f"{RELEASE}\n  values = [{body}]\n}}\n") == {"use-gzip": "${x}%{y}"}
+    body = HEREDOC.replace("use-gzip: true", "http-snippet: $${x}%%{y}")
+    assert data(f"{RELEASE}\n  values = [{body}]\n}}\n") == {"http-snippet": "${x}%{y}"}
 
 
 def test_all_keys_that_stand_twice_are_named_with_both_lines() -> None:
