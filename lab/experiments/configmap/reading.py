@@ -109,7 +109,7 @@ def _nothing(place: str, docs: list[Value], missing: list[str], into: str) -> Us
         if key.startswith(PREFIX)
     ]
     if annotations:
-        remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(name)}' for name in annotations)}"
+        remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(PREFIX + name)}' for name in annotations)}"
     if any(of_sops(field, item) for doc in docs if isinstance(doc, Mapping) for field, item in doc.items()):
         remedy = f"decrypt it first: sops -d FILE | {into}"
     remedy = remedy or "\n  ".join(missing)
@@ -136,7 +136,10 @@ def _values(found: Settings, declared: Collection[str], into: str) -> tuple[dict
         if of_sops(key, value):
             continue
         if not _KEY.fullmatch(key) and key != NO_NAME:
-            notes.append(f"{key!r} is no key of a ConfigMap: the API server refuses it")
+            notes.append(
+                f"{key!r} is no key of a ConfigMap: the API server refuses it" + (f": {hint(key)}" if key else "")
+            )
+            continue
         match value:
             case _ if key == NO_NAME:
                 notes.append("a key is a mapping or a list: no ConfigMap has such, and it is left out")
@@ -167,7 +170,7 @@ def _values(found: Settings, declared: Collection[str], into: str) -> tuple[dict
     for (told, command), keys in waiting.items():
         notes.append(f"{', '.join(keys)}: {told}{f': {command} | {into}' if command else ''}")
     data |= {key: value for key, value in found.more.items() if key not in data}
-    return {key: value for key, value in data.items() if key}, notes
+    return data, notes
 
 
 def _listed(key: str, value: Sequence[Value], helm: bool) -> str:

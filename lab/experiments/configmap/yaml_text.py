@@ -34,6 +34,7 @@ _TRUE = {"y", "yes", "true", "on"}
 _FALSE = {"n", "no", "false", "off"}
 _NULL = {"", "~", "null", "Null", "NULL"}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_FROM_A_PAGE = "as text copied from a page has: write a space, or nothing, for it"
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -98,13 +99,15 @@ def documents(place: str, text: str) -> list[Value]:
 def _copied(text: str) -> str:
     """The first character that looks like a space or like nothing, and is neither for YAML, in words; empty where none is."""
     for number, line in enumerate(text.splitlines(), 1):
-        strange = [
-            char for char in line.partition("#")[0] if unicodedata.category(char) in ("Zs", "Cf") and char != " "
-        ]
-        if strange:
-            named = f"{unicodedata.name(strange[0]).lower()} (U+{ord(strange[0]):04X})"
-            return f"line {number} has a {named}, as text copied from a page has: write a space, or nothing, for it"
+        if strange := _strange(line.partition("#")[0]):
+            return f"line {number} has a {strange}, {_FROM_A_PAGE}"
     return ""
+
+
+def _strange(text: str) -> str:
+    """The first such character, by its name."""
+    found = next((char for char in text if unicodedata.category(char) in ("Zs", "Cf") and char != " "), None)
+    return f"{unicodedata.name(found).lower()} (U+{ord(found):04X})" if found else ""
 
 
 def _value(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value], depth: int = 0) -> Value:
@@ -124,6 +127,9 @@ def _read(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value],
             for key, item in node.value:
                 name = str(key.value) if isinstance(key, yaml.ScalarNode) else NO_NAME
                 line = key.start_mark.line + 1
+                if strange := _strange(name[:1] + name[-1:]):  # which indents nothing
+                    fault = f"line {line}: the key {name.strip()!r} has a {strange} beside it"
+                    raise UsageError(place, fault, _FROM_A_PAGE)
                 value = _value(place, item, twice, read, depth + 1)
                 if key.tag == "tag:yaml.org,2002:merge":
                     for merged in value if isinstance(value, list) else [value]:

@@ -155,7 +155,7 @@ def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
 
 def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
     text = "controller: {config: {use-gzip: 'true', a: [404, 503], b: {c: d}, d: , '': x, 'x/y': z}}"
-    assert data(text) == {"use-gzip": "true", "x/y": "z"}
+    assert data(text) == {"use-gzip": "true"}
     told = notes(text)
     assert 'a: a list is no value of a ConfigMap (Helm prints this one as [404 503]): write "404,503"' in told
     assert (
@@ -206,6 +206,15 @@ def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: 
             "spec: {values: {a: {controller: {config: {keep-alive: 1}}}, b: {controller: {config: {keep-alive: 2}}}}}",
             "holds 2 maps of settings",
         ),
+        (
+            "kind: ConfigMap\ndata:\n\u00a0\u00a0keep-alive: '1'\n",
+            "line 3: the key 'keep-alive' has a no-break space (U+00A0) beside it",
+        ),
+        (
+            "kind: ConfigMap\ndata:\n  use-gzip: 'true'\n\u00a0 keep-alive: '1'\n",
+            "line 4: the key 'keep-alive' has a no-break space",
+        ),
+        ("keep-alive\u200b: '1'\n", "has a zero width space (U+200B) beside it"),
         ("- a\n", "holds no settings"),
         ("", "holds no settings"),
         ("kind: ConfigMap\ndata: null\n", "holds no settings"),
@@ -320,6 +329,16 @@ def test_parameters_of_several_charts_are_several_maps_that_commands_extract() -
     )
     assert "holds 2 maps of settings: spec.parameters.a.controller.config; spec.parameters.b.controller.config" in told
     assert """yq 'explode(.) | .spec.parameters | map(select(.name | test("^a[.]controller[.]")))' FILE | """ in told
+
+
+def test_an_annotation_written_as_a_key_is_told_once_and_not_as_ignored() -> None:
+    """The API server refuses the whole map for it: the controller has nothing to ignore."""
+    given = read("m.yaml", f"{MAP}  nginx.ingress.kubernetes.io/limit-rps: '5'\n".encode(), INTO)
+    assert given.data == BOTH
+    name = "'nginx.ingress.kubernetes.io/limit-rps'"
+    assert given.notes == (
+        f"{name} is no key of a ConfigMap: the API server refuses it: an annotation, which has no key",
+    )
 
 
 def test_headers_of_the_charts_own_values_are_the_keys_that_it_makes_of_them() -> None:
