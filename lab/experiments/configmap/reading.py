@@ -86,7 +86,8 @@ def _likely(docs: list[Value]) -> list[Settings]:
     alone = [
         doc
         for doc in docs
-        if isinstance(doc, Mapping) and doc and not {"kind", "apiVersion", "controller"} & doc.keys()
+        if isinstance(doc, Mapping) and not {"kind", "apiVersion", "controller"} & doc.keys()
+        if any(key in KEYS or isinstance(value, Scalar) for key, value in doc.items())
     ]
     return [Settings("the file", "", doc, helm=True) for doc in alone]
 

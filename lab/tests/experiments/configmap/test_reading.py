@@ -215,6 +215,7 @@ def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: 
             "line 4: the key 'keep-alive' has a no-break space",
         ),
         ("keep-alive\u200b: '1'\n", "has a zero width space (U+200B) beside it"),
+        ("releases: [{values: [./a.yaml]}]", "holds no settings\n  expected a ConfigMap"),
         ("- a\n", "holds no settings"),
         ("", "holds no settings"),
         ("kind: ConfigMap\ndata: null\n", "holds no settings"),
