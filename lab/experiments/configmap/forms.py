@@ -40,6 +40,8 @@ _OPTION = re.compile(
 )
 _IN_HELMS_ORDER = ("set-json", "set", "set-string", "set-literal")
 """Each over those before it, however the command has them (pkg/cli/values: MergeValues)."""
+_OWN = (*_IN_HELMS_ORDER, "from-literal", "patch", "p")
+"""Options that hold what they set."""
 _COMMA = re.compile(r"(?<!\\),(?![^{]*\})")
 _PRINTED = {"helm": HELM}
 _PRINTS = "the command itself with --dry-run=client -o yaml"
@@ -63,6 +65,7 @@ _HCL_FAULT = "is Terraform's language, in which YAML is read in heredocs alone"
 _HCL_FILLED = re.compile(r"(?<![$%])[$%]\{")
 _SHELL = re.compile(r"^(?:\$ +)?(?:sudo +)?(?:cat|tee|helm|kubectl|oc)\b.*<<-?", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-? *['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n[ \t]*\1$", re.MULTILINE | re.DOTALL)
+_HERE = re.compile(r"<<-? *['\"]?\w+['\"]?")
 _DIRECTIVE = re.compile(r"(?:^|[;{}])\s*([a-z][a-z0-9_]*)\s[^:#{};]*(?=[;{])", re.MULTILINE)
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w)")
 
@@ -140,16 +143,15 @@ def _commands(place: str, text: str, into: str) -> tuple[list[str], list[str]] |
     ordered = [(kind, value) for kind in _IN_HELMS_ORDER for _, option, value in given if option == kind]
     try:
         parameters = [each for kind, value in ordered for each in _parameters(kind, value)]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(place, f"a --set-json is no JSON: {error}", "correct it: helm refuses it") from None
     literals = dict(value.partition("=")[::2] for _, option, value in given if option == "from-literal")
     patches = [value for _, option, value in given if option in ("patch", "p")]
     notes = [
-        f"{'--' if len(option) > 1 else '-'}{option} {value}: what it holds is not in the command: {_PRINTED.get(program, _PRINTS)} | {into}".replace(
-            " :", ":"
-        )
+        f"{'--' if len(option) > 1 else '-'}{f'{option} {value}'.strip()}: what it holds is not in the command:"
+        f" {_PRINTED.get(program, _PRINTS)} | {into}"
         for program, option, value in given
-        if option not in (*_IN_HELMS_ORDER, "from-literal", "patch", "p") and not re.match(r"-$|/dev/stdin$|<\(", value)
+        if option not in _OWN and not re.match(r"-$|/dev/stdin$|<\(", value)
     ]
     found = [json.dumps(each) for each in (parameters, literals) if each] + patches
     return (found, notes) if found or notes else None
@@ -191,13 +193,23 @@ def _of_json(value: str) -> Iterator[dict[str, object]]:
 
 
 def _with_heredocs(place: str, text: str, bodies: list[str], into: str) -> tuple[list[str], list[str]]:
-    """What a command's heredocs hold, and what it sets beside them: of helm both are one release's."""
-    lines = _HEREDOC.sub("", text.replace("\\\n", " ")).splitlines()
-    commands = [line for line in lines if _COMMAND.match(re.sub(r"<<.*", "", line.strip()))]
-    (more, notes) = _commands(place, "\n".join(re.sub(r"<<.*", "", line) for line in commands), into) or ([], [])
-    if not more:
-        return bodies, notes
-    return [json.dumps({"values": bodies, "set": [item for each in more for item in json.loads(each)]})], notes
+    """What a shell's heredocs hold, and what its commands set beside them: with helm's they are one release's."""
+    outside = _HEREDOC.sub(lambda match: _HERE.sub("", match[0].partition("\n")[0]), text.replace("\\\n", " "))
+    parts = [part.strip().removeprefix("$ ") for line in outside.splitlines() for part in re.split(r"\s\|\s", line)]
+    set_by_helm, set_by_kubectl = (
+        _commands(
+            place,
+            "\n".join(part for part in parts if (program := _COMMAND.match(part)) and (program[1] == "helm") is helms),
+            into,
+        )
+        or ([], [])
+        for helms in (True, False)
+    )
+    notes = [*set_by_helm[1], *set_by_kubectl[1]]
+    if set_by_helm[0]:
+        release = {"values": bodies, "set": [item for each in set_by_helm[0] for item in json.loads(each)]}
+        bodies = [json.dumps(release)]
+    return [*bodies, *set_by_kubectl[0]], notes
 
 
 def _refuse_directives(place: str, text: str) -> None:

@@ -108,6 +108,9 @@ def _of_the_verb(told: str) -> str:
         """helm upgrade x y --set controller.config.use-gzip=true --set-json '{"controller": {"config": {"keep-alive-requests": 5000, "use-gzip": false}}}'""",
         "helm upgrade x y --set-string controller.config.use-gzip=true --set controller.config.use-gzip=false,controller.config.keep-alive-requests=5000",
         "helm upgrade x y -f - --set controller.config.use-gzip=true <<EOF\ncontroller: {config: {keep-alive-requests: 5000}}\nEOF\n",
+        "cat <<EOF | helm upgrade x y -f - --set controller.config.use-gzip=true\ncontroller: {config: {keep-alive-requests: 5000}}\nEOF\n",
+        "$ helm upgrade x y -f - <<EOF --set controller.config.use-gzip=true\ncontroller: {config: {keep-alive-requests: 5000}}\nEOF\n",
+        f"kubectl create ns x\nkubectl apply -f - <<EOF\n{MAP}EOF\n",
         "kind: List\nitems: [&a {kind: ConfigMap, data: {keep-alive-requests: '5000', use-gzip: 'true'}}, *a]",
     ],
 )  # fmt: skip
@@ -314,6 +317,8 @@ def test_nothing_is_told_as_left_out_that_is_not(text: str) -> None:
 def test_settings_that_are_elsewhere_alone_are_asked_for_there() -> None:
     assert "  -f values.yaml: what it holds is not in the command: helm" in refused("helm upgrade x y -f values.yaml")
     assert "--from-file http-snippet=a: what" in refused("kubectl create cm x --from-file=http-snippet=a")
+    beside = "kubectl apply -f - <<EOF\nkind: Service\nEOF\nkubectl patch cm x -p 'data: {hsts: a}'\n"
+    assert data(beside) == {"hsts": "a"}
     assert "a --set-json is no JSON: " in refused("helm upgrade x y --set-json 'controller.config={a'")
 
 
@@ -374,7 +379,7 @@ def test_an_anchor_that_stands_a_million_times_is_read_once() -> None:
     assert data(bomb) == BOTH
 
 
-TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "\x00", "~", "items:"]  # fmt: skip
+TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "helm x --set a=", "--set-json=", "<<EOF", "\nEOF\n", "${X}", "!x ", "values", "set: ", "\x00", "~", "items:"]  # fmt: skip
 
 
 @given(data=st.data())
@@ -382,7 +387,16 @@ TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "
 def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
     """Never an exception of another kind: a form of ours with something else in it."""
     text = data.draw(
-        st.sampled_from([MAP, f"a:\n  controller: {{{CONFIG}}}\n", json.dumps({"data": BOTH}), "x: 'y'\n"])
+        st.sampled_from(
+            [
+                MAP,
+                f"a:\n  controller: {{{CONFIG}}}\n",
+                json.dumps({"data": BOTH}),
+                "x: 'y'\n",
+                "helm upgrade x y -f - --set a.controller.config.x={a,b} <<EOF\ncontroller: {config: {}}\nEOF\n",
+                "spec: {set: [{name: controller.config.x, value: 1}, {name: a, value: {}}], values: [a.yaml]}",
+            ]
+        )
     )
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
