@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     talk = Talk(stderr=True)
 
     def verb() -> int:
+        if sys.stdout is None:  # `>&-`: the next file that is opened would get what is printed
+            raise UsageError("standard output", "is closed", "leave `>&-` out; `>/dev/null` throws the answer away")
         options = parser().parse_args(arguments, argparse.Namespace(argv=arguments))
         if getattr(options, "json", False) and getattr(options, "markdown", False):
             raise UsageError("--markdown", "--json and --markdown are two forms of one answer", "leave one out")
@@ -58,7 +60,8 @@ def _close() -> int:
 
 def _flush() -> int:
     """What is printed goes out here, not where the interpreter ends: nobody could tell then that the reader has gone."""
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     return 0
 
 

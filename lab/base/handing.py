@@ -32,6 +32,8 @@ def read_once(path: str, into: str) -> bytes:
     if (number := os.environ.pop(HANDED, None)) is not None:
         descriptor = int(number)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    if path == STDIN and sys.stdin is None:  # `<&-`
+        raise UsageError("standard input", "is closed", f"send it the file: … | {into}")
     if path == STDIN and sys.stdin.isatty():
         raise UsageError(path, "is the terminal", f"send it the file: … | {into}")
     try:

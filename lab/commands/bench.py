@@ -14,6 +14,7 @@ from lab.base.handing import STDIN, again, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.ablate import ablate_here
 from lab.commands.arguments import (
+    add_configmap,
     add_k6_out,
     add_measuring,
     add_resolve,
@@ -41,10 +42,8 @@ def add(adder: Adder) -> None:
     verb.add_argument("variants", nargs="*", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
     verb.add_argument("--sweep", help="the loads (default: quick, or the variant's own where the system is disturbed)")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted run")
-    verb.add_argument(
-        "--configmap",
-        metavar="FILE",
-        help="your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
+    add_configmap(
+        verb, "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key"
     )
     add_k6_out(verb)
     verb.add_argument(

@@ -15,7 +15,7 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lab.base.errors import UsageError
 from lab.targets.local.configmap import KEYS
@@ -23,11 +23,29 @@ from lab.targets.local.counterparts import lead
 
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 HELM = "helm -n ingress-nginx get values ingress-nginx -o yaml"
+_SEALED = (
+    (re.compile(r"\$ANSIBLE_VAULT;"), "ansible-vault view"),
+    (re.compile(r"-----BEGIN AGE ENCRYPTED FILE-----|age-encryption\.org/"), "age -d"),
+    (re.compile(r"-----BEGIN PGP MESSAGE-----"), "gpg -d"),
+)
+"""A whole file's first words → what opens it."""
 _TABLE = re.compile(r"^(Name: +\S+$|(?:NAMESPACE +)?NAME +DATA +AGE)", re.MULTILINE)
 _DIFF = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S|@@ -\d)", re.MULTILINE)
 _CONFLICT = re.compile(r"^<{7}(?: .*)?$", re.MULTILINE)
 _COMMAND = re.compile(r"^(?:sudo +)?(helm|kubectl|oc) +(?!.*<<)", re.MULTILINE)
-_OPTION = re.compile(r"--(set|set-string|set-literal|from-literal|patch|p)(?:=(.*))?", re.DOTALL)
+_OPTION = re.compile(
+    r"--(set-json|set|set-string|set-literal|from-literal|patch|p"
+    r"|values|f|set-file|from-file|from-env-file|patch-file|reuse-values|reset-then-reuse-values)(?:=(.*))?",
+    re.DOTALL,
+)
+_IN_HELMS_ORDER = ("set-json", "set", "set-string", "set-literal")
+"""Each over those before it, however the command has them (pkg/cli/values: MergeValues)."""
+_OWN = (*_IN_HELMS_ORDER, "from-literal", "patch", "p")
+"""Options that hold what they set."""
+_COMMA = re.compile(r"(?<!\\),(?![^{]*\})")
+_PRINTED = {"helm": HELM}
+_PRINTS = "the command itself with --dry-run=client -o yaml"
+"""What prints all that a command of another program sets."""
 _RELEASE = re.compile(r"^(?:LAST DEPLOYED: |USER-SUPPLIED VALUES:$(?=[\s\S]*^COMPUTED VALUES:$))", re.MULTILINE)
 _AROUND = re.compile(r"^(?:```.*|\$ (?:kubectl|oc|helm) .*|(?:USER-SUPPLIED|COMPUTED) VALUES:)$", re.MULTILINE)
 _ENV = re.compile(r"(?:export +)?([-._a-zA-Z0-9]+)=(.*)")
@@ -47,15 +65,20 @@ _HCL_FAULT = "is Terraform's language, in which YAML is read in heredocs alone"
 _HCL_FILLED = re.compile(r"(?<![$%])[$%]\{")
 _SHELL = re.compile(r"^(?:\$ +)?(?:sudo +)?(?:cat|tee|helm|kubectl|oc)\b.*<<-?", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-? *['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n[ \t]*\1$", re.MULTILINE | re.DOTALL)
+_HERE = re.compile(r"<<-? *['\"]?\w+['\"]?")
 _DIRECTIVE = re.compile(r"(?:^|[;{}])\s*([a-z][a-z0-9_]*)\s[^:#{};]*(?=[;{])", re.MULTILINE)
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w)")
 
 
-def texts(place: str, text: str, into: str) -> list[str]:
-    """One where it is YAML as it stands, with its lines where they were; none is no fault yet. UsageError for what is printed for people.
+def texts(place: str, text: str, into: str) -> tuple[list[str], list[str]]:
+    """One where it is YAML as it stands, with its lines where they were; none is no fault yet; and notes of what it takes from other files.
+
+    UsageError for what is printed for people.
 
     `into`: see `lab.base.handing.again`.
     """
+    if sealed := next((how for form, how in _SEALED if form.match(text)), None):
+        raise UsageError(place, "is encrypted", f"decrypt it first: {sealed} FILE | {into}")
     if _RELEASE.search(text):
         raise UsageError(place, "is what helm prints of a whole release", f"use: {HELM} | {into}")
     if printed := _TABLE.search(text):
@@ -67,18 +90,18 @@ def texts(place: str, text: str, into: str) -> list[str]:
         raise UsageError(place, f"line {line}: a merge that was not finished (<<<<<<<)", "resolve it first")
     if _DIFF.search(text):
         raise UsageError(place, "is a difference between two files", "give one of the two")
-    if commands := _commands(text):
+    if commands := _commands(place, text, into):
         return commands
     if found := _json(text):
-        return found
+        return found, []
     if (pairs := _pairs(text)) is not None:
-        return [json.dumps(pairs)]
+        return [json.dumps(pairs)], []
     if _HCL.search(text):
-        return _terraform(place, text, into)
+        return _terraform(place, text, into), []
     if _SHELL.search(text) and (bodies := [body for _, body in _HEREDOC.findall(text)]):
-        return bodies
+        return _with_heredocs(place, text, bodies, into)
     _refuse_directives(place, text)
-    return [_AROUND.sub("", text)]
+    return [_AROUND.sub("", text)], []
 
 
 def _terraform(place: str, text: str, into: str) -> list[str]:
@@ -101,36 +124,92 @@ def _terraform(place: str, text: str, into: str) -> list[str]:
     return [textwrap.dedent(body).replace("$${", "${").replace("%%{", "%{") for _, body in bodies]
 
 
-def _commands(text: str) -> list[str]:
-    """What commands of helm and kubectl set, as a release's parameters, keys or a patch; empty where it is no such command."""
+def _commands(place: str, text: str, into: str) -> tuple[list[str], list[str]] | None:
+    """What commands of helm and kubectl set, as a release's parameters, keys or a patch, with notes; None where it is no such command."""
     lines = [
         line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
-    if not lines or not all(_COMMAND.match(line.strip().removeprefix("$ ")) for line in lines):
-        return []
-    parameters: list[dict[str, str]] = []
-    literals: dict[str, str] = {}
-    patches: list[str] = []
-    for line in lines:
-        try:
-            words = shlex.split(line)
-        except ValueError:  # a quote without its other half
-            return []
-        for word, following in zip(words, [*words[1:], ""], strict=True):
-            if not (option := _OPTION.fullmatch(f"-{word}" if word[:2] in ("-p", "-p=") else word)):
-                continue
-            value = following if option[2] is None else option[2]
-            name, _, said = value.partition("=")
-            match option[1]:
-                case "from-literal":
-                    literals[name] = said
-                case "patch" | "p":
-                    patches.append(value)
-                case _:
-                    for each in re.split(r"(?<!\\),", value):
-                        name, _, said = each.partition("=")
-                        parameters.append({"name": name, "value": said.replace("\\,", ",")})
-    return [json.dumps(found) for found in (parameters, literals) if found] + patches
+    programs = [_COMMAND.match(line.strip().removeprefix("$ ")) for line in lines]
+    if not all(programs):
+        return None
+    try:
+        given = [
+            (str(program and program[1]), *each)
+            for program, line in zip(programs, lines, strict=True)
+            for each in _options(line)
+        ]
+    except ValueError:  # a quote without its other half
+        return None
+    ordered = [(kind, value) for kind in _IN_HELMS_ORDER for _, option, value in given if option == kind]
+    try:
+        parameters = [each for kind, value in ordered for each in _parameters(kind, value)]
+    except (ValueError, RecursionError) as error:
+        raise UsageError(place, f"a --set-json is no JSON: {error}", "correct it: helm refuses it") from None
+    literals = dict(value.partition("=")[::2] for _, option, value in given if option == "from-literal")
+    patches = [value for _, option, value in given if option in ("patch", "p")]
+    notes = [
+        f"{'--' if len(option) > 1 else '-'}{f'{option} {value}'.strip()}: what it holds is not in the command:"
+        f" {_PRINTED.get(program, _PRINTS)} | {into}"
+        for program, option, value in given
+        if option not in _OWN and not re.match(r"-$|/dev/stdin$|<\(", value)
+    ]
+    found = [json.dumps(each) for each in (parameters, literals) if each] + patches
+    return (found, notes) if found or notes else None
+
+
+def _options(line: str) -> Iterator[tuple[str, str]]:
+    """(name, value) of those that set something, or say where that is."""
+    words = shlex.split(line)
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if option := _OPTION.fullmatch(f"-{word}" if re.match(r"-[pf](?:=|$)", word) else word):
+            flag = option[1].endswith("reuse-values")
+            yield option[1], (option[2] or "") if flag else following if option[2] is None else option[2]
+
+
+def _parameters(kind: str, value: str) -> Iterator[dict[str, object]]:
+    """Of the value of a --set: names and values, as a release's parameters have them."""
+    if kind == "set-json":
+        yield from _of_json(value)
+        return
+    for each in [value] if kind == "set-literal" else _COMMA.split(value):
+        name, _, said = each.partition("=")
+        listed = re.fullmatch(r"\{(.*)\}", said, re.DOTALL) if kind != "set-literal" else None
+        null = kind == "set" and said == "null"  # which takes the key away
+        plain = said.replace("\\,", ",") if kind != "set-literal" else said
+        yield {"name": name, "value": listed[1].split(",") if listed else None if null else plain}
+
+
+def _of_json(value: str) -> Iterator[dict[str, object]]:
+    """Of `name={…},other=1`, or of one object of values. ValueError for what is no JSON."""
+    if value.lstrip().startswith("{"):
+        yield from ({"name": name, "value": item} for name, item in json.loads(value).items())
+        return
+    name, _, rest = value.partition("=")
+    rest = rest.lstrip()
+    item, end = json.JSONDecoder().raw_decode(rest)
+    yield {"name": name, "value": item}
+    if following := rest[end:].lstrip(" ,"):
+        yield from _of_json(following)
+
+
+def _with_heredocs(place: str, text: str, bodies: list[str], into: str) -> tuple[list[str], list[str]]:
+    """What a shell's heredocs hold, and what its commands set beside them: with helm's they are one release's."""
+    outside = _HEREDOC.sub(lambda match: _HERE.sub("", match[0].partition("\n")[0]), text.replace("\\\n", " "))
+    parts = [part.strip().removeprefix("$ ") for line in outside.splitlines() for part in re.split(r"\s\|\s", line)]
+    set_by_helm, set_by_kubectl = (
+        _commands(
+            place,
+            "\n".join(part for part in parts if (program := _COMMAND.match(part)) and (program[1] == "helm") is helms),
+            into,
+        )
+        or ([], [])
+        for helms in (True, False)
+    )
+    notes = [*set_by_helm[1], *set_by_kubectl[1]]
+    if set_by_helm[0]:
+        release = {"values": bodies, "set": [item for each in set_by_helm[0] for item in json.loads(each)]}
+        bodies = [json.dumps(release)]
+    return [*bodies, *set_by_kubectl[0]], notes
 
 
 def _refuse_directives(place: str, text: str) -> None:

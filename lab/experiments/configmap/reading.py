@@ -14,15 +14,18 @@ command that extracts one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap import forms
-from lab.experiments.configmap.searching import Settings, hidden, maps, named, text_at
-from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_of
+from lab.experiments.configmap.named import Named, named
+from lab.experiments.configmap.placeholders import of_sops, parameters, placeholder
+from lab.experiments.configmap.searching import Settings, hidden, maps
+from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_at, text_of
 from lab.targets.local.configmap import KEYS
 from lab.targets.local.counterparts import hint
+from lab.targets.local.decoding import joined
 from lab.targets.local.routes import PREFIX
 
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"
@@ -44,9 +47,7 @@ class Given:
 
     data: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    beside: Mapping[tuple[str, str], Mapping[str, str]] = field(
-        default_factory=dict[tuple[str, str], Mapping[str, str]]
-    )
+    beside: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
     """Of the file's other ConfigMaps and Secrets, which its keys may name: (kind, name) → what is in it."""
 
 
@@ -55,21 +56,22 @@ def read(place: str, content: bytes, into: str) -> Given:
 
     `into`: see `lab.base.handing.again`.
     """
-    docs = [doc for text in forms.texts(place, text_of(place, content, into), into) for doc in documents(place, text)]
+    texts, missing = forms.texts(place, text_of(place, content, into), into)
+    docs = [doc for text in texts for doc in documents(place, text)]
     likely = _likely(docs)
     if not likely:
-        raise _nothing(place, docs, into)
+        raise _nothing(place, docs, missing, into)
     if len(likely) > 1:
         commands = "\n  ".join(f"{each.command} | {into}" for each in likely)
         fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
         raise UsageError(place, fault, f"give one of them:\n  {commands}")
     (found,) = likely
-    data, notes = _values(found, into)
+    data, notes = _values(found, parameters(docs), into)
     if (size := sum(len(value.encode()) for value in data.values())) > LARGEST:
         fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
         raise UsageError(place, fault, "make it shorter: the controller never gets this one")
     beside = {name: texts for doc in docs for name, texts in named(doc)} | dict(found.beside)
-    return Given(data, (*found.notes, *notes), beside)
+    return Given(data, (*found.notes, *missing, *notes), beside)
 
 
 def _likely(docs: list[Value]) -> list[Settings]:
@@ -84,12 +86,13 @@ def _likely(docs: list[Value]) -> list[Settings]:
     alone = [
         doc
         for doc in docs
-        if isinstance(doc, Mapping) and doc and not {"kind", "apiVersion", "controller"} & doc.keys()
+        if isinstance(doc, Mapping) and not {"kind", "apiVersion", "controller"} & doc.keys()
+        if any(key in KEYS or isinstance(value, Scalar) for key, value in doc.items())
     ]
     return [Settings("the file", "", doc, helm=True) for doc in alone]
 
 
-def _nothing(place: str, docs: list[Value], into: str) -> UsageError:
+def _nothing(place: str, docs: list[Value], missing: list[str], into: str) -> UsageError:
     """What a file without settings holds instead."""
     kinds = {kind for doc in docs if (kind := text_at(doc, "kind")) not in ("", "ConfigMap", "List")}
     fault = "holds no settings"
@@ -107,7 +110,10 @@ def _nothing(place: str, docs: list[Value], into: str) -> UsageError:
         if key.startswith(PREFIX)
     ]
     if annotations:
-        remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(name)}' for name in annotations)}"
+        remedy = f"as keys of a ConfigMap: {'; '.join(f'{name} → {name if name in KEYS else hint(PREFIX + name)}' for name in annotations)}"
+    if any(of_sops(field, item) for doc in docs if isinstance(doc, Mapping) for field, item in doc.items()):
+        remedy = f"decrypt it first: sops -d FILE | {into}"
+    remedy = remedy or "\n  ".join(missing)
     return UsageError(place, fault, remedy or f"expected {FORM}; the controller's: {forms.KUBECTL} | {into}")
 
 
@@ -122,13 +128,19 @@ def _odd(obj: Mapping[str, Value]) -> str:
     return f"{elsewhere[0]} is not read by the controller: write it under data" if elsewhere else ""
 
 
-def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
+def _values(found: Settings, declared: Collection[str], into: str) -> tuple[dict[str, str], list[str]]:
     """As texts, with what no ConfigMap can hold left out and told."""
     data: dict[str, str] = {}
     notes: list[str] = []
+    waiting: dict[tuple[str, str], list[str]] = {}
     for key, value in found.content.items():
+        if of_sops(key, value):
+            continue
         if not _KEY.fullmatch(key) and key != NO_NAME:
-            notes.append(f"{key!r} is no key of a ConfigMap: the API server refuses it")
+            notes.append(
+                f"{key!r} is no key of a ConfigMap: the API server refuses it" + (f": {hint(key)}" if key else "")
+            )
+            continue
         match value:
             case _ if key == NO_NAME:
                 notes.append("a key is a mapping or a list: no ConfigMap has such, and it is left out")
@@ -139,6 +151,8 @@ def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
                 notes.append(
                     f"{key}: {text!r} is a template that Helm fills in: give what comes of it, or {forms.KUBECTL} | {into}"
                 )
+            case Scalar() if (what := placeholder(value, KEYS[key].kind if key in KEYS else "", declared)) and what[0]:
+                waiting.setdefault(what, []).append(key)
             case Scalar(text=text, helm=helm, bare=bare):
                 data[key] = str(helm) if found.helm else text
                 if bare and not found.helm:
@@ -153,10 +167,19 @@ def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
             case Mapping():
                 notes.append(f"{key}: a mapping is no value of a ConfigMap: write it as text, after `{key}: |`")
             case _:
-                words = ",".join(item.text for item in value if isinstance(item, Scalar))
-                notes.append(f'{key}: a list is no value of a ConfigMap (the API server refuses it): write "{words}"')
+                notes.append(f"{key}: a list is no value of a ConfigMap ({_listed(key, value, found.helm)}")
+    for (told, command), keys in waiting.items():
+        notes.append(f"{', '.join(keys)}: {told}{f': {command} | {into}' if command else ''}")
     data |= {key: value for key, value in found.more.items() if key not in data}
-    return {key: value for key, value in data.items() if key}, notes
+    return data, notes
+
+
+def _listed(key: str, value: Sequence[Value], helm: bool) -> str:
+    """What becomes of a list, and how its words are written: as the key's kind has them."""
+    words = [item.text for item in value if isinstance(item, Scalar)]
+    became = f"Helm prints this one as [{' '.join(words)}]" if helm else "the API server refuses it"
+    text = joined(KEYS[key].kind if key in KEYS else "list", words)
+    return f"{became}): write " + (f"the lines after `{key}: |`" if "\n" in text else f'"{text}"')
 
 
 def _as_float(number: str) -> str:

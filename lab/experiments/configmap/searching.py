@@ -6,15 +6,18 @@ charts around this one, texts with such values in them, Kustomizations and patch
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.yaml_text import Scalar, Value, documents
+from lab.experiments.configmap.elsewhere import elsewhere
+from lab.experiments.configmap.forms import HELM
+from lab.experiments.configmap.named import Named, of_chart
+from lab.experiments.configmap.parameters import nested, patched
+from lab.experiments.configmap.placeholders import of_sops
+from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_at
 from lab.targets.local.configmap import KEYS
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
@@ -22,13 +25,10 @@ Path: TypeAlias = "tuple[str | int | None, ...]"
 Seen: TypeAlias = "dict[int, Value]"
 """What was looked through, by its id; held, so that no other gets that id."""
 _FIELDS = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
-_SET = "controller.config."
 _VALUES = ("values", "valuesObject", "valuesContent", "valuesInline")
 _SETS = ("set", "set_list", "set_sensitive", "parameters")
 _OF_RELEASE = (*_VALUES, *_SETS)
 """Fields of one release, each over those before it."""
-_CHART = {"add-headers": "addHeaders", "proxy-set-headers": "proxySetHeaders"}
-"""Key → the chart's mapping that it makes a ConfigMap of, which the key then names."""
 _TEXTS = re.compile(r"""controller["']?:|kind["']?: *["']?ConfigMap|path["']?: *["']?/data\b""")
 """What stands in a text that is worth reading as YAML."""
 
@@ -44,20 +44,12 @@ class Settings:
     notes: tuple[str, ...] = ()
     more: Mapping[str, str] = field(default_factory=dict[str, str])
     """Keys that a chart adds by itself."""
-    beside: Mapping[tuple[str, str], Mapping[str, str]] = field(
-        default_factory=dict[tuple[str, str], Mapping[str, str]]
-    )
-    """(kind, name) → what these name."""
+    beside: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
+    """What these name."""
 
     @property
     def known(self) -> int:
         return sum(key in KEYS for key in self.content) + len(self.more)
-
-
-def text_at(value: Value | None, key: str) -> str:
-    """Of a mapping; empty where it is something else, or has none there."""
-    found = value.get(key) if isinstance(value, Mapping) else None
-    return found.text if isinstance(found, Scalar) else ""
 
 
 def maps(doc: Value, number: int | None = None) -> list[Settings]:
@@ -68,22 +60,6 @@ def maps(doc: Value, number: int | None = None) -> list[Settings]:
 def hidden(doc: Value, number: int | None = None) -> list[Settings]:
     """Where there are none: every mapping that has a key of the controller's."""
     return list(_hidden(doc, (), number, {}))
-
-
-def named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
-    """Every ConfigMap and Secret below, as texts."""
-    if isinstance(value, Mapping):
-        kind = text_at(value, "kind")
-        items = value.get("items")
-        if kind not in ("ConfigMap", "Secret"):
-            for item in items if isinstance(items, list) else []:
-                yield from named(item)
-            return
-        plain, coded = (_texts(value.get(name)) for name in ("stringData", "data"))
-        yield (
-            (kind, text_at(value.get("metadata"), "name")),
-            {**(_decoded(coded) if kind == "Secret" else coded), **plain},
-        )
 
 
 def _maps(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
@@ -104,10 +80,13 @@ def _maps(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[
         case Mapping():
             yield from _of_mapping(value, path, number, seen)
         case _:
-            given, removed = _set_by(value)
+            given, removed = patched(value)
             if given:
                 notes = tuple(f"{key}: the patch removes it: the controller's default stays" for key in removed)
-                yield Settings(_where(path), _extract(path, number), given, "op" not in _keys(value), notes)
+                yield Settings(_where(path), _extract(path, number), given, helm=False, notes=notes)
+                return
+            if found := list(_of_parameters(value, path, number)):
+                yield from found
                 return
             for place, item in enumerate(value):
                 yield from _maps(item, (*path, place), number, seen)
@@ -120,8 +99,8 @@ def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen
         yield from _configmap(value, number, seen)
         return
     yield from _literals(value) if kind == "Kustomization" else ()
-    if path and (given := {key[len(_SET) :]: item for key, item in value.items() if key.startswith(_SET)}):
-        yield Settings(_where(path), _extract(path, number), given, helm=True)
+    yield from _of_parameters(value, path, number) if path else ()
+    yield from (own := list(_of_values(value, path, number)))
     listed = value.get("items")
     yield from _of_release(value, path, number, seen)
     for key, item in value.items():
@@ -130,43 +109,71 @@ def _of_mapping(value: Mapping[str, Value], path: Path, number: int | None, seen
         ):  # which may hold all of it again: as last applied, as Helm was given it
             continue
         below = (*path, key)
-        config = item.get("config") if key == "controller" and isinstance(item, Mapping) else None
-        if isinstance(config, Mapping) and isinstance(item, Mapping):
-            entries = config.get("entries")  # of F5's chart
-            at = (*below, "config", *(("entries",) if isinstance(entries, Mapping) else ()))
-            more, beside = _of_chart(item)
-            content = entries if isinstance(entries, Mapping) else config
-            yield Settings(_where(at), _extract(at, number), content, helm=True, more=more, beside=beside)
-        elif item is listed and kind == "ConfigMapList" and isinstance(item, list):
+        if own and key == "controller":
+            continue
+        if item is listed and kind == "ConfigMapList" and isinstance(item, list):
             for each in item:
                 yield from _configmap(each, number, seen) if isinstance(each, Mapping) else ()
         else:
             yield from _maps(item, below, number, seen)
 
 
-def _of_release(value: Mapping[str, Value], path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
-    """Of the fields of a release: one for them all where they are of one chart, as Helm takes them together."""
-    found = [each for key in _OF_RELEASE if key in value for each in _maps(value[key], (*path, key), number, seen)]
-    own = re.escape(_where(path))
-    alike = rf"{own}\.?(?:(?:{'|'.join(_VALUES)})(?:\[\d+\])?\.controller\.config|{'|'.join(_SETS)})"
-    both = {"values", "valuesObject"} <= value.keys()  # Argo CD takes one of them alone
-    if len(found) < 2 or both or not all(re.fullmatch(alike, each.where) for each in found):
-        yield from found
+def _of_values(value: Mapping[str, Value], path: Path, number: int | None) -> Iterator[Settings]:
+    """Of a chart's values: its `controller.config`, with what it makes of others."""
+    controller = value.get("controller")
+    config = controller.get("config") if isinstance(controller, Mapping) else None
+    more, beside = of_chart(value)
+    if not isinstance(config, Mapping) and not more:
         return
+    content = config if isinstance(config, Mapping) else {}
+    entries = content.get("entries")  # of F5's chart
+    at = (*path, "controller", "config", *(("entries",) if isinstance(entries, Mapping) else ()))
+    content = entries if isinstance(entries, Mapping) else content
+    yield Settings(_where(at), _extract(at, number), content, helm=True, more=more, beside=beside)
+
+
+def _of_parameters(value: Value, path: Path, number: int | None) -> Iterator[Settings]:
+    """Of values that are set one by one, for each chart that they are of."""
+    found = list(_maps(whole, path, number, {})) if (whole := nested(value)) else []
+    for each in found:
+        chart = each.where.removeprefix(_where(path)).lstrip(".").removesuffix("config").replace(".", "[.]")
+        own = f'select(.name | test("^{chart}"))' if isinstance(value, list) else f'select(.key | test("^{chart}"))'
+        alone = f"map({own})" if isinstance(value, list) else f'{{"set": with_entries({own})}}'
+        yield replace(each, command=_extract(path, number, f" | {alone}" if len(found) > 1 else ""))
+
+
+def _of_release(value: Mapping[str, Value], path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
+    """Of the fields of a release: one for all that are of one chart, as Helm takes them together; what is elsewhere is told."""
+    found = [each for key in _OF_RELEASE if key in value for each in _maps(value[key], (*path, key), number, seen)]
+    both = {"values", "valuesObject"} <= value.keys()  # Argo CD takes one of them alone
+    place = re.compile(
+        rf"{re.escape(_where(path))}\.?(?:{'|'.join(_OF_RELEASE)})(?:\[\d+\])?((?:\..*)?\.controller\.config)"
+    )
+    charts: dict[str, list[Settings]] = {}
+    for each in found:
+        chart = place.fullmatch(each.where)
+        charts.setdefault(each.where if both or not chart else chart[1], []).append(each)
+    missing = tuple(
+        f"{each}: what it holds is not in this file: {HELM} prints all" for each in elsewhere(value, _OF_RELEASE)
+    )
+    for chart, parts in charts.items():
+        whole = parts[0] if len(parts) == 1 else _together(parts, _where(path) or "the file")
+        if len(parts) > 1:
+            whole = replace(whole, command=_extract(path, number) if len(charts) == 1 else f"{HELM} | yq '{chart}'")
+        yield replace(whole, notes=(*whole.notes, *missing))
+
+
+def _together(parts: list[Settings], where: str) -> Settings:
+    """Each over those before it."""
     content: dict[str, Value] = {}
     notes: list[str] = []
-    for each in found:
-        notes += [
-            *each.notes,
-            *(
-                f"{key}: {each.where} is taken over what stands before it"
-                for key in each.content.keys() & content.keys()
-            ),
-        ]
+    for each in parts:
+        notes += each.notes
+        notes += [f"{key}: {each.where} is taken over what stands before it" for key in content if key in each.content]
         content |= each.content
-    more = {key: text for each in found for key, text in each.more.items()}
-    beside = {name: texts for each in found for name, texts in each.beside.items()}
-    yield Settings(_where(path) or "the file", _extract(path, number), content, True, tuple(notes), more, beside)
+    more = {key: text for each in parts for key, text in each.more.items()}
+    beside = {name: texts for each in parts for name, texts in each.beside.items()}
+    return Settings(where, "", content, True, tuple(notes), more, beside)
 
 
 def _hidden(value: Value, path: Path, number: int | None, seen: Seen) -> Iterator[Settings]:
@@ -196,7 +203,7 @@ def _configmap(obj: Mapping[str, Value], number: int | None, seen: Seen) -> Iter
     notes = [
         f"{field.strip()!r} stands beside data, where a ConfigMap has no such field (kubectl refuses it)"
         for field in obj
-        if field not in _FIELDS
+        if field not in _FIELDS and not of_sops(field, obj[field])
     ]
     binary = obj.get("binaryData")
     if isinstance(binary, Mapping) and binary:
@@ -206,15 +213,6 @@ def _configmap(obj: Mapping[str, Value], number: int | None, seen: Seen) -> Iter
         [] if found.known else [each for key, item in data.items() for each in _maps(item, ("data", key), number, seen)]
     )
     yield from inner or [found]
-
-
-def _of_chart(controller: Mapping[str, Value]) -> tuple[dict[str, str], dict[tuple[str, str], Mapping[str, str]]]:
-    """Of ingress-nginx's chart: keys that it sets from other values, and the ConfigMaps that it makes for them."""
-    found = {key: _texts(controller.get(name)) for key, name in _CHART.items()}
-    found = {key: texts for key, texts in found.items() if texts}
-    return {key: f"ingress-nginx/custom-{key}" for key in found}, {
-        ("ConfigMap", f"custom-{key}"): texts for key, texts in found.items()
-    }
 
 
 def _literals(obj: Mapping[str, Value]) -> Iterator[Settings]:
@@ -228,10 +226,14 @@ def _literals(obj: Mapping[str, Value]) -> Iterator[Settings]:
             else []
         )
         content: dict[str, Value] = {key: Scalar(_unquoted(value), _unquoted(value)) for key, _, value in pairs}
-        elsewhere = [key for key in ("files", "envs", "env") if isinstance(item, Mapping) and item.get(key)]
+        files = [key for key in ("files", "envs", "env") if isinstance(item, Mapping) and item.get(key)]
         notes = [
-            f"{key}: what these files hold is not in this one: kubectl kustomize FOLDER prints it" for key in elsewhere
+            f"{key}: what these files hold is not in this one: kubectl kustomize FOLDER prints it" for key in files
         ]
+        if text_at(item, "behavior") == "merge":
+            notes.append(
+                "behavior: merge: what it is merged into is not in this file: kubectl kustomize FOLDER prints all"
+            )
         if content:
             where, command = f"configMapGenerator {text_at(item, 'name')}", "kubectl kustomize FOLDER"
             yield Settings(where, command, content, helm=False, notes=tuple(notes))
@@ -241,66 +243,23 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def _set_by(items: Value) -> tuple[dict[str, Value], list[str]]:
-    """Of a list of a release's parameters (`name: controller.config.x`) or of a JSON patch (`path: /data/x`); and what that removes."""
-    found: dict[str, Value] = {}
-    removed: list[str] = []
-    for item in items if isinstance(items, list) else ():
-        name, path, value = (
-            text_at(item, "name"),
-            text_at(item, "path"),
-            item.get("value") if isinstance(item, Mapping) else None,
-        )
-        if name.startswith(_SET) and value is not None:
-            found[name[len(_SET) :].replace("\\", "")] = value
-        key = path[6:].replace("~1", "/").replace("~0", "~") if path.startswith("/data/") else ""
-        match text_at(item, "op"), value:
-            case "add" | "replace", Mapping() if path == "/data":
-                found |= value
-            case "add" | "replace", _ if key and value is not None:
-                found[key] = value
-            case "remove", _ if key:
-                removed.append(key)
-            case _:
-                pass
-    return found, removed
-
-
-def _keys(items: Value) -> set[str]:
-    return {key for item in items if isinstance(item, Mapping) for key in item} if isinstance(items, list) else set()
-
-
-def _texts(value: Value | None) -> dict[str, str]:
-    pairs = value.items() if isinstance(value, Mapping) else ()
-    return {key: item.text for key, item in pairs if isinstance(item, Scalar)}
-
-
-def _decoded(coded: Mapping[str, str]) -> dict[str, str]:
-    """Of a Secret's base64; what is none is left out, as the API server refuses it."""
-    found: dict[str, str] = {}
-    for key, text in coded.items():
-        with suppress(ValueError):
-            found[key] = base64.b64decode("".join(text.split()), validate=True).decode()
-    return found
-
-
 def _where(path: Path) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path if part is not None).lstrip(
         "."
     )
 
 
-def _extract(path: Path, number: int | None) -> str:
-    """By yq, of one document."""
-    said = "" if number is None else f"select(di == {number}) | "
+def _extract(path: Path, number: int | None, alone: str = "") -> str:
+    """By yq, of one document, `alone` what is more to select there; aliases as what they stand for: their anchors may be outside."""
+    said = f"{'' if number is None else f'select(di == {number}) | '}explode(.) | "
     at = ""
     for part in path:
         if part is None:
-            said, at = f"{said}{at} | from_yaml | ", ""
+            said, at = f"{said}{at} | from_yaml | explode(.) | ", ""
         elif isinstance(part, int):
             at += f"[{part}]" if at else f".[{part}]"
         elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part):
             at += f".{part}"
         else:
             at += f'["{part}"]' if at else f'.["{part}"]'
-    return f"yq '{said}{at or '.'}' FILE"
+    return f"yq '{said}{at or '.'}{alone}' FILE"

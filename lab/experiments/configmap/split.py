@@ -88,7 +88,8 @@ def refuse_f5(place: str, given: Given) -> None:
         raise UsageError(
             place,
             "is the ConfigMap of F5's NGINX Ingress Controller, not of ingress-nginx",
-            f"their counterparts: {named}",
+            f"their counterparts: {named}\n  written with those keys, `just bench --configmap FILE` measures it, and"
+            " `just migrate --configmap FILE` tells what every successor makes of it",
         )
 
 

@@ -34,6 +34,7 @@ _TRUE = {"y", "yes", "true", "on"}
 _FALSE = {"n", "no", "false", "off"}
 _NULL = {"", "~", "null", "Null", "NULL"}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_FROM_A_PAGE = "as text copied from a page has: write a space, or nothing, for it"
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -45,6 +46,14 @@ class Scalar:
     helm: str | None
     bare: bool = False
     """Whether YAML makes something else than a text of it, which kubectl refuses in a ConfigMap."""
+    tag: str = ""
+    """One that is no YAML's own (`!vault`): what it stands for another tool knows."""
+
+
+def text_at(value: Value | None, key: str) -> str:
+    """Of a mapping; empty where it is something else, or has none there."""
+    found = value.get(key) if isinstance(value, Mapping) else None
+    return found.text if isinstance(found, Scalar) else ""
 
 
 def text_of(place: str, content: bytes, into: str) -> str:
@@ -90,13 +99,15 @@ def documents(place: str, text: str) -> list[Value]:
 def _copied(text: str) -> str:
     """The first character that looks like a space or like nothing, and is neither for YAML, in words; empty where none is."""
     for number, line in enumerate(text.splitlines(), 1):
-        strange = [
-            char for char in line.partition("#")[0] if unicodedata.category(char) in ("Zs", "Cf") and char != " "
-        ]
-        if strange:
-            named = f"{unicodedata.name(strange[0]).lower()} (U+{ord(strange[0]):04X})"
-            return f"line {number} has a {named}, as text copied from a page has: write a space, or nothing, for it"
+        if strange := _strange(line.partition("#")[0]):
+            return f"line {number} has a {strange}, {_FROM_A_PAGE}"
     return ""
+
+
+def _strange(text: str) -> str:
+    """The first such character, by its name."""
+    found = next((char for char in text if unicodedata.category(char) in ("Zs", "Cf") and char != " "), None)
+    return f"{unicodedata.name(found).lower()} (U+{ord(found):04X})" if found else ""
 
 
 def _value(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value], depth: int = 0) -> Value:
@@ -116,6 +127,9 @@ def _read(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value],
             for key, item in node.value:
                 name = str(key.value) if isinstance(key, yaml.ScalarNode) else NO_NAME
                 line = key.start_mark.line + 1
+                if strange := _strange(name[:1] + name[-1:]):  # which indents nothing
+                    fault = f"line {line}: the key {name.strip()!r} has a {strange} beside it"
+                    raise UsageError(place, fault, _FROM_A_PAGE)
                 value = _value(place, item, twice, read, depth + 1)
                 if key.tag == "tag:yaml.org,2002:merge":
                     for merged in value if isinstance(value, list) else [value]:
@@ -134,7 +148,7 @@ def _read(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value],
                 with suppress(ValueError):
                     text = base64.b64decode("".join(text.split()), validate=True).decode()
             helm, other = (text, False) if node.style or node.tag == _BINARY or _stated(node) else _helm(text)
-            return Scalar(text, helm, other)
+            return Scalar(text, helm, other, node.tag if re.match(r"!\w", node.tag) else "")
         case _:
             raise UsageError(place, "holds what is neither a mapping, a list nor a text", "correct it")
 

@@ -95,7 +95,7 @@ TABLE = (
     Key("access-log-params", "text", "", "written"),
     Key("skip-access-log-urls", "list", "", "written"),
     Key("enable-access-log-for-default-backend", "bool", "false", "written"),
-    Key("log-format-upstream", "text", _LOG_FORMAT, "written"),
+    Key("log-format-upstream", "format", _LOG_FORMAT, "written"),
     Key("log-format-escape-json", "bool", "false", "written"),
     Key("log-format-escape-none", "bool", "false", "written"),
     Key("error-log-path", "text", "/var/log/nginx/error.log", "written"),
@@ -128,8 +128,8 @@ TABLE = (
     Key("http2-max-concurrent-streams", "int", "128", "http", "http2_max_concurrent_streams {}"),
     # TLS
     Key("ssl-protocols", "text", "TLSv1.2 TLSv1.3", "http", "ssl_protocols {}", tls=True),
-    Key("ssl-ciphers", "text", _CIPHERS, "written", tls=True),
-    Key("ssl-ecdh-curve", "text", "auto", "http", "ssl_ecdh_curve {}", tls=True),
+    Key("ssl-ciphers", "colons", _CIPHERS, "written", tls=True),
+    Key("ssl-ecdh-curve", "colons", "auto", "http", "ssl_ecdh_curve {}", tls=True),
     Key("ssl-early-data", "bool", "false", "http", "ssl_early_data {}", tls=True),
     Key("ssl-session-cache", "bool", "true", "written", tls=True),
     Key("ssl-session-cache-size", "text", "10m", "written", tls=True),
@@ -200,10 +200,10 @@ TABLE = (
     Key("app-root", "text", "", "written", sweep="redirects"),
     Key("debug-connections", "networks", "", "written"),
     # the user's own directives
-    Key("main-snippet", "text", "", "written"),
-    Key("http-snippet", "text", "", "written"),
-    Key("server-snippet", "text", "", "written"),
-    Key("location-snippet", "text", "", "written"),
+    Key("main-snippet", "directives", "", "written"),
+    Key("http-snippet", "directives", "", "written"),
+    Key("server-snippet", "directives", "", "written"),
+    Key("location-snippet", "directives", "", "written"),
 )
 # fmt: on
 
@@ -214,7 +214,7 @@ NO_MEANING = {
         hsts-max-age text 31536000
         hsts-preload bool false
         ssl-redirect bool true
-        no-tls-redirect-locations text /.well-known/acme-challenge
+        no-tls-redirect-locations list /.well-known/acme-challenge
     """,
     "no certificate of the lab's has an OCSP responder": """
         enable-ocsp bool false
@@ -226,8 +226,8 @@ NO_MEANING = {
     "the lab sends HTTP only": """
         disable-stream-access-log bool false
         stream-access-log-path text
-        log-format-stream text [$remote_addr] [$time_local] $protocol $status $bytes_sent $bytes_received $session_time
-        stream-snippet text
+        log-format-stream format [$remote_addr] [$time_local] $protocol $status $bytes_sent $bytes_received $session_time
+        stream-snippet directives
         proxy-stream-timeout text 600s
         proxy-stream-next-upstream bool true
         proxy-stream-next-upstream-timeout text 600s
@@ -252,12 +252,12 @@ NO_MEANING = {
         allow-snippet-annotations bool false
         allow-cross-namespace-resources bool false
         annotations-risk-level text High
-        annotation-value-word-blocklist text
+        annotation-value-word-blocklist list
         strict-validate-path-type bool true
         nginx-status-ipv4-whitelist list 127.0.0.1
         nginx-status-ipv6-whitelist list ::1
         proxy-protocol-header-timeout duration 5s
-        no-auth-locations text /.well-known/acme-challenge
+        no-auth-locations list /.well-known/acme-challenge
     """,
 }
 """Reason → `key kind default` of keys that change nothing for this traffic, in the real controller either."""
@@ -266,7 +266,7 @@ NOT_HERE = {
     "needs a module that stock nginx has not": """
         enable-modsecurity bool false
         enable-owasp-modsecurity-crs bool false
-        modsecurity-snippet text
+        modsecurity-snippet directives
         enable-opentelemetry bool false
         opentelemetry-config text /etc/ingress-controller/telemetry/opentelemetry.toml
         opentelemetry-operation-name text
@@ -284,7 +284,7 @@ NOT_HERE = {
         geoip2-autoreload-in-minutes int 0
     """,
     "is done by the controller's Lua, which --target apiserver has, too": """
-        lua-shared-dicts text
+        lua-shared-dicts list
         load-balance text round_robin
         upstream-hash-by text
         upstream-hash-by-subset bool false
@@ -298,7 +298,7 @@ NOT_HERE = {
         global-auth-signin-redirect-param text rd
         global-auth-response-headers list
         global-auth-request-redirect text
-        global-auth-snippet text
+        global-auth-snippet directives
         global-auth-cache-key text
         global-auth-cache-duration text
         global-auth-always-set-cookie bool false

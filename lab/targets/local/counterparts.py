@@ -74,9 +74,13 @@ def hint(name: str) -> str:
     plain = _plain(name)
     if plain in KEYS:
         return f"{plain} is meant"
-    found = next((row for row in counterparts() if fnmatchcase(plain, row.name)), None)
-    if found:
-        return found.text(plain)
+    rows = [row for row in counterparts() if fnmatchcase(plain, row.name)]
+    if name.startswith(PREFIX):  # one it is, whatever else has that name
+        rows = [row for row in rows if row.dialect == "annotation"] or [row for row in rows if row.keys]
+    if rows:
+        return rows[0].text(plain)
+    if name.startswith(PREFIX):
+        return _NONE["annotation"]
     return f"the nearest: {', '.join(difflib.get_close_matches(plain, KEYS, n=3, cutoff=0.0))}"
 
 

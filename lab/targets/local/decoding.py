@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -113,7 +113,10 @@ def _matching(form: re.Pattern[str]) -> Callable[[str], str | None]:
 
 _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "text": ("text", lambda text: text),
+    "format": ("a log format", lambda text: text),
+    "directives": ("nginx's directives", lambda text: text),
     "list": ("names separated by commas", lambda text: text),
+    "colons": ("names separated by colons", lambda text: text),
     "networks": ("addresses and networks separated by commas", lambda text: ",".join(networks(text))),
     "codes": ("codes from 300 to 599", lambda text: ",".join(map(str, codes(text)))),
     "bool": ("true or false", _bool),
@@ -127,6 +130,17 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "struct": ("set key by key", lambda _text: None),
 }
 """Kind → what it is in words, and what a text becomes; None: the controller keeps the default."""
+
+
+_BETWEEN = {"list": ",", "networks": ",", "codes": ",", "colons": ":", "directives": "\n"}
+"""Kind → what separates its words; of every other it is a space, as nginx's own arguments are."""
+WRITTEN = ("format", "directives")
+"""Kinds in which nginx's variables stand."""
+
+
+def joined(kind: str, words: Sequence[str]) -> str:
+    """Several words as one value of this kind."""
+    return _BETWEEN.get(kind, " ").join(words)
 
 
 def decoded(kind: str, text: str, default: str) -> Decoded:

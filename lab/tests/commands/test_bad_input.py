@@ -85,6 +85,29 @@ def test_and_so_it_is_by_a_shell(given: dict[str, str], folder: Path) -> None:
     refused(given, folder, ended.returncode, ended.stdout, ended.stderr)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("bench --configmap - --plan <&-", "standard input: is closed\n  send it the file: … | scripts/shell just bench"),
+        ("migrate --configmap - --plan <&-", "standard input: is closed\n  send it the file: … | scripts/shell just migrate"),
+        ("migrate --configmap TMP/good.yaml --plan >&-", "standard output: is closed\n  leave `>&-` out"),
+        ("list >&-", "standard output: is closed\n  leave `>&-` out"),
+    ],
+)  # fmt: skip
+def test_a_closed_end_of_the_shells_is_told(words: str, said: str, folder: Path) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f"exec {shlex.quote(sys.executable)} -m lab {words.replace('TMP', str(folder))}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.startswith(said), ended.stderr
+
+
 def test_there_are_as_many_as_were_asked_for_over_every_verb_that_takes_any() -> None:
     verbs = {shlex.split(given["argv"])[0] for given in INPUTS}
     assert len(INPUTS) >= LEAST

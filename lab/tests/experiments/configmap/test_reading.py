@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from contextlib import suppress
 from itertools import pairwise
@@ -98,6 +99,18 @@ def _of_the_verb(told: str) -> str:
         json.dumps({"values": {"root_module": {"resources": [{"type": "helm_release", "values": STATE}]}}}),
         json.dumps({"values": {"root_module": {"resources": [{"values": {"data": BOTH}}]}}}),
         json.dumps({"kind": "HelmRelease", "metadata": {"annotations": {"last-applied": json.dumps({"controller": {"config": BOTH}})}}, "spec": {"values": {"controller": {"config": BOTH}}}}),
+        "spec: {source: {helm: {parameters: [{name: ingress-nginx.controller.config.keep-alive-requests, value: '5000'}, {name: ingress-nginx.controller.config.use-gzip, value: 'true'}]}}}",
+        "spec: {source: {helm: {values: 'a: {controller: {config: {keep-alive-requests: 5000}}}', parameters: [{name: a.controller.config.use-gzip, value: 'true'}]}}}",
+        "spec: {set: {ingress-nginx.controller.config.keep-alive-requests: 5000, ingress-nginx.controller.config.use-gzip: true}}",
+        "helm upgrade x y --set ingress-nginx.controller.config.keep-alive-requests=5000,ingress-nginx.controller.config.use-gzip=true",
+        """helm upgrade x y --set-json 'controller.config={"keep-alive-requests": 5000, "use-gzip": "true"}'""",
+        """helm upgrade x y --set-json='controller.config.use-gzip=true,controller.config.keep-alive-requests="5000"'""",
+        """helm upgrade x y --set controller.config.use-gzip=true --set-json '{"controller": {"config": {"keep-alive-requests": 5000, "use-gzip": false}}}'""",
+        "helm upgrade x y --set-string controller.config.use-gzip=true --set controller.config.use-gzip=false,controller.config.keep-alive-requests=5000",
+        "helm upgrade x y -f - --set controller.config.use-gzip=true <<EOF\ncontroller: {config: {keep-alive-requests: 5000}}\nEOF\n",
+        "cat <<EOF | helm upgrade x y -f - --set controller.config.use-gzip=true\ncontroller: {config: {keep-alive-requests: 5000}}\nEOF\n",
+        "$ helm upgrade x y -f - <<EOF --set controller.config.use-gzip=true\ncontroller: {config: {keep-alive-requests: 5000}}\nEOF\n",
+        f"kubectl create ns x\nkubectl apply -f - <<EOF\n{MAP}EOF\n",
         "kind: List\nitems: [&a {kind: ConfigMap, data: {keep-alive-requests: '5000', use-gzip: 'true'}}, *a]",
     ],
 )  # fmt: skip
@@ -134,7 +147,7 @@ def test_what_a_patch_removes_and_what_stands_over_what_is_told() -> None:
         "spec: {values: {controller: {config: {keep-alive: 5}}}, set: [{name: controller.config.keep-alive, value: 6}]}"
     )
     assert data(release) == {"keep-alive": "6"}
-    assert "keep-alive: spec.set is taken over what stands before it" in notes(release)
+    assert "keep-alive: spec.set.controller.config is taken over what stands before it" in notes(release)
 
 
 def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
@@ -145,15 +158,41 @@ def test_in_a_configmap_a_bare_word_stays_and_is_told() -> None:
 
 def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
     text = "controller: {config: {use-gzip: 'true', a: [404, 503], b: {c: d}, d: , '': x, 'x/y': z}}"
-    assert data(text) == {"use-gzip": "true", "x/y": "z"}
+    assert data(text) == {"use-gzip": "true"}
     told = notes(text)
-    assert 'a: a list is no value of a ConfigMap (the API server refuses it): write "404,503"' in told
+    assert 'a: a list is no value of a ConfigMap (Helm prints this one as [404 503]): write "404,503"' in told
     assert (
         "b: a mapping is no value" in told
         and "d: has no value" in told
         and "'' is no key" in told
         and "'x/y' is no key" in told
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "words", "written"),
+    [
+        ("gzip-types", ["text/plain", "text/css"], '"text/plain text/css"'),
+        ("brotli-types", ["text/plain", "text/css"], '"text/plain text/css"'),
+        ("ssl-protocols", ["TLSv1.2", "TLSv1.3"], '"TLSv1.2 TLSv1.3"'),
+        ("proxy-next-upstream", ["error", "http_502"], '"error http_502"'),
+        ("large-client-header-buffers", ["4", "16k"], '"4 16k"'),
+        ("ssl-ciphers", ["AES128-SHA", "AES256-SHA"], '"AES128-SHA:AES256-SHA"'),
+        ("ssl-ecdh-curve", ["X25519", "P-256"], '"X25519:P-256"'),
+        ("hide-headers", ["Server", "X-A"], '"Server,X-A"'),
+        ("custom-http-errors", ["404", "503"], '"404,503"'),
+        ("debug-connections", ["10.0.0.1", "10.1.0.0/16"], '"10.0.0.1,10.1.0.0/16"'),
+        ("whitelist-source-range", ["10.0.0.0/8", "10.1.0.0/16"], '"10.0.0.0/8,10.1.0.0/16"'),
+        ("no-auth-locations", ["/a", "/b"], '"/a,/b"'),
+        ("http-snippet", ["etag off;", "max_ranges 1;"], "the lines after `http-snippet: |`"),
+    ],
+)
+def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: list[str], written: str) -> None:
+    """Of two types with a comma between them nginx makes one that there is not."""
+    configmap = notes(json.dumps({"kind": "ConfigMap", "data": {"keep-alive": "5", key: words}}))
+    assert configmap == f"{key}: a list is no value of a ConfigMap (the API server refuses it): write {written}"
+    helm = notes(json.dumps({"controller": {"config": {"keep-alive": "5", key: words}}}))
+    assert f"Helm prints this one as [{' '.join(words)}]): write {written}" in helm
 
 
 @pytest.mark.parametrize(
@@ -170,6 +209,16 @@ def test_what_no_configmap_can_hold_is_told_and_the_rest_is_read() -> None:
             "spec: {values: {a: {controller: {config: {keep-alive: 1}}}, b: {controller: {config: {keep-alive: 2}}}}}",
             "holds 2 maps of settings",
         ),
+        (
+            "kind: ConfigMap\ndata:\n\u00a0\u00a0keep-alive: '1'\n",
+            "line 3: the key 'keep-alive' has a no-break space (U+00A0) beside it",
+        ),
+        (
+            "kind: ConfigMap\ndata:\n  use-gzip: 'true'\n\u00a0 keep-alive: '1'\n",
+            "line 4: the key 'keep-alive' has a no-break space",
+        ),
+        ("keep-alive\u200b: '1'\n", "has a zero width space (U+200B) beside it"),
+        ("releases: [{values: [./a.yaml]}]", "holds no settings\n  expected a ConfigMap"),
         ("- a\n", "holds no settings"),
         ("", "holds no settings"),
         ("kind: ConfigMap\ndata: null\n", "holds no settings"),
@@ -230,10 +279,72 @@ def test_what_holds_no_settings_is_refused_with_place_and_remedy(text: str | byt
         ("config: {use-gzip: true}", "read from config"),
         ("? [a, b]\n: c\nuse-gzip: true\n", "a key is a mapping or a list"),
         ("kind: Kustomization\nconfigMapGenerator: [{literals: [use-gzip=true], files: [a]}]\n", "files: what these files hold"),
+        ("kind: Kustomization\nconfigMapGenerator: [{literals: [use-gzip=true], behavior: merge}]\n", "behavior: merge: what it is merged into"),
+        (f"kind: HelmRelease\nspec: {{values: {{controller: {{{CONFIG}}}}}, valuesFrom: [{{kind: Secret, name: s}}, {{kind: ConfigMap, name: c}}]}}", "valuesFrom (Secret s, ConfigMap c): what it holds is not in this file: helm"),
+        (f"kind: HelmRelease\nspec: {{values: {{controller: {{{CONFIG}}}}}, chart: {{spec: {{valuesFiles: [a.yaml]}}}}}}", "valuesFiles (a.yaml)"),
+        (f"spec: {{source: {{helm: {{valuesObject: {{controller: {{{CONFIG}}}}}, valueFiles: [$v/a.yaml]}}}}}}", "valueFiles ($v/a.yaml)"),
+        ("spec: {source: {helm: {parameters: [{name: controller.config.use-gzip, value: x}], fileParameters: [{name: controller.config.hsts, path: a}]}}}", "fileParameters (controller.config.hsts)"),
+        (f"releases:\n- values:\n  - controller: {{{CONFIG}}}\n  - ./extra.yaml\n", "values (./extra.yaml)"),
+        (f"releases:\n- values:\n  - controller: {{{CONFIG}}}\n  secrets: [s.yaml]\n", "secrets (s.yaml)"),
+        (f"releases:\n- values:\n  - controller: {{{CONFIG}}}\n  set: [{{name: controller.config.http-snippet, file: x.conf}}]\n", "set (controller.config.http-snippet of x.conf)"),
+        (f"kind: HelmChartConfig\nspec:\n  valuesSecrets: [{{name: s}}]\n  valuesContent: |-\n    controller: {{{CONFIG}}}\n", "valuesSecrets (s)"),
+        (f"kind: Kustomization\nhelmCharts: [{{valuesInline: {{controller: {{{CONFIG}}}}}, additionalValuesFiles: [b.yaml]}}]", "additionalValuesFiles (b.yaml)"),
+        ("helm upgrade x y -f values.yaml --set controller.config.use-gzip=true", "-f values.yaml: what it holds is not in the command: helm -n ingress-nginx get values"),
+        ("helm upgrade x y --values=v.yaml --set controller.config.use-gzip=true", "--values v.yaml"),
+        ("helm upgrade x y --set-file controller.config.http-snippet=a.conf --set controller.config.use-gzip=true", "--set-file controller.config.http-snippet=a.conf"),
+        ("helm upgrade x y --reuse-values --set controller.config.use-gzip=true", "--reuse-values: what it holds"),
+        ("kubectl create cm x --from-file=http-snippet=./x.conf --from-literal=use-gzip=true", "--from-file http-snippet=./x.conf: what it holds is not in the command: the command itself with --dry-run=client"),
+        ("kubectl create cm x --from-env-file a.env --from-literal=use-gzip=true", "--from-env-file a.env"),
+        ("helm upgrade x y -f a.yaml -f - <<EOF\ncontroller: {config: {use-gzip: true}}\nEOF\n", "-f a.yaml: what"),
     ],
 )  # fmt: skip
 def test_nothing_of_a_file_is_left_out_silently(text: str, told: str) -> None:
     assert told in notes(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "helm upgrade x y -f - --set controller.config.use-gzip=true <<EOF\ncontroller: {config: {keep-alive: 5}}\nEOF\n",
+        f"spec: {{values: {{controller: {{{CONFIG}}}}}, valuesFrom: []}}",
+        f"releases:\n- values:\n  - 'controller: {{config: {{use-gzip: true}}}}'\n  - controller: {{{CONFIG}}}\n",
+    ],
+)
+def test_nothing_is_told_as_left_out_that_is_not(text: str) -> None:
+    assert "what it holds" not in notes(text)
+
+
+def test_settings_that_are_elsewhere_alone_are_asked_for_there() -> None:
+    assert "  -f values.yaml: what it holds is not in the command: helm" in refused("helm upgrade x y -f values.yaml")
+    assert "--from-file http-snippet=a: what" in refused("kubectl create cm x --from-file=http-snippet=a")
+    beside = "kubectl apply -f - <<EOF\nkind: Service\nEOF\nkubectl patch cm x -p 'data: {hsts: a}'\n"
+    assert data(beside) == {"hsts": "a"}
+    assert "a --set-json is no JSON: " in refused("helm upgrade x y --set-json 'controller.config={a'")
+
+
+def test_a_list_in_a_command_is_a_list() -> None:
+    told = notes("helm upgrade x y --set 'controller.config.gzip-types={text/css,text/plain},controller.config.hsts=a'")
+    assert 'write "text/css text/plain"' in told
+    literal = "helm upgrade x y --set-literal controller.config.hide-headers=a,b"
+    assert data(literal) == {"hide-headers": "a,b"}
+
+
+def test_parameters_of_several_charts_are_several_maps_that_commands_extract() -> None:
+    told = refused(
+        "spec: {parameters: [{name: a.controller.config.use-gzip, value: x}, {name: b.controller.config.hsts, value: x}]}"
+    )
+    assert "holds 2 maps of settings: spec.parameters.a.controller.config; spec.parameters.b.controller.config" in told
+    assert """yq 'explode(.) | .spec.parameters | map(select(.name | test("^a[.]controller[.]")))' FILE | """ in told
+
+
+def test_an_annotation_written_as_a_key_is_told_once_and_not_as_ignored() -> None:
+    """The API server refuses the whole map for it: the controller has nothing to ignore."""
+    given = read("m.yaml", f"{MAP}  nginx.ingress.kubernetes.io/limit-rps: '5'\n".encode(), INTO)
+    assert given.data == BOTH
+    name = "'nginx.ingress.kubernetes.io/limit-rps'"
+    assert given.notes == (
+        f"{name} is no key of a ConfigMap: the API server refuses it: an annotation, which has no key",
+    )
 
 
 def test_headers_of_the_charts_own_values_are_the_keys_that_it_makes_of_them() -> None:
@@ -243,6 +354,19 @@ def test_headers_of_the_charts_own_values_are_the_keys_that_it_makes_of_them() -
         "proxy-set-headers": "ingress-nginx/custom-proxy-set-headers",
     }
     assert given.beside[("ConfigMap", "custom-add-headers")] == {"X-A": "b"}
+
+
+@pytest.mark.parametrize("config", ["config: {keep-alive: 5}", "kind: DaemonSet"])
+def test_what_the_chart_makes_of_dhparam_and_of_snippets_allowed_is_read(config: str) -> None:
+    text = (
+        f"dhParam: {base64.b64encode(b'-----BEGIN').decode()}\ncontroller: {{{config}, allowSnippetAnnotations: true}}"
+    )
+    given = read("v.yaml", text.encode(), INTO)
+    assert given.data["ssl-dh-param"] == "ingress-nginx/ingress-nginx-controller"
+    assert given.data["allow-snippet-annotations"] == "true"
+    assert given.beside["Secret", "ingress-nginx-controller"] == {"dhparam.pem": "-----BEGIN"}
+    told = data("helm upgrade x y --set controller.config.keep-alive=5 --set dhParam=LS0=")
+    assert told["ssl-dh-param"] and told["keep-alive"] == "5"
 
 
 def test_what_is_too_large_for_a_configmap_is_refused() -> None:
@@ -255,7 +379,7 @@ def test_an_anchor_that_stands_a_million_times_is_read_once() -> None:
     assert data(bomb) == BOTH
 
 
-TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "\x00", "~", "items:"]  # fmt: skip
+TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "helm x --set a=", "--set-json=", "<<EOF", "\nEOF\n", "${X}", "!x ", "values", "set: ", "\x00", "~", "items:"]  # fmt: skip
 
 
 @given(data=st.data())
@@ -263,7 +387,16 @@ TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "
 def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
     """Never an exception of another kind: a form of ours with something else in it."""
     text = data.draw(
-        st.sampled_from([MAP, f"a:\n  controller: {{{CONFIG}}}\n", json.dumps({"data": BOTH}), "x: 'y'\n"])
+        st.sampled_from(
+            [
+                MAP,
+                f"a:\n  controller: {{{CONFIG}}}\n",
+                json.dumps({"data": BOTH}),
+                "x: 'y'\n",
+                "helm upgrade x y -f - --set a.controller.config.x={a,b} <<EOF\ncontroller: {config: {}}\nEOF\n",
+                "spec: {set: [{name: controller.config.x, value: 1}, {name: a, value: {}}], values: [a.yaml]}",
+            ]
+        )
     )
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
@@ -274,8 +407,8 @@ def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_what_terraform_would_fill_in_is_unescaped() -> None:
-    body = HEREDOC.replace("true", "$${x}%%{y}")
-    assert data(f"{RELEASE}\n  values = [{body}]\n}}\n") == {"use-gzip": "${x}%{y}"}
+    body = HEREDOC.replace("use-gzip: true", "http-snippet: $${x}%%{y}")
+    assert data(f"{RELEASE}\n  values = [{body}]\n}}\n") == {"http-snippet": "${x}%{y}"}
 
 
 def test_all_keys_that_stand_twice_are_named_with_both_lines() -> None:
@@ -292,4 +425,4 @@ def test_of_two_that_may_be_meant_commands_extract_each() -> None:
     told = refused(f"{MAP}---\na-b:\n  controller: {{{CONFIG}}}\n")
     assert "holds 2 maps of settings: ConfigMap y/x; a-b.controller.config" in told
     assert "kubectl -n y get configmap x -o yaml | scripts/shell just a-verb --configmap -" in told
-    assert "yq 'select(di == 1) | .[\"a-b\"].controller.config' FILE" in told
+    assert "yq 'select(di == 1) | explode(.) | .[\"a-b\"].controller.config' FILE" in told

@@ -176,7 +176,7 @@ def outcome(key: str, value: str) -> tuple[bool, str]:
 
 
 def test_every_key_that_is_a_text_is_tried() -> None:
-    texts = {key.name for key in TABLE if key.kind in ("text", "list")}
+    texts = {key.name for key in TABLE if key.kind in ("text", "list", "colons", "format", "directives")}
     assert texts == LINES.keys() | ELSEWHERE.keys()
     assert INTEGERS.keys() | OTHER_INTEGERS.keys() == {key.name for key in TABLE if key.kind == "int"}
 

@@ -99,7 +99,7 @@ def test_nginx_takes_every_key_at_another_value(target: LocalTarget) -> None:
         "offset": lambda value: "32k",
     }
     words = {"off": "on", "on": "off", "4 8k": "8 16k", "notice": "warn", "auto": "1"}
-    texts = {key.name: key.default for key in TABLE if key.kind == "text"}
+    texts = {key.name: key.default for key in TABLE if key.kind in ("text", "colons")}
     texted = {
         name: words[value]
         for name, value in texts.items()
