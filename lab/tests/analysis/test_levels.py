@@ -5,11 +5,15 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+import polars as pl
 import pytest
 
 from lab.analysis import forecast, levels
 from lab.analysis.levels import Costs, block_sd, notes, on_generations, plan_of
-from lab.records.levels import Known
+from lab.records import levels as records
+from lab.records.levels import FOLDER, Known
+from lab.stats.components import components
+from lab.stats.power import ASSURANCE
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made_record
 
@@ -144,3 +148,17 @@ def test_what_is_committed_is_told_and_promised(monkeypatch: pytest.MonkeyPatch)
     )
     here = forecast.committed(made_record("run-1", planned))
     assert mine.sd not in [noise.sd for noise in here]
+
+
+def test_the_line_of_the_most_bring_ups_is_what_its_own_numbers_come_to() -> None:
+    """The run has 40 MB: what it measured of each pair is committed beside the line instead."""
+    rows = pl.read_csv(FOLDER / "apiserver-bring-ups.csv")
+    (line,) = [one for one in records.committed() if one.run == rows["run"][0]]
+    ratios = rows.sort("bring_up", "generation").select((pl.col("own_us") / pl.col("base_us")).log()).to_series()
+    values = ratios.to_numpy().reshape(line.bring_ups, line.generations, 1)
+    found, bound = components(values), components(values, 2 * ASSURANCE - 1).bring_up
+    assert found.generation and found.bring_up and bound
+    told = [line.generation, line.bring_up, line.bring_up_at_most]
+    assert [each / sqrt(2) for each in (found.generation.sd, found.bring_up.sd, bound.high)] == pytest.approx(
+        told, rel=1e-4
+    )
