@@ -37,7 +37,7 @@ def of(
     own = {key: _own(text, {**taken, key: asked[key]}, variant, beside) for key, text in told.items()}
     found: dict[str, str] = {}
     for key, text in told.items():
-        lost = {other: asked[other] for other in told if other != key} | unrealised
+        lost = {**{other: asked[other] for other in told if other != key}, **unrealised}
         if on := _defining(text, lost):
             why = _REFUSED if own.get(on, "").startswith(_REFUSED) else "cannot be had here"
             found[key] = f"depends on {on}, which {why}: {text}"
