@@ -145,7 +145,8 @@ def _commands(place: str, text: str, into: str) -> tuple[list[str], list[str]] |
         parameters = [each for kind, value in ordered for each in _parameters(kind, value)]
     except (ValueError, RecursionError) as error:
         raise UsageError(place, f"a --set-json is no JSON: {error}", "correct it: helm refuses it") from None
-    literals = dict(value.partition("=")[::2] for _, option, value in given if option == "from-literal")
+    pairs = [value.partition("=") for _, option, value in given if option == "from-literal"]
+    literals = {name: said for name, _, said in pairs}
     patches = [value for _, option, value in given if option in ("patch", "p")]
     notes = [
         f"{'--' if len(option) > 1 else '-'}{f'{option} {value}'.strip()}: what it holds is not in the command:"

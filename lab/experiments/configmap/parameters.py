@@ -64,6 +64,5 @@ def _over(below: Mapping[str, Value], above: Mapping[str, Value]) -> Mapping[str
     found = dict(below)
     for key, value in above.items():
         before = found.get(key)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        found[key] = _over(before, value) if both else value
+        found[key] = _over(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
     return found
