@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -23,7 +22,7 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
 from lab.targets.cluster import failure_report, reloads, sampling, tunnel
-from lab.targets.cluster.api import Api, DeniedError, right
+from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
 from lab.targets.cluster.container_sampler import Place
@@ -66,13 +65,15 @@ done 2>/dev/null
 """
 _COUNTS = f"""
 [ -S {haproxy.SOCKET} ] || {{
-  command -v curl >/dev/null || exit {NOT_FOUND}
-  curl -sf -m {nginx.TIMEOUT_S:g} http://127.0.0.1:{nginx.PORT}{nginx.PATH} 2>&1
+  if command -v curl; then curl -sf -m {nginx.TIMEOUT_S:g} http://127.0.0.1:{nginx.PORT}{nginx.PATH}
+  elif command -v bash; then bash -c 'exec 3<>/dev/tcp/127.0.0.1/{nginx.PORT} && printf "GET {nginx.PATH} HTTP/1.0\\r\\n\\r\\n" >&3 && cat <&3'; fi 2>&1
   exit 0
 }}
 echo '{haproxy.COUNTS}' | socat - UNIX-CONNECT:{haproxy.SOCKET}
 """
-"""What HAProxy's socket says, else nginx's status page, else nothing that is read."""
+"""What HAProxy's socket says, else nginx's status page, else nothing that is read. No container of the lab's own asks: its processes would
+be among the proxy's.
+"""
 _SIGNAL = r"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -235,7 +236,7 @@ class ClusterSystem:
     def counters(self) -> Mapping[str, int]:
         """`proxy/requests` and `proxy/requests_h2` as the proxies count them, `proxy/tls_…` where a HAProxy of ours ends TLS; the rest is the watch's own.
 
-        MeasuringError if handshakes are not told. Where the image has nothing that asks for requests the pod's tools do, if they may.
+        MeasuringError if handshakes are not told; requests are where the image has what asks for them.
         """
         self._check()
         if self._changing is not None:
@@ -245,9 +246,6 @@ class ClusterSystem:
         for pod in self._came_up["proxy"]:
             shell = self._shell(pod)
             done = shell.script(_COUNTS)
-            if done.returncode == NOT_FOUND:
-                with suppress(DeniedError):
-                    done = self._tools(pod).script(_COUNTS)
             if done.returncode and handshakes:
                 fault = f"HAProxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
                 raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
