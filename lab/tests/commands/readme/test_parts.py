@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.analysis import levels
 from lab.base.errors import UsageError
 from lab.commands.readme import parts, picture, texts
 from lab.commands.readme.parts import starts
@@ -95,13 +96,17 @@ def test_every_recipe_has_its_row() -> None:
     assert {"table RUN", "show VARIANT", "bench"} <= set(calls), "with what it cannot do without"
 
 
-def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together() -> None:
-    """Of what was not repeated nothing is said."""
+def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was not repeated nothing is said; bring-ups are the longest line's, which has no row of its own."""
     one = Known(
         run="r", target="apiserver", variant="baseline", point="ceiling", scheme="slices",
         repeat=0.006, generation=0.04, bring_up=0.03, bring_ups=8, generations=6, load_s=4.0,
     )  # fmt: skip
-    *_, first, second = starts([one, one.model_copy(update={"variant": "x", "generation": None})]).splitlines()
-    assert first == "| `baseline` on apiserver, ceiling | 5.0 % | 4.0 % | 3.0 % | 0.6 % | 8 × 6 |"
+    long = one.model_copy(update={"repeat": None, "bring_up": 0.03, "bring_ups": 30, "generations": 24})
+    few = one.model_copy(update={"bring_up": 0.0})
+    known = [few, one.model_copy(update={"variant": "x", "generation": None}), long]
+    monkeypatch.setattr(levels, "committed", lambda: tuple(known))
+    *_, first, second = starts(known).splitlines()
+    assert first == "| `baseline` on apiserver, ceiling | 5.0 % | 4.0 % | 3.0 % | 0.6 % | 8 × 6, 30 × 24 |"
     assert second == "| `x` on apiserver, ceiling | 3.0 % | – | 3.0 % | 0.6 % | 8 × 6 |"
     assert "None" in starts([])
