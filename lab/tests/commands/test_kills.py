@@ -251,7 +251,10 @@ def survives(kill: Kill, folder: Path) -> None:
         assert {path: now.get(path) for path in kept} == kept
         assert groups(first.pid) + groups(second) == []
         assert kill.target != "kind" or left_on_cluster() == []
-        assert list((folder / "scratch").iterdir()) == []
+        # The Kubernetes client's own copies of the context's certificates, readable by their owner alone, outlive it when it is killed.
+        theirs = [each for each in (folder / "scratch").iterdir() if kill.target == "kind" and each.is_file()]
+        assert all(b"-----BEGIN" in each.read_bytes() and not each.stat().st_mode & 0o077 for each in theirs)
+        assert [each for each in (folder / "scratch").iterdir() if each not in theirs] == []
 
 
 @pytest.mark.measures
