@@ -145,9 +145,8 @@ def _by_levels(target: str, point: Point, noise: Noise) -> Noise:
     known = levels.known(target, {noise.variant}, noise.scheme)
     if known is None:
         return noise
-    count, load_s = 1 if point.singly else point.generations, point.duration_s
-    pilot = round(levels.degrees(known, count, load_s)) + 1
-    return replace(noise, sd=levels.block_sd(known, count, load_s), pilot_blocks=pilot)
+    sd, pilot = levels.scatter(known, point.generations, point.singly, point.duration_s)
+    return replace(noise, sd=sd, pilot_blocks=pilot)
 
 
 def _scheme(record: RunRecord, arm: Arm, point: Point) -> Scheme | None:

@@ -111,12 +111,18 @@ def _parts(one: Known, generations: int, load_s: float) -> list[tuple[float, int
     ]
 
 
+def scatter(one: Known, generations: int, singly: bool, load_s: float) -> tuple[float, int]:
+    """(standard deviation, pilot blocks that know it as well) of what counts as one value: a generation, or a block of so many."""
+    each = 1 if singly else generations
+    return block_sd(one, each, load_s), round(degrees(one, each, load_s)) + 1
+
+
 def resolvable(one: Known, blocks: int, generations: int, load_s: float) -> float:
     """The effect (fraction) that is found in so many bring-ups of so many generations, as far as these levels are known."""
     singly = counts_singly(one, generations, load_s)
-    values, each = (blocks * generations, 1) if singly else (blocks, generations)
-    pilot = round(degrees(one, each, load_s)) + 1
-    return power.resolvable_now(block_sd(one, each, load_s), pilot, values) or inf
+    return (
+        power.resolvable_now(*scatter(one, generations, singly, load_s), blocks * (generations if singly else 1)) or inf
+    )
 
 
 def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
@@ -143,9 +149,7 @@ def cheapest(one: Known, costs: Costs, effect: float, level: float) -> int:
     def takes_s(count: int) -> float:
         load_s = costs.load_s(count)
         singly = counts_singly(one, count, load_s)
-        each = 1 if singly else count
-        pilot = round(degrees(one, each, load_s)) + 1
-        values = power.blocks_for(block_sd(one, each, load_s), pilot, effect, level)
+        values = power.blocks_for(*scatter(one, count, singly, load_s), effect, level)
         blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
         return inf if blocks is None else _takes_s(costs, blocks, count)
 

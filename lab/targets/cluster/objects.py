@@ -189,11 +189,6 @@ def _place(spec: Object, role: str) -> None:
     )
 
 
-def marked(node: Mapping[str, Any], role: str) -> bool:
-    """The cluster's owner has kept this node for pods of that role."""
-    return (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == role
-
-
 def beside(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
     """Pods of a role go where the other side's are, so that both have the same machine's noise. `nodes`: role → nodes that have some."""
     for obj in manifests:

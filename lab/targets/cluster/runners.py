@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from lab.base.errors import LabError, MeasuringError
 from lab.model.endpoint import Ran
 from lab.model.load import Load
-from lab.targets.cluster import objects, testrun
+from lab.model.variants.labels import ROLE_LABEL
+from lab.targets.cluster import testrun
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.container_sampler import Place
 from lab.targets.cluster.names import CLIENT_NAMESPACE
@@ -60,7 +61,7 @@ class Runners:
         """
         self._remove([one["metadata"]["name"] for one in self.api.list("v1", "ConfigMap", CLIENT_NAMESPACE, MEMBER)])
         name = f"load-{time.time_ns() // 1_000_000}"
-        marked = any(objects.marked(node, "generator") for node in self.api.list("v1", "Node"))
+        marked = bool(self.api.list("v1", "Node", labels=f"{ROLE_LABEL}=generator"))
         config, wanted = testrun.objects(name, run, image, load, files, hosts, marked)
         try:
             self.api.create(config)

@@ -19,6 +19,7 @@ from lab.model.endpoint import Endpoint, Role
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
+from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
 from lab.targets.cluster import (
     deletion,
@@ -283,7 +284,7 @@ def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
 
     Its capacity, not what is left of it for pods: that is how many a process there finds.
     """
-    marked = [node for node in nodes if objects.marked(node, "generator")]
+    marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
     others = [node for node in nodes if node not in marked]
     return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in others or marked)
 

@@ -68,13 +68,10 @@ def test_bad_input_is_refused_before_anything_starts(
     refused(given, folder, status, printed.out, printed.err)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("given", INPUTS[:: len(INPUTS) // 8], ids=lambda given: given["argv"])
-def test_and_so_it_is_by_a_shell(given: dict[str, str], folder: Path) -> None:
-    """Some of them, as a user types them: in a process of their own, and in the target's namespaces."""
-    words = given["argv"].replace("TMP", str(folder))
-    ended = subprocess.run(
-        ["sh", "-c", f"exec {shlex.quote(sys.executable)} -m lab {words}"],
+def by_a_shell(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The verb with its arguments, and what a shell makes of them, in a process of its own."""
+    return subprocess.run(
+        ["sh", "-c", f"exec {shlex.quote(sys.executable)} -m lab {words.replace('TMP', str(folder))}"],
         capture_output=True,
         text=True,
         check=False,
@@ -82,6 +79,13 @@ def test_and_so_it_is_by_a_shell(given: dict[str, str], folder: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         cwd=ROOT,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", INPUTS[:: len(INPUTS) // 8], ids=lambda given: given["argv"])
+def test_and_so_it_is_by_a_shell(given: dict[str, str], folder: Path) -> None:
+    """Some of them, as a user types them: in a process of their own, and in the target's namespaces."""
+    ended = by_a_shell(given["argv"], folder)
     refused(given, folder, ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -95,15 +99,7 @@ def test_and_so_it_is_by_a_shell(given: dict[str, str], folder: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_closed_end_of_the_shells_is_told(words: str, said: str, folder: Path) -> None:
-    ended = subprocess.run(
-        ["sh", "-c", f"exec {shlex.quote(sys.executable)} -m lab {words.replace('TMP', str(folder))}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-    )
+    ended = by_a_shell(words, folder)
     assert ended.returncode == 2, ended.stderr
     assert ended.stderr.startswith(said), ended.stderr
 
