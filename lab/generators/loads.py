@@ -9,8 +9,8 @@ from lab.model.load import Load
 from lab.model.sweeps import Point
 
 
-def load_of(point: Point, endpoint: Endpoint) -> Load:
-    """What the generator is told at this point on this system."""
+def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
+    """What the generator is told at this point on this system; `timed`: whether its latencies are wanted."""
     return Load(
         url=f"{endpoint.base_url}/{point.page}",
         host=endpoint.host,
@@ -31,6 +31,7 @@ def load_of(point: Point, endpoint: Endpoint) -> Load:
         generators=point.generators,
         timeout_s=point.timeout_s,
         logged=point.disturbance is not None,
+        timed=timed,
         protocol=point.protocol,
         streams=point.streams,
     )

@@ -4,7 +4,8 @@ One line of the block that the Lua `done` hook prints, and what it becomes:
 
     4 3          →  three requests took 4 µs longer than those of the line before
 
-Outputs recorded until 23 November 2026 hold the latencies themselves, under `LAB latency`: twice the bytes once packed, or more.
+Outputs recorded until 23 November 2026 hold the latencies themselves, under `LAB latency`: twice the bytes once packed, or more. Those of
+generators that were stopped in between have them until 26 November 2026, nine tenths of such an output's bytes.
 
 wrk facts this file respects (source of 4.1.0, and tried):
 
@@ -41,12 +42,15 @@ from lab.generators._wrk_hosts import PER_HOST, TOGETHER, processes, separate, s
 from lab.model.load import ErrorKind, Load, OutputError, Result
 from lab.stats.histogram import UNIT_S, Histogram
 
-SCRIPT = """\
--- Prints wrk's exact counts, one line for every latency that occurred: by how many µs it is above the last one, and its count.
+COUNTS = """\
+-- Prints wrk's exact counts.
 function done(summary, latency, requests)
   local e = summary.errors
   io.write(string.format("\\nLAB summary %.0f %.0f %.0f\\n", summary.duration, summary.requests, summary.bytes))
   io.write(string.format("LAB errors %.0f %.0f %.0f %.0f %.0f\\n", e.connect, e.read, e.write, e.status, e.timeout))
+"""
+STEPS = """\
+  -- One line for every latency that occurred: by how many µs it is above the last one, and its count.
   local lines = #latency
   io.write(string.format("LAB steps %d\\n", lines))
   local last = 0
@@ -71,6 +75,8 @@ function done(summary, latency, requests)
   else
     for i = 1, lines do say(latency(i)) end
   end
+"""
+END = """\
   io.write("LAB end\\n")
 end
 """
@@ -78,9 +84,11 @@ ERROR = 400
 """From this status on it counts an answer as an error, whatever was expected; which one came, the lab's canary tells."""
 BLOCK = re.compile(
     rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\nLAB errors ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT})\n"
-    rf"LAB (latency|steps) ({COUNT})\n((?:{COUNT} {COUNT}\n)*)LAB end$",
+    rf"(?:LAB (latency|steps) ({COUNT})\n((?:{COUNT} {COUNT}\n)*))?LAB end$",
     re.MULTILINE,
 )
+NONE = np.zeros((0, 2), dtype=np.int64)
+"""No latency."""
 SPREAD = 0.8
 """The shortest run of several processes, of the longest: below it they were not one load."""
 
@@ -114,10 +122,11 @@ class Wrk(Generator):
         return resumption_refusal(self.name, load) or thread_refusal(load)
 
     def files(self, load: Load) -> Mapping[str, str]:
+        script = COUNTS + (STEPS if load.timed else "") + END
         if separate(load) == 1:
-            return {"wrk.lua": SCRIPT + taking_turns(load)}
+            return {"wrk.lua": script + taking_turns(load)}
         turns = taking_turns(load) if load.shards else ""
-        return {"wrk.lua": SCRIPT + TOGETHER + turns} | separate_files(load)
+        return {"wrk.lua": script + TOGETHER + turns} | separate_files(load)
 
     def argv(self, load: Load) -> list[str]:
         if (count := separate(load)) > 1:
@@ -127,7 +136,7 @@ class Wrk(Generator):
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         stdout = plain(stdout)
-        blocks, count = read_blocks(stdout), processes(stdout)
+        blocks, count = read_blocks(stdout, load.timed), processes(stdout)
         if exit_status != 0 or len(blocks) != count:
             expected = "the block of counts up to 'LAB end'" + (f" of each of {count} processes" if count > 1 else "")
             raise unreadable(expected, stdout, stderr, exit_status)
@@ -143,13 +152,15 @@ class Wrk(Generator):
         if min(durations_us) < SPREAD * max(durations_us):
             spread = f"{min(durations_us) * UNIT_S:.1f} to {max(durations_us) * UNIT_S:.1f} s"
             raise OutputError(f"expected processes that ran together, they took {spread}")
-        tables = [block.measured(load.connections // count, load.timeout_s) for block in blocks]
+        wanted = blocks if load.timed else []
+        tables = [block.measured(load.connections // count, load.timeout_s) for block in wanted]
         duration_s = max(durations_us) * UNIT_S
         return Result(
             requests=answered,
             duration_s=duration_s,
-            latency=histogram_of(np.concatenate(tables)),
-            recorded_s=duration_s,
+            latency=histogram_of(np.concatenate([NONE, *tables])),
+            recorded_s=duration_s if load.timed else 0.0,
+            timed=load.timed,
             errors=errors,
             size_bytes=sum(block.size_bytes for block in blocks),
             notes=(
@@ -185,8 +196,9 @@ class Block:
         return measured_only(self.table, self.answered, interval_us)
 
 
-def read_blocks(stdout: str) -> list[Block]:
-    return [_block(found) for found in BLOCK.finditer(stdout)]
+def read_blocks(stdout: str, timed: bool = True) -> list[Block]:
+    """Those with latencies, or, not `timed`, all."""
+    return [_block(found) for found in BLOCK.finditer(stdout) if found[9] or not timed]
 
 
 def _block(found: re.Match[str]) -> Block:
@@ -194,10 +206,10 @@ def _block(found: re.Match[str]) -> Block:
     kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "status", "timeout")
     counted = zip(kinds, (connect, read, write, status, timeout), strict=True)
     errors: dict[ErrorKind, int] = {kind: count for kind, count in counted if count}
-    table = np.array(found[11].split(), dtype=np.int64).reshape(-1, 2)
+    table = np.array((found[11] or "").split(), dtype=np.int64).reshape(-1, 2)
     if found[9] == "steps":
         table[:, 0] = np.cumsum(table[:, 0])
-    return Block(duration_us, complete, size_bytes, errors, int(found[10]), table)
+    return Block(duration_us, complete, size_bytes, errors, int(found[10] or 0), table)
 
 
 def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:

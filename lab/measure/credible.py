@@ -96,7 +96,7 @@ def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
     """Of what a generator tells of its latencies alone."""
     latency, told_s = result.latency, result.duration_s
     if not latency.total or not result.requests or not told_s > 0:
-        return  # another fault says so
+        return  # they were not wanted, or another fault says so
     recorded = latency.total / result.requests
     share = result.recorded_s / told_s
     if not (1 - COVERED) * share <= recorded <= (1 + COVERED) * share:

@@ -90,7 +90,7 @@ class SampleRun:
         if unprepared:
             return unmeasured(blank, unprepared)
         endpoint = system.endpoint(point)
-        load = load_of(point, regime.asked(endpoint))
+        load = load_of(point, regime.asked(endpoint), timed=not blank.untimed)
         gauges = dict(system.gauges())
         known = {
             **prepared,

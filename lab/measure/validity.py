@@ -98,7 +98,7 @@ def _reported(point: Point, result: Result, calibration_s: float) -> Iterator[Fa
     if result.uncalibrated:
         yield Reason.TOO_SHORT, "the generator did not finish its calibration: start-up is in the latencies"
     good = result.requests - (result.errors.get("status", 0) if "errors" in point.subject else 0)
-    if good <= 0 or result.latency.total == 0:
+    if good <= 0 or (result.timed and result.latency.total == 0):
         yield Reason.TOO_SHORT, f"{good} requests answered, {result.latency.total} latencies recorded"
     if "errors" not in point.subject:
         refused = {kind: count for kind, count in result.errors.items() if count}

@@ -45,6 +45,7 @@ class Load:
     `shards`: the ways in where the hosts have several, each with its own; `url` is the first one's then.
     `generators`: how many processes make it together, each its part of the connections and the rate.
     `logged`: every request is told, for `Generator.requests`; those with `logs_requests` alone can.
+    `timed`: its latencies are wanted; of a generator that is stopped in between they are not, and wrk then leaves them out.
     `protocol`: what is spoken to the proxy, and nothing else; `streams`: requests at once on each connection, of HTTP/2 alone.
     `gzip`, `brotli`: accept a response that is compressed so. `answers`: the statuses that are right; empty: 2xx. `forwarded`: come as from a proxy in front, by the headers that it would add. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
@@ -68,6 +69,7 @@ class Load:
     resumption: bool | None = None
     generators: int = 1
     logged: bool = False
+    timed: bool = True
     protocol: Spoken = "h1"
     streams: int = 1
 
@@ -86,7 +88,7 @@ class Result:
     `scheduled_s` is how long requests fell due where that is the tool's measure of a rate (see `scheduled_s`
     below), None otherwise. `errors` counts what was not right by kind (`status` = answered, but not as expected, part of `requests`; the others are not); `dropped` are
     requests that were due and never sent. `latency` covers `recorded_s` of the run, counted from when
-    the request was due or sent, as the generator's `latency_from` says. `service` is the time since
+    the request was due or sent, as the generator's `latency_from` says; empty, with `timed` False, where it was not wanted and not told. `service` is the time since
     sending where the generator gives both; `uncalibrated` says that it holds a start-up which it was to leave
     out, so that it must not count. `least_due` is how many requests fell due at the least, where each connection has a schedule of its own
     and the rate asked for cannot be met to the last request; None: rate × time. `size_bytes` is what was read, as it came (not decompressed): headers and chunk
@@ -108,6 +110,7 @@ class Result:
     scheduled_s: float | None = None
     least_due: int | None = None
     uncalibrated: bool = False
+    timed: bool = True
     parts: tuple[Result, ...] = ()
 
     @property

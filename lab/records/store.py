@@ -92,7 +92,7 @@ def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
 
 
 def _output(sample: Sample, path: frames.Place) -> Output:
-    tool, load = generator(sample.generator), load_of(sample.point, NOWHERE)
+    tool, load = generator(sample.generator), load_of(sample.point, NOWHERE, timed=not sample.untimed)
     return Output(tool, load, lambda stream: frames.raw_pieces(path, stream))
 
 

@@ -203,6 +203,23 @@ def test_latencies_of_wrk_told_as_steps_are_the_same_latencies() -> None:
     )
 
 
+def test_a_wrk_that_is_stopped_in_between_leaves_its_latencies_out() -> None:
+    """Its counts are told as ever; where latencies are wanted an output without them is none, and one that has them is read on."""
+    made_by, stdout, stderr, exit_status, load = case("wrk/ok")
+    stopped = replace(load, timed=False)
+    assert "LAB steps" in made_by.files(load)["wrk.lua"]
+    assert "LAB steps" not in made_by.files(stopped)["wrk.lua"]
+    without = re.sub(r"^LAB steps \d+\n(\d+ \d+\n)*", "", stdout, flags=re.MULTILINE)
+    assert len(without) < len(stdout) / 10
+    with pytest.raises(OutputError, match="expected the block of counts"):
+        made_by.parse(without, stderr, exit_status, load)
+    timed = made_by.parse(stdout, stderr, exit_status, load)
+    for text in (without, stdout):
+        result = made_by.parse(text, stderr, exit_status, stopped)
+        assert result == replace(timed, latency=result.latency, recorded_s=0.0, timed=False)
+        assert result.latency.total == 0
+
+
 @given(st.lists(st.integers(1, 5_000), min_size=1, max_size=300), st.integers(1, 500))
 def test_wrks_made_up_latencies_are_taken_out_again(latencies_us: list[int], interval_us: int) -> None:
     """`measured_only` undoes wrk's stats_correct (here transcribed) exactly, for any latencies and interval."""

@@ -52,6 +52,10 @@ def test_what_was_reported(result: Result, reason: Reason) -> None:
     assert reasons(result) == [reason]
 
 
+def test_latencies_that_were_not_wanted_are_not_missed() -> None:
+    assert reasons(replace(GOOD, latency=Histogram.empty(), recorded_s=0.0, timed=False)) == []
+
+
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [
