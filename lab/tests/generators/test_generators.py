@@ -1,8 +1,6 @@
 """The generators: their parsers against real output, their limits, and the tools themselves where they are installed.
 
-A golden case is `testdata/generators/<generator>/<case>`: `.json` (load and exit status), `.out` and `.err`
-(verbatim), `.golden.json` (what the parser must make of it). See `record.py` there for how they were made;
-`LAB_GOLDEN=write` writes the last of them anew.
+`support.recorded` says what a case holds, `record.py` beside the cases how they were made; `LAB_GOLDEN=write` writes anew what is parsed.
 """
 
 import difflib
@@ -25,14 +23,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.generators import Generator, Installed, choose, command, error_kind, find, generator, generators, scheduled_s
+from lab.generators import Installed, choose, command, error_kind, find, generator, generators, scheduled_s
 from lab.generators.k6 import environment
 from lab.generators.wrk import measured_only
 from lab.model.load import Load, OutputError, Result
 from lab.stats.histogram import Histogram
+from lab.tests.support.recorded import CASES, case, golden
 
-TESTDATA = Path(__file__).parent / "testdata" / "generators"
-CASES = sorted(path.relative_to(TESTDATA).with_suffix("").as_posix() for path in TESTDATA.glob("*/*.out"))
 WHOLE = [
     "wrk/ok",
     "wrk2/ok",
@@ -47,13 +44,6 @@ LOAD = Load(url="http://127.0.0.1:1/", host="lab.test", connections=10, duration
 DELAY_S = 0.020
 
 
-def case(name: str) -> tuple[Generator, str, str, int, Load]:
-    told: dict[str, Any] = json.loads((TESTDATA / f"{name}.json").read_text())
-    stderr = TESTDATA / f"{name}.err"
-    out, err = (TESTDATA / f"{name}.out").read_text(), stderr.read_text() if stderr.exists() else ""
-    return generator(name.split("/")[0]), out, err, told["exit_status"], Load(**told["load"])
-
-
 def rounded(time_s: float | None) -> float | None:
     return None if time_s is None else round(time_s, 6)
 
@@ -61,20 +51,18 @@ def rounded(time_s: float | None) -> float | None:
 def pictured(histogram: Histogram | None) -> dict[str, Any] | None:
     if histogram is None:
         return None
-    shown = {f"p{100 * share:g}": rounded(histogram.quantile_s(share)) for share in (0.5, 0.9, 0.99, 0.999)}
+    quantiles = {f"p{100 * share:g}": rounded(histogram.quantile_s(share)) for share in (0.5, 0.9, 0.99, 0.999)}
     buckets = int(np.count_nonzero(histogram.counts))
     return {
         "total": histogram.total,
         "kind": histogram.kind,
         "buckets": buckets,
         "max": rounded(histogram.maximum_s),
-    } | shown
+    } | quantiles
 
 
-def golden(result: Result | str) -> str:
-    if isinstance(result, str):
-        return json.dumps({"error": result}, indent=1) + "\n"
-    shown = {
+def shown(result: Result) -> dict[str, Any]:
+    return {
         "requests": result.requests,
         "duration_s": round(result.duration_s, 6),
         "achieved_rps": round(result.achieved_rps, 3),
@@ -89,24 +77,19 @@ def golden(result: Result | str) -> str:
         "service": pictured(result.service),
         "notes": list(result.notes),
     }
-    return json.dumps(shown, indent=1) + "\n"
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_real_output_parses_to_its_golden_record(name: str) -> None:
-    """What each tool printed becomes exactly the numbers in the golden file beside it."""
+    """What each tool printed becomes exactly the numbers that stand beside it."""
     made_by, stdout, stderr, exit_status, load = case(name)
     try:
-        got = golden(made_by.parse(stdout, stderr, exit_status, load))
+        got = shown(made_by.parse(stdout, stderr, exit_status, load))
     except OutputError as error:
-        got = golden(str(error))
-    path = TESTDATA / f"{name}.golden.json"
-    if os.environ.get("LAB_GOLDEN") == "write":
-        path.write_text(got)
-    expected = path.read_text() if path.exists() else ""
-    if got != expected:
-        diff = difflib.unified_diff(expected.splitlines(), got.splitlines(), str(path), "parsed now", lineterm="")
-        pytest.fail("\n".join(diff))
+        got = {"error": str(error)}
+    texts = [json.dumps(each, indent=1).splitlines() for each in (golden(name, got), got)]
+    if texts[0] != texts[1]:
+        pytest.fail("\n".join(difflib.unified_diff(*texts, f"{name}.json", "parsed now", lineterm="")))
 
 
 @pytest.mark.parametrize("name", ["k6/slow-open", "oha/slow-open"])
@@ -198,7 +181,7 @@ def test_latencies_of_wrk_told_as_steps_are_the_same_latencies() -> None:
 
     steps = re.sub(r"^(\d+) (?=\d+$)", step, stdout.replace("LAB latency", "LAB steps"), flags=re.MULTILINE)
     assert len(steps) < len(stdout)
-    assert golden(made_by.parse(steps, stderr, exit_status, load)) == golden(
+    assert shown(made_by.parse(steps, stderr, exit_status, load)) == shown(
         made_by.parse(stdout, stderr, exit_status, load)
     )
 

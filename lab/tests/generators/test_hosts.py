@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import subprocess
 import threading
@@ -12,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab.generators import command, common_refusal, destinations, find, generator, generators
 from lab.model.load import Load, OutputError, Result, Shard
-from lab.tests.generators.test_generators import case
+from lab.tests.support.recorded import case
 
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")
 MANY = Load("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
@@ -308,5 +306,5 @@ def test_shared_modules_are_no_generators() -> None:
 
 def test_hosts_of_a_recorded_load_come_back_as_they_were() -> None:
     """The golden cases hold what the scripts were made from."""
-    told: dict[str, Any] = json.loads((Path(__file__).parent / "testdata/generators/wrk/sni.json").read_text())
-    assert told["load"]["sni_per_host"] is True
+    *_, load = case("wrk/sni")
+    assert load.sni_per_host is True

@@ -1,6 +1,6 @@
 """k6's log of requests: real logs against their golden tables, logs with a fault, and the tool itself against a server that fails.
 
-A golden table is `testdata/generators/k6/<case>.requests.csv`, made from the `.err` beside it; `LAB_GOLDEN=write` writes it anew.
+A golden table is `testdata/generators/k6/<case>.requests.csv`, made from the log of `<case>.out` beside it; `LAB_GOLDEN=write` writes it anew.
 """
 
 import json
@@ -27,8 +27,8 @@ from lab.generators.k6 import KINDS
 from lab.generators.pieces import of_bytes
 from lab.model.load import Load, OutputError
 from lab.model.requests import REQUESTS_SCHEMA, good
+from lab.tests.support import recorded
 
-TESTDATA = Path(__file__).parent / "testdata" / "generators" / "k6"
 K6 = generator("k6")
 LOAD = Load(
     "http://127.0.0.1:1/", "lab.test", connections=100, duration_s=1, rate_rps=50.0, keepalive=False, logged=True
@@ -38,8 +38,8 @@ needs_k6 = pytest.mark.skipif(shutil.which("k6") is None, reason="k6 is not inst
 
 
 def case(name: str) -> tuple[str, str, Load]:
-    told: dict[str, Any] = json.loads((TESTDATA / f"{name}.json").read_text())
-    return (TESTDATA / f"{name}.out").read_text(), (TESTDATA / f"{name}.err").read_text(), Load(**told["load"])
+    _, stdout, stderr, _, load = recorded.case(f"k6/{name}")
+    return stdout, stderr, load
 
 
 def log(*numbers: int) -> str:
@@ -60,7 +60,7 @@ def test_a_real_log_becomes_its_golden_table(name: str) -> None:
     shown = frame.with_columns(
         *((pl.col(column) - first_s).round(5) for column in ("due_s", "sent_s", "done_s")), pl.col("service_s").round(6)
     ).write_csv()
-    path = TESTDATA / f"{name}.requests.csv"
+    path = recorded.FOLDER / "k6" / f"{name}.requests.csv"
     if os.environ.get("LAB_GOLDEN") == "write":
         path.write_text(shown)
     assert shown == (path.read_text() if path.exists() else "")

@@ -1,6 +1,5 @@
 """`lab.generators.streaming`: the same numbers as the readers of whole outputs, however the file is cut, and refusals of what they refuse."""
 
-import json
 import subprocess
 import sys
 import tracemalloc
@@ -49,10 +48,10 @@ from lab.tests.support.committed import as_k6
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import bench
 from lab.tests.support.made_rows import FORMATS, Format, streamed_rows, write_rows
+from lab.tests.support.recorded import CASES, case, told
 from lab.tests.support.small import pack_log, pack_small
 
-TESTDATA = Path(__file__).parent / "testdata" / "generators"
-K6_CASES = [path.stem for path in sorted((TESTDATA / "k6").glob("logged*.err"))]
+K6_CASES = [name for name in CASES if name.startswith("k6/logged")]
 LINE = "request {} 1000000 {} {:.3f} {:.3f} 0.400 {} {} backend-0 9003 17"
 RATE = 50.0
 
@@ -125,7 +124,7 @@ def test_a_log_cut_anywhere_is_the_whole_log(log: str, cut: int) -> None:
 @pytest.mark.parametrize("cut", [97, 4096, 2**21])
 def test_a_real_log_is_reduced_to_what_its_reader_says(name: str, cut: int) -> None:
     """The recorded logs of k6, one of them of a server that fails."""
-    log = (TESTDATA / "k6" / f"{name}.err").read_text()
+    _, _, log, _, _ = case(name)
     made = sum(line.startswith("request ") for line in log.splitlines())
     assert numbers(reduce_k6_log(cut_into(log, cut), made, RATE)) == in_memory(log, made)
 
@@ -384,24 +383,15 @@ def test_a_file_that_is_cut_short_is_damaged(left: int, name: str, tmp_path: Pat
         list(raw_pieces(path, "stderr"))
 
 
-def cases() -> list[tuple[str, str]]:
-    """(generator, case) of recorded outputs that it parses."""
-    told = {path: json.loads(path.read_text()) for path in sorted(TESTDATA.glob("*/*.golden.json"))}
-    return [(path.parent.name, path.name.partition(".")[0]) for path, golden in told.items() if "error" not in golden]
-
-
-@pytest.mark.parametrize(("tool", "name"), cases())
-def test_a_stored_output_is_parsed_to_what_it_was_parsed_to(tool: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in CASES if "error" not in told(name)["parsed"]])
+def test_a_stored_output_is_parsed_to_what_it_was_parsed_to(name: str, tmp_path: Path) -> None:
     """Of every generator, with rows or without: not one number is another."""
-    folder = TESTDATA / tool
-    told = json.loads((folder / f"{name}.json").read_text())
-    stderr = folder / f"{name}.err"
-    out, err = (folder / f"{name}.out").read_text(), stderr.read_text() if stderr.exists() else ""
-    load, path = Load(**told["load"]), stored(tmp_path, join_raw(out, err))
-    found = Output(generator(tool), load, partial(raw_pieces, path))
-    assert comparable(found.result()) == comparable(generator(tool).parse(out, err, 0, load))
+    tool, out, err, _, load = case(name)
+    path = stored(tmp_path, join_raw(out, err))
+    found = Output(tool, load, partial(raw_pieces, path))
+    assert comparable(found.result()) == comparable(tool.parse(out, err, 0, load))
     if load.logged:
-        assert found.requests().equals(generator(tool).requests(out, err, load))
+        assert found.requests().equals(tool.requests(out, err, load))
 
 
 EMPTY = Histogram.empty()
@@ -440,10 +430,10 @@ def test_a_runs_stored_rows_are_reduced_and_added_up(run: RunStore, tmp_path: Pa
     """By `--from-raw` and by notebooks: as the parser has them that reads them whole."""
     both = [kept_rows(run, tmp_path, rows, block) for block, rows in ((1, 3000), (2, 5000))]
     again = from_raw(run)
-    for sample, (_, told) in zip(again.samples(), both, strict=True):
+    for sample, (_, found) in zip(again.samples(), both, strict=True):
         histogram = again.histogram(sample)
-        assert histogram is not None and (histogram.counts == told.latency.counts).all()
-        assert {name: getattr(sample, name) for name in reported(told)} == reported(told)
+        assert histogram is not None and (histogram.counts == found.latency.counts).all()
+        assert {name: getattr(sample, name) for name in reported(found)} == reported(found)
     (first, _), (second, _) = both
     together = run.reduced(first).merge(run.reduced(second))
     assert together.requests == together.begun.sum() == 8000

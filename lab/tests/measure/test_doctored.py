@@ -26,7 +26,7 @@ from lab.model.sweeps import Point
 from lab.model.usage import Observation
 from lab.stats.histogram import Histogram
 from lab.targets.common.process import Ended
-from lab.tests.generators.test_generators import case
+from lab.tests.support.recorded import case
 
 BODY_BYTES, HEAD_BYTES = 1024, 240
 BARE = {"hey", "oha", "h2load"}

@@ -38,12 +38,13 @@ from lab.targets import chosen
 from lab.tests.support.committed import nds_story, run_of
 from lab.tests.support.factories import make_point, make_sample, of_slot
 from lab.tests.support.made_runs import made_record
+from lab.tests.support.recorded import case
 
 MANIFESTS = {
     "kill-nds": [{"kind": "ConfigMap", "data": {"hide-headers": "Größe\n# variant: x\n---\n"}}, {"kind": "Service"}]
 }
 VARIANTS = [("kill-nds", "kill-grace-30")]
-WRK = (Path(__file__).parents[1] / "generators/testdata/generators/wrk/slow.out").read_text()
+WRK = case("wrk/slow")[1]
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """Records the golden cases again from the real tools: `python record.py GENERATOR…` (all that are installed without).
 
-Starts an nginx on loopback, runs each case below against it, and writes `<generator>/<case>.json` (load and exit
-status), `.out` and `.err` (verbatim). What the parsers make of them is then written by
-`LAB_GOLDEN=write pytest lab/tests/generators/test_generators.py` and reviewed as a diff.
+Starts an nginx on loopback, runs each case below against it, and keeps what the tool printed (`support.recorded` says how). What the
+parsers make of it is then written by `LAB_GOLDEN=write pytest lab/tests/generators/test_generators.py` and reviewed as a diff.
 `wrk2/sample-*` are not recorded here: they came from elsewhere, without our script. Nor is `wrk/whole-latencies`: our script
 printed so until 23 November 2026, and runs of then are read on. `GENERATOR/CASE` records one only.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -18,8 +16,8 @@ from pathlib import Path
 
 from lab.generators import Generator, command, find, generators
 from lab.model.load import Load
+from lab.tests.support.recorded import keep
 
-HERE = Path(__file__).parent
 PORT, TLS = 18765, 18766
 NGINX = """
 daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;
@@ -125,12 +123,8 @@ def record(generator: Generator, case: str, load: Load) -> None:
             Path(folder, name).write_text(text)
         argv = command(generator, program.path, load)
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    place = HERE / generator.name
-    place.mkdir(exist_ok=True)
-    (place / f"{case}.out").write_text(done.stdout)
-    (place / f"{case}.err").write_text(done.stderr)
     told = {"version": program.version, "load": asdict(load), "exit_status": done.returncode}
-    (place / f"{case}.json").write_text(json.dumps(told, indent=1) + "\n")
+    keep(f"{generator.name}/{case}", done.stdout, done.stderr, told)
     sys.stderr.write(f"{generator.name}/{case}: {len(done.stdout)} bytes\n")
 
 
