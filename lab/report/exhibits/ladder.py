@@ -1,7 +1,7 @@
 """A system taken apart, a step at a time: what each step costs a request by its pair, hung from the level of what it is measured against.
 
-Levels are of what was measured alone, once: from there on the pairs' ratios carry, so that the steps add up. Refuses to take a level or
-a ratio from another run.
+The first level is of what was measured alone: from there on the pairs' ratios carry, so that the steps add up. What is written of a step is
+what the run's table says of it: its ratio, of what its baseline cost alone. Refuses to take a level or a ratio from another run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung
         if against not in levels and (whole := _whole(run, name, against, point)) is not None:
             levels[against] = whole.end
             found.append(whole)
-        step = _step(run, words, variant, against, point, levels.get(against))
+        step = _step(run, words, variant, against, point, levels.get(against), _level(run, against, point))
         if step is None:
             absent = [f": {each} is {why}" for each in (variant, against) if (why := reproduction.absent(run, each))]
             missing.append(f"{words}: no pair of {variant} and {against} at {point} in {run.name}{''.join(absent)}")
@@ -45,25 +45,32 @@ def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung
 
 def _whole(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
     """What a variant costs alone; None where no block tells."""
-    blocks = [run.values(arm, point, METRIC) for arm in run.arms(variant)]
-    known = [each for values in blocks for each in values.values() if each is not None]
-    if not known:
+    level = _level(run, variant, point)
+    if level is None:
         return None
-    level = stats.middle(known).value
     title = run.run.record.variants[variant].title
     return Rung(f"{variant}, {name}", level, text=f"{digits(1e6 * level)} µs", note=title, whole=True)
 
 
-def _step(run: Evidence, words: str, variant: str, against: str, point: str, level: float | None) -> Rung | None:
+def _level(run: Evidence, variant: str, point: str) -> float | None:
+    blocks = [run.values(arm, point, METRIC) for arm in run.arms(variant)]
+    known = [each for values in blocks for each in values.values() if each is not None]
+    return stats.middle(known).value if known else None
+
+
+def _step(
+    run: Evidence, words: str, variant: str, against: str, point: str, level: float | None, alone: float | None
+) -> Rung | None:
+    """`level`: where it begins; `alone`: what its baseline cost by itself, where a block tells."""
     told = next(iter(reproduction.told_gains(run, METRIC, point, [(variant, against)])), None)
     if told is None or told.value is None or level is None:
         return None
     ratio = 1 + told.value / 100
     note = f"{variant} against {against}"
     if told.low is None or told.high is None:
-        text = f"{format_micros(level * (ratio - 1))} µs, too few blocks for an interval"
+        text = f"{format_micros((alone or level) * (ratio - 1))} µs, too few blocks for an interval"
         return Rung(words, level * ratio, level, text=text, note=note)
     low, high = 1 + told.low / 100, 1 + told.high / 100
-    cost = Cost(level, (log(ratio), log(low), log(high)))
+    cost = Cost(alone or level, (log(ratio), log(low), log(high)))
     text = f"{cost.text}, {about(METRIC).change(log(ratio))}"
     return Rung(words, level * ratio, level, level * low, level * high, text, note)

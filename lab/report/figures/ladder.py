@@ -80,7 +80,7 @@ def ladder(rungs: Sequence[Rung], title: str, why: str = NOTHING) -> go.Figure:
         [bars, reaching] if rungs else [],
         title,
         150 + ROW * len(rungs),
-        "grey: a whole request, measured alone; a step: by its pair, from where the one before it ends; thin lines: 95 %",
+        "grey: a whole request, measured alone; a step: by its pair, from where the one before it ends (its µs: of what its baseline cost alone); thin lines: 95 %",
         axis("CPU of the proxy for a request", "µs", rangemode="tozero"),
         {
             "range": [len(rungs) - 0.5, -0.5],

@@ -83,6 +83,9 @@ def test_the_level_is_of_what_was_alone_and_the_step_of_the_pair() -> None:
 
     rows, _ = ladder.rungs(run_of(change=change), "real", STEPS, "ceiling")
     assert [1e6 * row.end for row in rows] == pytest.approx([50, 40, 30, 20, 20], rel=0.005)
+    assert rows[2].text.startswith(("−30.0 µs [", "−29.9 µs [", "−30.1 µs [")), (
+        "as the table: a quarter of what it cost alone"
+    )
 
 
 def test_a_step_without_a_pair_or_a_whole_run_is_a_gap_that_says_why() -> None:
