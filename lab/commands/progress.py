@@ -133,8 +133,7 @@ class Terminal(Lines):
         self._done += last
         self._prepared_s += sample.prepared_s or 0.0
         if sample.requests is not None:
-            # A generator may wait longer than planned for its last answers, or end sooner with its last request.
-            self._measured_s += sample.point.warmup_s + (sample.duration_s or sample.point.duration_s)
+            self._measured_s += sample.point.warmup_s + _lasted_s(sample)
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
         head = f"{block:>5}  {_who(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]"
@@ -170,6 +169,12 @@ class Terminal(Lines):
             ups += f", what a disturbance needs beforehand {format_duration(self._prepared_s)}"
         rest = f"starting generators and the lab itself {format_duration(own_s)}{share}"
         self._line(f"\n[dim]measuring {format_duration(self._measured_s)}, {ups}, {rest}[/]\n")
+
+
+def _lasted_s(sample: Sample) -> float:
+    """A generator may wait longer than planned for its last answers, or end sooner with its last request. Of two by turns one begins a slice later."""
+    later_s = (sample.pair.slice_s if sample.pair else None) or 0.0
+    return (sample.duration_s or sample.point.duration_s) + later_s
 
 
 def _who(slot: Slot) -> str:

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from lab.commands.progress import Terminal
+from lab.model.pairs import PairSide
 from lab.model.plan import Shape
 from lab.model.usage import Usage
 from lab.tests.support.factories import make_plan, make_point, make_sample
@@ -39,6 +40,19 @@ def test_what_a_disturbance_needs_beforehand_is_no_time_of_the_labs(
         clock.now_s = 60.0
         watching.account()
     assert said in text.getvalue()
+
+
+def test_of_two_generators_by_turns_one_begins_a_slice_later_and_that_is_measuring() -> None:
+    point = make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0)
+    shape = Shape({"baseline-again": 3}, frozenset({"ceiling"}))
+    plan, text = make_plan([("baseline", None)], [point], 3, reference=None, shape=shape), StringIO()
+    slot = next(slot for slot in plan.slots if slot.against)
+    pair = PairSide(against="baseline", side="left", scheme="slices", first_up=True, slice_s=0.5)
+    sample = make_sample(point=point, duration_s=None, pair=pair)
+    with Terminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
+        watching.paired(slot, sample, sample, last=True)
+        watching.account()
+    assert "measuring 6 s, " in text.getvalue(), "4 s of each, 1 s of warming up, and half a second"
 
 
 def test_what_pairs_have_shown_so_far_has_a_value_for_each_bring_up_as_the_table_has() -> None:
