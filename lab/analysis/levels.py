@@ -79,11 +79,13 @@ def starts_of(one: Known) -> Known:
 
 
 def shared(point: Point, generations: int) -> Point:
-    """As it is on each of so many generations of workers."""
+    """As it is on each of so many generations of workers: where that shortens it, whole seconds, as not every generator takes others."""
+    if generations == 1:
+        return point.model_copy(update={"generations": 1})
     return point.model_copy(
         update={
             "generations": generations,
-            "duration_s": max(min(point.duration_s, LEAST_LOAD_S), round(point.duration_s / generations, 1)),
+            "duration_s": max(min(point.duration_s, LEAST_LOAD_S), float(round(point.duration_s / generations))),
             "warmup_s": max(min(point.warmup_s, LEAST_WARM_UP_S), round(point.warmup_s / generations, 1)),
         }
     )

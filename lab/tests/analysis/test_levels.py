@@ -52,8 +52,10 @@ def test_how_well_that_is_known_is_between_its_levels() -> None:
 def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() -> None:
     (point,) = LOADS
     assert [(one.duration_s, one.warmup_s) for one in (levels.shared(point, count) for count in (1, 2, 3, 9))] == [
-        (4.0, 1.0), (2.0, 0.5), (1.3, 0.5), (1.0, 0.5)
+        (4.0, 1.0), (2.0, 0.5), (1.0, 0.5), (1.0, 0.5)
     ]  # fmt: skip
+    long = point.model_copy(update={"duration_s": 12.0})
+    assert [levels.shared(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
     assert COSTS.of(1) == pytest.approx(17.0) and COSTS.of(2) == pytest.approx(17.0 - 5 + 2 * 2.5 + 30.0)
 
 
