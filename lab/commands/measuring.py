@@ -138,6 +138,10 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
         say(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
 
 
+EACH = 3
+"""Points that the plan names one by one."""
+
+
 def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
     from lab.analysis.forecast import UNKNOWN
     from lab.model.metrics import about
@@ -175,13 +179,24 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
         say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
     share = 1 - done / len(planned.slots) if planned.slots else 0
     say(talk, "duration", f"about {format_duration(known.duration_s * share)}")
-    effects = ", ".join(f"{one.effect:.1%} in {about(one.metric).title} at {one.point}" for one in known.promised)
+    by_metric: dict[str, list[tuple[float, str]]] = {}
+    for one in known.promised:
+        by_metric.setdefault(about(one.metric).title, []).append((one.effect, one.point))
+    effects = ", ".join(_effects(metric, found) for metric, found in by_metric.items())
     said = (
         known.source
         if known.source == UNKNOWN
         else f"{f'effects from {effects}' if effects else 'nothing'} ({known.source})"
     )
     say(talk, "resolves", f"{said}\n")
+
+
+def _effects(metric: str, promised: Sequence[tuple[float, str]]) -> str:
+    """`1.8% in CPU per request at ceiling`, of many points `2.1% to 4.0% in p99 at 10 points`: by (effect, point)."""
+    if len(promised) <= EACH:
+        return ", ".join(f"{effect:.1%} in {metric} at {point}" for effect, point in promised)
+    ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(promised), max(promised)))
+    return f"{' to '.join(ends)} in {metric} at {len(promised)} points"
 
 
 def _roles(facts: Mapping[str, str]) -> str:
