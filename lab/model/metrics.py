@@ -98,6 +98,7 @@ METRICS: Mapping[str, Metric] = {
     "clock_error_s": _ms("clock error", better="neither", decimals=2),
     # -- what a claim or a figure may ask for beside these
     "memory_bytes": _claim("proxy's memory", "MB", 1e6, sample=readings.memory_bytes),
+    "control_memory_bytes": _claim("control plane's memory", "MB", 1e6, sample=readings.control_memory_bytes),
     "bring_up_s": _claim("brought up in", "s", sample=lambda sample: sample.bring_up_s),
     "mean_s": _ms("average latency", kind="claim", histogram=lambda histogram: histogram.mean_s),
     "p75_s": _ms("p75", kind="claim", histogram=readings.quantile(0.75)),

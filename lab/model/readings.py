@@ -27,6 +27,12 @@ def memory_bytes(sample: Sample) -> float | None:
     return float(usage.rss_bytes) if usage else None
 
 
+def control_memory_bytes(sample: Sample) -> float | None:
+    """Of a controller's own processes, where they are counted apart from the proxy's."""
+    usage = sample.usage.get("control")
+    return float(usage.rss_bytes) if usage else None
+
+
 def failed_share(sample: Sample) -> float | None:
     """Of all requests, those not answered as they should; of steady loads by what the generator counted."""
     if sample.outcome:
