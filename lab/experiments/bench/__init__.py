@@ -84,11 +84,12 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
 def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) -> tuple[MeasurableRun, int]:
     """(with its closed loops on as many generations of workers as what is known of the systems' scatter asks for, the blocks that go with it).
 
-    As they are where blocks or another metric's effect were named. Where an effect was, `choose_blocks` says how many go with it.
+    As they are where another metric's effect was named, or a variant is beside itself. Where an effect was, `choose_blocks` says how many
+    blocks go with it; named blocks stay as many, each on the generations that the sweep's own would have.
     """
     request, blocks = loaded.request, loaded.request.blocks or loaded.sweep.blocks
     known, wanted = levels.known(target.name, set(loaded.baselines.values()), "slices"), request.resolve
-    named = request.blocks is not None or request.nulls is not None or (wanted and wanted.metric not in (None, METRIC))
+    named = request.nulls is not None or (wanted and wanted.metric not in (None, METRIC))
     steady = all(point.disturbance is None for point in shown.points)
     if known is None or named or not steady or len(target.sides) < len(SIDES) or blocks < MIN_BLOCKS:
         return shown, blocks
@@ -98,8 +99,9 @@ def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) 
         return shown, blocks
     load_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in bearing)
     reload_s = RELOAD_S + SAMPLE_OVERHEAD_S * len(slices)
-    costs = levels.Costs(2 * target.bring_up_s + load_s, reload_s, blocks, tuple(slices))
+    costs = levels.Costs(2 * target.bring_up_s + load_s, reload_s, loaded.sweep.blocks, tuple(slices))
     planned, generations = levels.plan_of(known, costs)
+    planned = request.blocks or planned
     if wanted is not None:
         judged = len(shown.asked) * len(bearing)
         generations = levels.cheapest(known, costs, wanted.effect, SURE_P / max(1, judged))
