@@ -144,6 +144,28 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
         prepare(request, FakeTarget(), ())
 
 
+def test_named_blocks_stay_on_the_generations_that_the_sweep_would_have(
+    sweep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer bring-ups of one start each would tell what lots were drawn."""
+    fields: dict[str, Any] = {
+        "run": "r",
+        "target": "fake",
+        "variant": "baseline",
+        "point": "ceiling",
+        "scheme": "slices",
+    }
+    own = Known(**fields, repeat=0.01, generation=0.05, bring_up=0.01, bring_ups=8, generations=6, load_s=1.0)
+    monkeypatch.setattr(levels, "committed", lambda: (own,))
+    whole, named = (
+        prepare(Request(("log-off",), sweep, seed=1, blocks=blocks), FakeTarget(sides=SIDES), ())
+        for blocks in (None, 7)
+    )
+    assert named.record.blocks == 7 != whole.record.blocks
+    assert [point.generations for point in named.record.points] == [point.generations for point in whole.record.points]
+    assert named.record.points[0].generations > 1
+
+
 def test_an_unknown_metric_has_the_nearest_known_one() -> None:
     with pytest.raises(UsageError, match="did you mean 'cpu_per_request'?"):
         parse("5%,cpu_per_reqest")
