@@ -146,7 +146,8 @@ class Loop:
         self.observer.brought_up(slot, took_s, readings)
         if slot.arm.role == "reference" and self.roundtrip and self.store.roundtrip() is None:
             self.store.write_roundtrip(self.roundtrip(system))
-        return _Up(slot.arm, system, took_s, readings, workers.asked(variant.manifests))
+        cpus = len(self.target.cpus().get("proxy", ())) or None
+        return _Up(slot.arm, system, took_s, readings, workers.asked(variant.manifests, cpus))
 
     def _run(self, up: _Up, slot: Slot) -> SampleRun:
         chosen, generation = self.chosen[slot.point.name], self._generation(slot)

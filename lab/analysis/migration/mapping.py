@@ -139,7 +139,7 @@ def keys_of(data: Mapping[str, str]) -> tuple[Mapping[str, Key], tuple[Unknown, 
             continue
         _, value = look_up(name, data[name])
         found[name] = Key(name, data[name], key.default if value.kept else value.value, value.told)
-    return found, tuple(Unknown(name, text, hint(name)) for name, text in data.items() if name not in KEYS)
+    return found, tuple(Unknown(name, text, hint(name, text)) for name, text in data.items() if name not in KEYS)
 
 
 def migration(

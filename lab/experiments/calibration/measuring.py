@@ -63,7 +63,7 @@ class Calibrating:
                     ended, seen = self._loaded(generator, installed, load, folder)
                 known = truth.read(record.read_bytes())
         result, failure = _parsed(generator, load, ended)
-        found = _faults(cell, load, result, seen, self._core(seen, ended)) if result else []
+        found = self._faults(cell, load, result, seen, ended, known) if result else []
         histograms = {} if result is None else {"latency": result.latency, "service": result.service}
         backend = seen.usage.get("backend")
         server_cpu_s = backend.cpu_s if backend else None
@@ -119,6 +119,32 @@ class Calibrating:
             ended = run_generator(self.system, generator, installed.path, load, folder)
         return ended, watch.observation()
 
+    def _faults(
+        self,
+        cell: Cell,
+        load: Load,
+        result: Result,
+        seen: Observation,
+        ended: Ended,
+        known: truth.ServerRecord | None,
+    ) -> list[tuple[Reason, str]]:
+        """What the lab's own validity says of such a sample, without what the machine did; the known server's count is the proxy's."""
+        point = Point(
+            name=cell.scenario,
+            generator=cell.generator,
+            connections=load.connections,
+            rate_rps=load.rate_rps,
+            duration_s=load.duration_s,
+            warmup_s=0.0,
+            threads=load.threads,
+            page=PAGE,
+        )
+        if known:
+            seen = replace(seen, counters={**seen.counters, "proxy/requests": known.answered})
+        core, cpus = self._core(seen, ended), self.target.generator_cpus()
+        found = validity.faults(point, result, seen, core, cell.calibration_s, BODY_BYTES, cpu_s=ended.cpu_s, cpus=cpus)
+        return [(reason, said) for reason, said in found if not reason.environmental]
+
     def _core(self, seen: Observation, ended: Ended) -> float:
         """How busy the generator's busiest CPU was, with whatever shares it; where none is its own, its CPU time says."""
         busy = [seen.busy[cpu] for cpu in self.target.cpus().get("generator", ()) if cpu in seen.busy]
@@ -142,22 +168,6 @@ def _parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | No
         return generator.parse(ended.stdout, ended.stderr, ended.exit_status, load), ""
     except OutputError as error:
         return None, str(error)
-
-
-def _faults(cell: Cell, load: Load, result: Result, seen: Observation, core: float) -> list[tuple[Reason, str]]:
-    """What the lab's own validity says of such a sample, without what the machine did."""
-    point = Point(
-        name=cell.scenario,
-        generator=cell.generator,
-        connections=load.connections,
-        rate_rps=load.rate_rps,
-        duration_s=load.duration_s,
-        warmup_s=0.0,
-        threads=load.threads,
-        page=PAGE,
-    )
-    found = validity.faults(point, result, seen, core, cell.calibration_s, BODY_BYTES)
-    return [(reason, said) for reason, said in found if not reason.environmental]
 
 
 def _reported(result: Result) -> Reported:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 
 from lab.base.errors import UsageError
 from lab.targets.local.configmap import KEYS
-from lab.targets.local.counterparts import lead
+from lab.targets.local.counterparts import directives_led
 
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 HELM = "helm -n ingress-nginx get values ingress-nginx -o yaml"
@@ -30,6 +30,10 @@ _SEALED = (
 )
 """A whole file's first words → what opens it."""
 _TABLE = re.compile(r"^(Name: +\S+$|(?:NAMESPACE +)?NAME +DATA +AGE)", re.MULTILINE)
+_FAILED = re.compile(
+    r"(?:Error from server|Unable to connect to the server|The connection to the server|Error: release: not found)\b.*"
+)
+"""What kubectl and helm say instead of what was asked for."""
 _DIFF = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S|@@ -\d)", re.MULTILINE)
 _CONFLICT = re.compile(r"^<{7}(?: .*)?$", re.MULTILINE)
 _COMMAND = re.compile(r"^(?:sudo +)?(helm|kubectl|oc) +(?!.*<<)", re.MULTILINE)
@@ -66,7 +70,6 @@ _HCL_FILLED = re.compile(r"(?<![$%])[$%]\{")
 _SHELL = re.compile(r"^(?:\$ +)?(?:sudo +)?(?:cat|tee|helm|kubectl|oc)\b.*<<-?", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-? *['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n[ \t]*\1$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<-? *['\"]?\w+['\"]?")
-_DIRECTIVE = re.compile(r"(?:^|[;{}])\s*([a-z][a-z0-9_]*)\s[^:#{};]*(?=[;{])", re.MULTILINE)
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w)")
 
 
@@ -85,6 +88,8 @@ def texts(place: str, text: str, into: str) -> tuple[list[str], list[str]]:
         raise UsageError(
             place, f"is what kubectl prints for people ({printed[0].split()[0]} …)", f"use: {KUBECTL} | {into}"
         )
+    if failed := _FAILED.match(text.lstrip()):
+        raise UsageError(place, f"is the error of a command that failed: {failed[0][:100]}", f"use: {KUBECTL} | {into}")
     if conflict := _CONFLICT.search(text):
         line = text.count("\n", 0, conflict.start()) + 1
         raise UsageError(place, f"line {line}: a merge that was not finished (<<<<<<<)", "resolve it first")
@@ -215,15 +220,9 @@ def _with_heredocs(place: str, text: str, bodies: list[str], into: str) -> tuple
 
 def _refuse_directives(place: str, text: str) -> None:
     """UsageError for nginx's own configuration, with each directive's key."""
-    names = dict.fromkeys(_DIRECTIVE.findall(text))
-    if names and all(re.fullmatch(r"\s*(#.*)?|.*[;{}]\s*(#.*)?", line) for line in text.splitlines()):
-        blocks = {"events", "http", "server", "location", "upstream", "stream", "types", "map", "if"}
-        told = "; ".join(f"{name} → {lead(name)}" for name in names if name not in blocks)
-        raise UsageError(
-            place,
-            "is nginx's own configuration, not a ConfigMap",
-            f"keys that set it: {told}" if told else "put it in a ConfigMap, after `http-snippet: |`",
-        )
+    if (told := directives_led(text)) is not None:
+        remedy = f"keys that set it: {told}" if told else "put it in a ConfigMap, after `http-snippet: |`"
+        raise UsageError(place, "is nginx's own configuration, not a ConfigMap", remedy)
 
 
 def _json(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from lab.experiments.configmap import forms
 from lab.experiments.configmap.named import Named, named
 from lab.experiments.configmap.placeholders import of_sops, parameters, placeholder
 from lab.experiments.configmap.searching import Settings, hidden, maps
-from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, documents, text_at, text_of
+from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, copied, documents, text_at, text_of
 from lab.targets.local.configmap import KEYS
 from lab.targets.local.counterparts import hint
 from lab.targets.local.decoding import joined
@@ -32,6 +32,11 @@ FORM = "a ConfigMap, Helm values with controller.config, or keys and values"
 LARGEST = 1024 * 1024
 """Bytes of all values that the API server takes in one ConfigMap."""
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_QUOTED = re.compile(
+    r"[\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb`\u00b4](.*)[\u2018\u2019\u201c\u201d\u00ab\u00bb`\u00b4]",
+    re.DOTALL,
+)
+"""As a program for texts makes them."""
 _OF_HELM = f"its values are elsewhere: {forms.HELM}"
 _FILLED_IN = {
     "Kustomization": "what it refers to is elsewhere: kubectl kustomize FOLDER",
@@ -56,11 +61,12 @@ def read(place: str, content: bytes, into: str) -> Given:
 
     `into`: see `lab.base.handing.again`.
     """
-    texts, missing = forms.texts(place, text_of(place, content, into), into)
+    whole = text_of(place, content, into)
+    texts, missing = forms.texts(place, whole, into)
     docs = [doc for text in texts for doc in documents(place, text)]
     likely = _likely(docs)
     if not likely:
-        raise _nothing(place, docs, missing, into)
+        raise _nothing(place, docs, [*missing, *filter(None, [copied(whole)])], into)
     if len(likely) > 1:
         commands = "\n  ".join(f"{each.command} | {into}" for each in likely)
         fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
@@ -120,6 +126,11 @@ def _nothing(place: str, docs: list[Value], missing: list[str], into: str) -> Us
 def _odd(obj: Mapping[str, Value]) -> str:
     """Why a ConfigMap has no settings, in words; empty where it is just empty."""
     data = obj.get("data")
+    beside = [key for key in obj if key in KEYS]
+    if beside and not isinstance(data, Mapping):
+        return (
+            f"{', '.join(beside)} {'stand' if len(beside) > 1 else 'stands'} beside data: indent what belongs under it"
+        )
     if isinstance(data, list):
         return "data is a list: expected `key: value`"
     if isinstance(data, Scalar) and data.helm is not None:
@@ -155,6 +166,8 @@ def _values(found: Settings, declared: Collection[str], into: str) -> tuple[dict
                 waiting.setdefault(what, []).append(key)
             case Scalar(text=text, helm=helm, bare=bare):
                 data[key] = str(helm) if found.helm else text
+                if quoted := _QUOTED.fullmatch(text):
+                    notes.append(f'{key}: the quotes of {text} are none of YAML\'s, and stay: write "{quoted[1]}"')
                 if bare and not found.helm:
                     notes.append(f'{key}: kubectl refuses it without quotes: write "{text}"')
                 elif bare and (printed := _as_float(data[key])):

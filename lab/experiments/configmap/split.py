@@ -102,7 +102,7 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
     beside: keys.Beside = ()
     for key, value in given.data.items():
         if key not in KEYS:
-            notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key)}")
+            notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key, value)}")
             continue
         look = keys.look(key, value, elsewhere)
         kind = "" if look.idle else KEYS[key].names

@@ -81,7 +81,7 @@ def documents(place: str, text: str) -> list[Value]:
         line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
         tab = "\t" in line[: len(line) - len(line.lstrip())]
         remedy = "YAML is indented with spaces: replace the tab" if tab else "correct it at the line named"
-        if odd := _copied(text):
+        if odd := copied(text):
             remedy = odd
         if "{{" in text:
             remedy = f"its templates ({{{{ … }}}}) are filled in when it is installed: give what comes of it, {remedy}"
@@ -96,7 +96,7 @@ def documents(place: str, text: str) -> list[Value]:
     return [value for value in found if not (isinstance(value, Scalar) and value.helm is None)]
 
 
-def _copied(text: str) -> str:
+def copied(text: str) -> str:
     """The first character that looks like a space or like nothing, and is neither for YAML, in words; empty where none is."""
     for number, line in enumerate(text.splitlines(), 1):
         if strange := _strange(line.partition("#")[0]):

@@ -122,7 +122,7 @@ class _Up:
         return Arm(self.variant.name, self.variant.name, "variant", None)
 
     def run(self, target: Target, slot: Slot) -> SampleRun:
-        asked = workers.asked(self.variant.manifests)
+        asked = workers.asked(self.variant.manifests, len(target.cpus().get("proxy", ())) or None)
         return SampleRun(target, self.system, slot, choose(slot.point, target), 0, 0.0, self.readings, asked)
 
 

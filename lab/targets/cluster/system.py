@@ -360,6 +360,7 @@ class ClusterSystem:
         told = reloads.gauges(self._api, pod, self._shell(pod), loads=self._changing is not None)
         listed = [self._shell(each).script(workers.LISTED).stdout for each in self.pods("proxy")]
         count = workers.started(process for text in listed for process in workers.listed(text))
+        count = count or sum(workers.told(text) or 0 for text in listed)
         return {**told, **({GAUGE: float(count)} if count else {})}
 
     def recorder(self) -> ClusterRecorder:

@@ -16,6 +16,7 @@ PORT = 8080
 RAW, ENTRY_POINTS, OVERVIEW, VERSION, METRICS = (
     "/api/rawdata", "/api/entrypoints", "/api/overview", "/api/version", "/metrics",
 )  # fmt: skip
+WORKERS = "go_sched_gomaxprocs_threads"
 MARK = "lab-"
 """Begins the name of a middleware that nobody uses, whose rest is the version of the file that it lies in."""
 _PROVIDER = "@file"
@@ -58,5 +59,5 @@ def metrics(text: str) -> dict[str, str]:
 
 def workers(text: str) -> int | None:
     """How many threads run Go code at once, from METRICS."""
-    found = metrics(text).get("go_sched_gomaxprocs_threads")
+    found = metrics(text).get(WORKERS)
     return None if found is None else int(float(found))

@@ -2,28 +2,40 @@
 
     3 nginx: worker process        →  a worker; the master, a cache's manager and workers that shut down are none
     2 haproxy -f /…                →  as many workers as threads; of two with `-W` one is the master, a thread that serves nobody
+    go_sched_gomaxprocs_threads 2  →  of a program in Go, as it tells itself
 
 Each system has its own way to a number where none is asked for (`lab.model.variants.workers`). None for a system that is not known here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-LISTED = r"""
+from lab.targets.common import traefik
+
+LISTED = rf"""
+go=
 for p in /proc/[0-9]*; do
   while read -r key value; do
-    case $key in Threads:) printf '%s ' "$value" ;; esac
+    case $key in Name:) [ "$value" = traefik ] && go=1 ;; Threads:) printf '%s ' "$value" ;; esac
   done <$p/status && tr '\0' ' ' <$p/cmdline && echo
 done 2>/dev/null
+[ -z "$go" ] || wget -q -T 5 -O - http://127.0.0.1:{traefik.PORT}{traefik.METRICS} 2>/dev/null | grep ^{traefik.WORKERS} || true
 """
-"""Script that prints a line for each process of a container: its threads, and its command line."""
+"""Script that prints a line for each process of a container: its threads, and its command line; and what a Traefik counts of its own."""
 
 
 def listed(text: str) -> list[tuple[int, str]]:
     """(threads, command line) from what `LISTED` printed."""
     pairs = (line.partition(" ") for line in text.splitlines())
     return [(int(threads), title.strip()) for threads, _, title in pairs if threads.isdigit()]
+
+
+def told(text: str) -> int | None:
+    """What a program in Go tells of itself in that."""
+    found = re.search(rf"^{traefik.WORKERS} (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def started(processes: Iterable[tuple[int, str]]) -> int | None:

@@ -33,6 +33,10 @@ _NONE = {
     "annotation": "an annotation, which has no key",
     F5: "a key of F5's controller, which has none here",
 }
+_DIRECTIVE = re.compile(r"(?:^|[;{}])\s*([a-z][a-z0-9_]*)\s[^:#{};]*(?=[;{])", re.MULTILINE)
+_YAML = re.compile(r"^\s*(?:- +)?[\w.\"'/-]+:(?:\s|$)|^---$", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|\s)#.*$", re.MULTILINE)
+_BLOCKS = {"events", "http", "server", "location", "upstream", "stream", "types", "map", "if"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PREFIXES = (PREFIX, "ingress.kubernetes.io/", "nginx.org/", "nginx.com/")
 
@@ -69,8 +73,10 @@ def counterparts() -> tuple[Counterpart, ...]:
     )
 
 
-def hint(name: str) -> str:
-    """What was meant by a name that is no key, in words."""
+def hint(name: str, text: str = "") -> str:
+    """What was meant by a name that is no key, in words. `text`: its value."""
+    if told := directives_led(text):
+        return f"nginx's own configuration, which it never reads; keys that set it: {told}"
     plain = _plain(name)
     if plain in KEYS:
         return f"{plain} is meant"
@@ -95,6 +101,15 @@ def lead(name: str) -> str:
     if row is None:
         return "a snippet"
     return " and ".join(row.keys) or f"none ({row.remark})"
+
+
+def directives_led(text: str) -> str | None:
+    """Of nginx's own configuration: `directive → key` of each that is no block, maybe none; None for any other text."""
+    plain = _COMMENT.sub("", text).strip()
+    names = dict.fromkeys(_DIRECTIVE.findall(plain))
+    if not names or plain[-1] not in ";}" or _YAML.search(plain):
+        return None
+    return "; ".join(f"{name} → {lead(name)}" for name in names if name not in _BLOCKS)
 
 
 def is_f5(names: Collection[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from lab.model.run import PairSlot
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import Point
 from lab.model.usage import Usage
+from lab.model.variants.labels import ROLE_LABEL
+from lab.model.variants.variants import Variant, load_overlay, variant_names
 from lab.stats.histogram import Histogram
 
 
@@ -183,3 +186,24 @@ def _pair_of(slot: Slot) -> PairSide | None:
 
 def made_invalid(sample: Sample, reason: Reason, **fields: Any) -> Sample:
     return sample.model_copy(update={"verdict": "invalid", "reason": reason, **fields})
+
+
+def plain_systems(target: str = "") -> list[str]:
+    """A root of each system that nothing was changed of; `target`: of those that it can run."""
+    alone = [overlay for overlay in map(load_overlay, variant_names()) if overlay.baseline is None]
+    return [
+        overlay.name
+        for overlay in alone
+        if not overlay.own_knobs and not overlay.reference
+        if not target or not overlay.only_on or target in overlay.only_on.split()
+    ]
+
+
+def limited(variant: Variant, cpu: str | None) -> list[dict[str, Any]]:
+    """Its objects, every container of its proxy with this limit of CPU, or none."""
+    objects = copy.deepcopy(list(variant.manifests))
+    for obj in objects:
+        if obj["kind"] == "Deployment" and obj["metadata"]["labels"][ROLE_LABEL] == "proxy":
+            for container in obj["spec"]["template"]["spec"]["containers"]:
+                container["resources"] = {} if cpu is None else {"limits": {"cpu": cpu}}
+    return objects

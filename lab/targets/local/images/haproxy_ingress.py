@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.model.variants import workers
 from lab.targets.local import haproxy_served, ingress_served
 from lab.targets.local.containers import Process, Realisation, find_program
 from lab.targets.local.haproxy_control import MasterControl
@@ -85,7 +86,9 @@ def realise(context: Context) -> Realisation:
             raise UsageError(f"{place}: {name}", fault, did_you_mean(name, KEYS))
     values = {name: key.default for name, key in KEYS.items()} | dict(data)
     if values["nbthread"].isdecimal():
-        refuse_workers(f"{place}: nbthread", int(values["nbthread"]), context, "threads")
+        threads = workers.capped(int(values["nbthread"]), container.limits.get("cpu"))
+        refuse_workers(f"{place}: nbthread", threads, context, "threads")
+        values["nbthread"] = str(threads) if threads else ""
     find_program(container.place, "haproxy")
     ports = ingress_served.served(context.objects, HTTP, HTTPS)
     return Realisation(

@@ -1,6 +1,7 @@
 """What generators report beside what was: scenarios and their truths, one measurement, the folder, the rows and the tables."""
 
 import json
+import os
 import shutil
 import sys
 from argparse import Namespace
@@ -47,6 +48,7 @@ from lab.report.markdown import markdown
 from lab.report.tables import calibration as tables
 from lab.report.terminal import show
 from lab.stats.histogram import Histogram
+from lab.targets.common.process import Ended, run_generator
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
 
 CLIENT = """
@@ -203,6 +205,26 @@ def test_a_generator_that_lies_is_caught() -> None:
     bias = row.bias["fixed"]["p50"]
     assert bias.bias_share and bias.bias_share.median < -0.8
     assert bias.bias_s and bias.bias_s.median < -0.008
+
+
+def test_what_a_generator_cannot_have_counted_or_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The known server counts every answer, and a CPU has as many seconds as pass."""
+
+    class Boasting(Client):
+        def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+            result = super().parse(stdout, stderr, exit_status, load)
+            return replace(result, requests=result.requests * 10)
+
+    honest, boasting = (measured_here(kind(), "fixed").measured for kind in (Client, Boasting))
+    said = "it counts 300 requests, the proxy 30"
+    assert said in boasting.detail and said not in honest.detail and "it cannot have used" not in honest.detail
+
+    def busier(*given: Any) -> Ended:
+        return replace(run_generator(*given), cpu_s=100.0 * (os.cpu_count() or 1))
+
+    monkeypatch.setattr("lab.experiments.calibration.measuring.run_generator", busier)
+    worked = measured_here(Client(), "fixed").measured
+    assert "it cannot have used" in worked.detail and "generator-time" in worked.reasons
 
 
 def test_a_generator_that_fails_is_a_result_with_its_reason() -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from lab.targets.common.workers import listed, started
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+from lab.targets.common import traefik
+from lab.targets.common.workers import LISTED, listed, started, told
 
 MASTER, WORKER = (1, "nginx: master process nginx -c /tmp/nginx/nginx.conf"), (33, "nginx: worker process")
 
@@ -26,3 +32,35 @@ def test_of_what_is_not_known_here_nothing_is_told() -> None:
 def test_a_container_lists_its_processes() -> None:
     said = "1 nginx: master process nginx \n33 nginx: worker process \n1 sh -c for p in /proc/[0-9]* \n\nnonsense\n"
     assert started(listed(said)) == 1
+
+
+def test_a_traefik_in_a_container_tells_of_itself(tmp_path: Path) -> None:
+    """By its metrics, asked where one runs and nowhere else: what the kernel calls its threads says nothing of Go's."""
+    asked: list[str] = []
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"# TYPE go_sched_gomaxprocs_threads gauge\ngo_sched_gomaxprocs_threads 3\ngo_threads 9\n")
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Metrics)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    script = LISTED.replace(str(traefik.PORT), str(server.server_port))
+    program = tmp_path / "traefik"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    try:
+        with subprocess.Popen([program, "60"]) as running:
+            try:
+                text = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+            finally:
+                running.kill()
+        assert asked == [traefik.METRICS] and told(text) == 3
+        assert f"{program} 60" in [title for _, title in listed(text)]
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -18,6 +18,7 @@ from lab.analysis.migration.table import load
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments.migration.folder import written
 from lab.experiments.migration.plan import plan
+from lab.model.variants import workers
 from lab.model.variants.variants import load_variant
 from lab.targets.local import images, objects, proxies
 from lab.targets.local.caddy_conf import CONFIG as CADDY
@@ -28,6 +29,7 @@ from lab.targets.local.images import Context
 from lab.targets.local.images.httpd import CONFIG as HTTPD
 from lab.targets.local.nginx_served import CONFIG as NGINX
 from lab.targets.local.proxies import Program
+from lab.tests.support.factories import limited, plain_systems
 
 Manifests = list[dict[str, Any]]
 SYSTEMS = {
@@ -101,12 +103,12 @@ def data_of(items: Manifests, name: str) -> dict[str, str]:
     return found.setdefault("data", {})
 
 
-def realised(items: Manifests, limits: Mapping[str, str] | None = None) -> Realisation:
+def realised(items: Manifests, limits: Mapping[str, str] | None = None, cpus: int = 2) -> Realisation:
     wanted = objects.read(items)
     pod = wanted.role("proxy")[0]
     container = replace(pod.containers[0], limits=limits or {})
     addresses = {pod.name: f"192.0.2.{number}" for number, pod in enumerate(wanted.pods, 1)}
-    return images.realise(Context(container, pod, wanted, addresses, 2, 4096, 20_000))
+    return images.realise(Context(container, pod, wanted, addresses, cpus, 4096, 20_000))
 
 
 def text(variant: str, rules: str = "", **data: str) -> str:
@@ -381,3 +383,50 @@ def test_every_setting_that_a_migration_writes_is_in_httpds_configuration() -> N
 def test_httpd_takes_every_setting_that_a_migration_writes(real: None) -> None:
     started = migrated()
     assert refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
+
+
+@pytest.mark.parametrize("name", plain_systems("local"))
+def test_workers_are_the_proxys_to_count_but_where_its_controller_does(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On machines of 1, 2, 8 and 64 CPUs, with a limit and without: nothing that is written is another, or it is their number."""
+    monkeypatch.setattr(proxies, "built", lambda place, name, *_: Program(name, "1", proxies.BROUGHT / name))
+    variant = load_variant(name)
+    counts: dict[str, set[int | None]] = {}
+    for cpus in (1, 2, 8, 64):
+        for limit in (None, "300m", "1", "1500m", "4"):
+            count, limits = workers.asked(limited(variant, limit), cpus), {} if limit is None else {"cpu": limit}
+            try:
+                made = realised(list(variant.manifests), limits, cpus)
+            except NotMeasurableError:  # what the controller would start, this machine cannot show
+                assert count is not None and count > cpus
+                continue
+            text = "\n".join(
+                [*made.command, *(f"{key}={value}" for key, value in made.env.items()), *made.files.values()]
+            )
+            counts.setdefault(text, set()).add(count)
+    if len(counts) == 1:
+        assert not re.search(r"worker_processes\s+\d|nbthread|--concurrency|GOMAXPROCS", next(iter(counts)))
+    else:
+        found = {text: re.findall(r"worker_processes (\d+);", text) for text in counts}
+        assert [{int(number) for number in found[text]} for text in counts] == list(counts.values())
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "rendered"),
+    [
+        (None, "2", "2"),
+        ("300m", "2", "1"),
+        ("2500m", "2", "2"),
+        ("1500m", "9", "1"),
+        (None, "0", None),
+        ("1", "", None),
+    ],
+)
+def test_haproxytechs_controller_takes_no_more_threads_than_its_limit(
+    limit: str | None, asked: str, rendered: str | None
+) -> None:
+    items = manifests("haproxy-ingress")
+    data_of(items, "haproxy-kubernetes-ingress")["nbthread"] = asked
+    text = realised(items, {} if limit is None else {"cpu": limit}).files[HAPROXY]
+    assert re.findall(r"nbthread (\d+)", text) == ([rendered] if rendered else [])

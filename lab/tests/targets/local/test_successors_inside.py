@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import NotMeasurableError
 from lab.model.endpoint import Endpoint
 from lab.model.pages import PAGES
+from lab.model.variants import workers
 from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, variant_names
 from lab.targets.local import LocalSystem, LocalTarget, images, objects
+from lab.tests.support.factories import limited, make_point, plain_systems
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target, until
 
 __all__ = ["clean", "target"]  # fixtures
@@ -129,6 +132,26 @@ def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> N
         if "proxy/requests" in after:  # Traefik counts none without labels, which would cost some
             assert after["proxy/requests"] - before["proxy/requests"] == 5
         assert system.gauges()["proxy/workers"] >= 1
+
+
+@inside
+@pytest.mark.parametrize("limit", [None, "2500m"])
+@pytest.mark.parametrize("name", plain_systems("local"))
+def test_as_many_workers_run_as_its_rule_makes_of_cpus_and_limit(
+    target: LocalTarget, name: str, limit: str | None
+) -> None:
+    """Of every system, as it counts them or the kernel lists them: they are in every sample."""
+    variant = load_variant(name)
+    variant = variant.model_copy(update={"manifests": tuple(limited(variant, limit))})
+    count = workers.asked(variant.manifests, len(target.cpus()["proxy"]))
+    try:
+        target.check_variant(variant, [make_point()])
+    except NotMeasurableError:
+        pytest.skip(f"{count} workers want more CPUs than the proxy has here")
+    with target.up(variant) as system:
+        running = system.gauges()["proxy/workers"]
+        if not system.unapplied():
+            assert running == count if count is not None else running > 1
 
 
 @inside
