@@ -36,6 +36,10 @@ COVERED = 0.2
 """By so much the share of requests with a latency may differ from the share of the time in which they are recorded (0.08 seen)."""
 BUSY: Mapping[str, float] = {"exact": 1.05, "quantiles": 1.3}
 """Connections that wait for an answer on average in a closed loop, of those there are (1.00 seen); read off percentiles it is too many."""
+IDLE = 0.55
+"""Of the time that a number of requests takes, a connection waits for an answer on average (0.66 seen of kept ones, 0.92 at the most), or the
+slowest answer takes as much: where the load is so short that the lab's own clock has starting a generator in it, this tells its double.
+"""
 AHEAD = 0.01
 """More answers than were due, beside those that can be under way: a schedule never makes up for more than it lost (0.001 seen)."""
 COUNTED = 0.01
@@ -108,6 +112,11 @@ def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
     if _median_s(latency) < FASTEST_S:
         yield Reason.GENERATOR_TIME, f"half of the answers took less than {FASTEST_S * 1e6:g} µs"
     waiting = mean_s * latency.total / result.recorded_s
+    if point.requests is not None and point.rate_rps is None and not unanswered(result):
+        explained_s = max(waiting / _at_once(point) * told_s, longest_s)
+        if not told_s * IDLE <= explained_s:
+            said = f"it tells {told_s:.6g} s, of which its latencies explain {explained_s:.6g} s"
+            yield Reason.GENERATOR_TIME, said
     if point.rate_rps is None and not waiting <= BUSY[latency.kind] * _at_once(point):
         yield (
             Reason.GENERATOR_TIME,

@@ -36,8 +36,9 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     "wrk/ok": (r"LAB summary (\d+)",),
     "wrk/whole-latencies": (r"LAB summary (\d+)",),
     "wrk2/ok": (r"LAB summary (\d+)",),
-    "hey/time": (r"LAB summary (\d+)",),
-    "hey/slow": (r"LAB summary (\d+)",),
+    **dict.fromkeys(
+        ("hey/time", "hey/slow", "hey/ok", "hey/close", "hey/gzip", "hey/tls-close"), (r"LAB summary (\d+)",)
+    ),
     "oha/ok-closed": (r'"total": ([\d.]+)',),
     "oha/ok-open": (r"(?m)^(0\.\d+)(?=,)",),
     "h2load/ok-closed": (r"finished in ([\d.]+)ms",),
