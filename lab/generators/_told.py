@@ -15,7 +15,7 @@ from lab.model.load import OutputError
 
 MOST = 2**53
 """Up to here a count is the same number as JSON, Lua and numpy have it; no run counts so far."""
-COUNT = r"\d{1,16}"
+COUNT = r"[0-9]{1,16}"
 """A count in a regular expression. Longer ones are none."""
 
 Count = Annotated[int, Field(ge=0, le=MOST)]

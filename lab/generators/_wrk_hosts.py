@@ -103,5 +103,5 @@ def _table(hosts: Sequence[str]) -> str:
 
 def processes(stdout: str) -> int:
     """How many processes printed this output."""
-    found = re.match(r"LAB processes (\d+)\n", stdout)
+    found = re.match(r"LAB processes ([0-9]+)\n", stdout)
     return int(found[1]) if found else 1

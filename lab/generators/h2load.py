@@ -37,7 +37,7 @@ LOG = "/dev/stderr"
 ALPN = {"h1": "http/1.1", "h2": "h2"}
 UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 SUMMARY = re.compile(
-    rf"^finished in (?P<took>[\d.]+)(?P<unit>us|ms|s|m|h), .*\n"
+    rf"^finished in (?P<took>[0-9.]+)(?P<unit>us|ms|s|m|h), .*\n"
     rf"requests: {COUNT} total, {COUNT} started, (?P<done>{COUNT}) done, (?P<succeeded>{COUNT}) succeeded, "
     rf"(?P<failed>{COUNT}) failed, {COUNT} errored, {COUNT} timeout\n"
     rf"status codes: .*\n"
@@ -46,7 +46,7 @@ SUMMARY = re.compile(
     re.MULTILINE,
 )
 SPOKEN = re.compile(r"^Application protocol: (\S+)$", re.MULTILINE)
-ROW = re.compile(r"^(\d{1,16})\t(-1|\d{3})\t(\d{1,16})$")
+ROW = re.compile(r"^([0-9]{1,16})\t(-1|[0-9]{3})\t([0-9]{1,16})$")
 FAILED = -1
 AGREE_S = 0.25
 """By so much the log's first and last row may be apart from what the summary says it took: connecting, and what was under way."""

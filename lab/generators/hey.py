@@ -39,8 +39,8 @@ TEMPLATE = (
     r'{{printf "LAB latency %d\n" (len .Lats)}}{{range .Lats}}{{printf "%.6f\n" .}}{{end}}LAB end'
 )
 BLOCK = re.compile(
-    rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\n((?:LAB status \d{{3}} {COUNT}\n)*)((?:LAB error {COUNT} \".*\n)*)"
-    rf"LAB latency ({COUNT})\n((?:{COUNT}\.\d{{6}}\n)*)LAB end$",
+    rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\n((?:LAB status [0-9]{{3}} {COUNT}\n)*)((?:LAB error {COUNT} \".*\n)*)"
+    rf"LAB latency ({COUNT})\n((?:{COUNT}\.[0-9]{{6}}\n)*)LAB end$",
     re.MULTILINE,
 )
 KEPT = 1_000_000
@@ -87,7 +87,7 @@ class Hey(Generator):
             raise unreadable("the template's block up to 'LAB end'", stdout, stderr, exit_status)
         total_ns, made, size_bytes, kept = int(block[1]), int(block[2]), int(block[3]), int(block[6])
         errors = Counter[ErrorKind]()
-        failures = re.findall(r'^LAB error (\d+) (".*)$', block[5], re.MULTILINE)
+        failures = re.findall(r'^LAB error ([0-9]+) (".*)$', block[5], re.MULTILINE)
         for count, message in failures:
             errors[error_kind(message)] += int(count)
         answered = made - errors.total()
@@ -97,7 +97,7 @@ class Hey(Generator):
         latencies_s = np.array(block[7].split(), dtype=np.float64)
         if len(latencies_s) != kept or kept != min(answered, KEPT):
             raise OutputError(f"expected {min(answered, KEPT)} latencies, got {len(latencies_s)}")
-        codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status (\d+) (\d+)", block[4])]
+        codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status ([0-9]+) ([0-9]+)", block[4])]
         if sum(count for _, count in codes) != kept:
             raise OutputError(f"expected a status of each of {kept} responses, got {sum(count for _, count in codes)}")
         in_time_s = latencies_s[latencies_s < load.timeout_s]

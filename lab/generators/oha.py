@@ -49,7 +49,7 @@ class Oha(Generator):
     stand_ins = ("k6",)
 
     def version(self, output: str) -> str | None:
-        found = re.search(r"^oha (\d+\.\d+\S*)", output, re.MULTILINE)
+        found = re.search(r"^oha ([0-9]+\.[0-9]+\S*)", output, re.MULTILINE)
         return found[1] if found else None
 
     def refusal(self, load: Load) -> str | None:
@@ -92,10 +92,10 @@ class _Json(Told):
     """What of its JSON is read."""
 
     summary: _Totals
-    percentiles: dict[Annotated[str, Field(pattern=r"^p\d{1,2}(\.\d+)?$")], Seconds | None] = Field(
+    percentiles: dict[Annotated[str, Field(pattern=r"^p[0-9]{1,2}(\.[0-9]+)?$")], Seconds | None] = Field(
         alias="latencyPercentiles"
     )
-    codes: dict[Annotated[str, Field(pattern=r"^\d{3}$")], Count] = Field(alias="statusCodeDistribution")
+    codes: dict[Annotated[str, Field(pattern=r"^[0-9]{3}$")], Count] = Field(alias="statusCodeDistribution")
     failures: dict[str, Count] = Field(alias="errorDistribution")
 
 
@@ -120,6 +120,12 @@ def refuse_rows(rows: npt.NDArray[np.float64], load: Load) -> None:
         early_s = np.arange(len(rows)) / load.rate_rps - np.sort(rows[:, START])
         if early_s.max() > EARLY_S:
             raise OutputError(f"expected requests from when they were due, one was sent {early_s.max():.3f} s before")
+
+
+def refuse_marks(rows: bytes) -> None:
+    """ValueError for what no number of a row has: Python and numpy would read `1_0`, `+1` and other scripts' digits."""
+    if marks := rows.translate(None, b"0123456789.eE-,\n"):
+        raise ValueError(f"expected digits, got {marks[:20]!r}")
 
 
 def ended_s(rows: npt.NDArray[np.float64], first: int, load: Load) -> float:
@@ -162,6 +168,7 @@ def _of_rows(stdout: str, stderr: str, load: Load) -> Result:
     if len(lines) == 1:
         raise unreadable("a row for every answered request (none was answered)", stdout, stderr)
     try:
+        refuse_marks("".join(lines[1:]).encode())
         rows = np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
     except ValueError:
         raise unreadable("seven numbers in every row", stdout, stderr) from None

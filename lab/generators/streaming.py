@@ -26,7 +26,7 @@ import polars as pl
 from lab.base.files import writing
 from lab.generators import Generator, k6
 from lab.generators._k6_log import BEGINNING, Beginning, beginning, due_ms, requests_of, rows_of
-from lab.generators.oha import BYTES, DURATION, HEADER, START, STATUS, Oha, by_summary, ended_s, result_of
+from lab.generators.oha import BYTES, DURATION, HEADER, START, STATUS, Oha, by_summary, ended_s, refuse_marks, result_of
 from lab.generators.pieces import Pieces, Stream, ahead, whole_lines
 from lab.model.load import Load, OutputError, Result
 from lab.stats.histogram import Histogram
@@ -195,8 +195,9 @@ class _Counted:
 
 def _oha_part(piece: bytes, first: int, load: Load) -> Reduced:
     try:
+        refuse_marks(piece)
         frame = pl.read_csv(piece, has_header=False, schema=_ROW, quote_char=None)
-    except pl.exceptions.PolarsError as error:
+    except (ValueError, pl.exceptions.PolarsError) as error:
         raise OutputError(f"expected seven numbers in every row: {str(error).splitlines()[0][:160]}") from None
     rows = frame.to_numpy()
     if len(rows) != piece.count(b"\n") or not np.isfinite(rows).all():  # a field that is missing is null, then NaN

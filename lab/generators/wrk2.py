@@ -70,10 +70,10 @@ function done(summary, latency, requests)
 end
 """
 SPECTRUM = re.compile(
-    r"\(HdrHistogram - (Recorded|Uncorrected) Latency.*?\n *#\[Mean.*?Total count\s*=\s*(\d+)\]", re.DOTALL
+    r"\(HdrHistogram - (Recorded|Uncorrected) Latency.*?\n *#\[Mean.*?Total count\s*=\s*([0-9]+)\]", re.DOTALL
 )
-POINT = re.compile(rf"^ *({COUNT}\.\d{{3}}) +[\d.]+ +({COUNT}) +(?:[\d.]+|inf)$", re.MULTILINE)
-TOTALS = re.compile(rf"^ +({COUNT}) requests in ({COUNT}\.\d+)(us|ms|s|m|h), .*B read$", re.MULTILINE)
+POINT = re.compile(rf"^ *({COUNT}\.[0-9]{{3}}) +[0-9.]+ +({COUNT}) +(?:[0-9.]+|inf)$", re.MULTILINE)
+TOTALS = re.compile(rf"^ +({COUNT}) requests in ({COUNT}\.[0-9]+)(us|ms|s|m|h), .*B read$", re.MULTILINE)
 STATUS_ERRORS = re.compile(rf"Non-2xx or 3xx responses: ({COUNT})$", re.MULTILINE)
 SOCKET_ERRORS = re.compile(
     rf"Socket errors: connect ({COUNT}), read ({COUNT}), write ({COUNT}), timeout ({COUNT})$", re.MULTILINE

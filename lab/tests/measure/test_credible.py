@@ -184,3 +184,24 @@ def test_the_sum_of_many_generators_is_what_the_proxy_counted() -> None:
     both = parts(20_000, 20_000)
     for counted in (MADE // 2, 2 * MADE):
         assert reasons(both, load, replace(SEEN, counters={"proxy/requests": counted})) == {Reason.GENERATOR_COUNT}
+
+
+@pytest.mark.parametrize(
+    ("load", "requests", "latency_s", "believed"),
+    [
+        ({"rate_rps": None}, 6_400, 0.05, True),
+        ({"rate_rps": None}, 6_400, 0.05e-3, False),
+        ({"rate_rps": 1000.0}, 5_000, 0.3e-3, True),
+        ({"rate_rps": 1000.0}, 5_000, 0.3, False),
+        ({"rate_rps": 1000.0}, 5_000, 0.06, True),
+        ({"rate_rps": None, "requests": 640}, 640, 0.4, True),
+        ({"rate_rps": None, "requests": 640}, 640, 0.2, False),
+    ],
+)
+def test_latencies_keep_as_many_connections_busy_as_there_can_be(
+    load: dict[str, object], requests: int, latency_s: float, believed: bool
+) -> None:
+    """64 of them, for 5 s: no more at a rate, hardly fewer in a closed loop, and mostly all of them in a number of requests."""
+    asked = CLOSED.model_copy(update={"connections": 64, **load})
+    told = Result(requests, 5.0, Histogram.of_values([latency_s] * requests), 5.0)
+    assert (list(credible.latency_faults(asked, told)) == []) is believed

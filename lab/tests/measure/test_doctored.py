@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -18,13 +19,13 @@ from hypothesis import strategies as st
 from lab.generators import Generator
 from lab.generators._k6_log import requests_of
 from lab.generators.pieces import of_bytes
-from lab.measure import validity
+from lab.measure import credible, validity
 from lab.measure.sample_run import parsed
 from lab.model.load import Load, OutputError, Result
 from lab.model.samples import Reason
 from lab.model.sweeps import Point
 from lab.model.usage import Observation
-from lab.stats.histogram import Histogram
+from lab.stats.histogram import Histogram, bucket_edges_s
 from lab.targets.common.process import Ended
 from lab.tests.support.recorded import case
 
@@ -109,6 +110,12 @@ IMPOSSIBLE: dict[str, Variant] = {
     "empty": lambda said: "",
     "text": lambda said: '"12"',
     "scientific": lambda said: "1e400",
+    "a decimal comma": lambda said: said.replace(".", ",") if "." in said else f"{said},5",
+    "a mark in between": lambda said: f"1_{said}",
+    "an apostrophe": lambda said: f"1'{said}",
+    "a sign": lambda said: f"+1{said}",
+    "other digits": lambda said: said.translate(str.maketrans("0123456789", "٩٠١٢٣٤٥٦٧٨")),
+    "hexadecimal": lambda said: f"0x1{said.replace('.', '')}",
 }
 WRONG: dict[str, Variant] = {
     "half": lambda said: _like(said, float(said) / 2),
@@ -255,6 +262,20 @@ def test_a_doctored_count_is_not_believed(name: str, where: str, variant: str) -
 @pytest.mark.parametrize(("name", "where", "variant"), cases(LATENCIES, IMPOSSIBLE))
 def test_a_latency_that_is_none_is_not_believed(name: str, where: str, variant: str) -> None:
     assert judged(name, doctored(case(name)[1], where, IMPOSSIBLE[variant]))
+
+
+@pytest.mark.parametrize("times", [1e-3, 1e3])
+@pytest.mark.parametrize("name", sorted({*TIMES, *COUNTS, *LATENCIES}))
+def test_latencies_in_another_unit_are_not_believed(name: str, times: float) -> None:
+    """All of them, as a generator's next version might print them."""
+    tool, text, stderr, _, load = case(name)
+    told = tool.parse(text, stderr, 0, load)
+    buckets = np.flatnonzero(told.latency.counts)
+    low_s, high_s = bucket_edges_s(buckets)
+    pairs = np.column_stack([(low_s + high_s) / 2 * times, told.latency.counts[buckets]])
+    changed = dataclasses.replace(told, latency=Histogram.of_counts(pairs, told.latency.kind))
+    assert list(credible.latency_faults(_point(load), told)) == []
+    assert list(credible.latency_faults(_point(load), changed))
 
 
 def _numbers(name: str, text: str) -> tuple[object, ...]:

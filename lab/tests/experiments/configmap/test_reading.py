@@ -426,3 +426,36 @@ def test_of_two_that_may_be_meant_commands_extract_each() -> None:
     assert "holds 2 maps of settings: ConfigMap y/x; a-b.controller.config" in told
     assert "kubectl -n y get configmap x -o yaml | scripts/shell just a-verb --configmap -" in told
     assert "yq 'select(di == 1) | explode(.) | .[\"a-b\"].controller.config' FILE" in told
+
+
+NGINX_CONF = """user nginx;
+http {
+    log_format main '$remote_addr [$time_local] "$request" '
+                    '{"status": $status}';
+    access_log /var/log/nginx/access.log main;
+    #tcp_nopush on;
+    server { listen [::]:80; keepalive_timeout 65; location ~ \\.php$ { gzip on; } }
+} # end
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: ConfigMap\ndata:\nkeep-alive: '1'\nuse-gzip: 'true'\n", "keep-alive, use-gzip stand beside data: indent"),
+        ("kind: ConfigMap\ndata:\n  keep-alive:\u00a0'300'\n", "line 3 has a no-break space (U+00A0)"),
+        ('Error from server (NotFound): configmaps "x" not found\n', "is the error of a command that failed: Error from"),
+        ("Error: release: not found\n", "is the error of a command that failed"),
+        (NGINX_CONF, "is nginx's own configuration"),
+        (NGINX_CONF, "keepalive_timeout → keep-alive; gzip → use-gzip"),
+    ],
+)
+def test_what_stands_there_instead_is_told(text: str, said: str) -> None:
+    assert said in refused(text)
+
+
+def test_the_quotes_of_a_text_program_are_told() -> None:
+    """They stay, as YAML has others, and the controller takes such a number for none."""
+    text = "kind: ConfigMap\ndata:\n  keep-alive: \u201c300\u201d\n"
+    assert data(text) == {"keep-alive": "\u201c300\u201d"}
+    assert 'keep-alive: the quotes of \u201c300\u201d are none of YAML\'s, and stay: write "300"' in notes(text)

@@ -53,3 +53,11 @@ def test_f5s_configmap_is_known_by_its_keys() -> None:
     assert is_f5(theirs)
     assert not is_f5([*theirs, "keep-alive"]) and not is_f5(["worker-processes", "ssl-protocols"])
     assert f5_text("log-format-escaping") == "log-format-escaping → log-format-escape-json and log-format-escape-none"
+
+
+def test_a_key_that_holds_nginxs_own_configuration_leads_to_the_keys_of_its_directives() -> None:
+    """And one that holds anything else to those of its name."""
+    told = hint("nginx.conf", "worker_processes auto;\nevents {}\nhttp { keepalive_timeout 300s; }\n")
+    assert told.endswith("keys that set it: worker_processes → worker-processes; keepalive_timeout → keep-alive")
+    for text in ("", "a: b;", "controller:\n  config: {keep-alive: '1'}", "no directive", "# only; a comment;"):
+        assert "the nearest" in hint("nginx.conf", text), text
