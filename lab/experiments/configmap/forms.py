@@ -52,6 +52,7 @@ _PRINTS = "the command itself with --dry-run=client -o yaml"
 """What prints all that a command of another program sets."""
 _RELEASE = re.compile(r"^(?:LAST DEPLOYED: |USER-SUPPLIED VALUES:$(?=[\s\S]*^COMPUTED VALUES:$))", re.MULTILINE)
 _AROUND = re.compile(r"^(?:```.*|\$ (?:kubectl|oc|helm) .*|(?:USER-SUPPLIED|COMPUTED) VALUES:)$", re.MULTILINE)
+_FENCED = re.compile(r"^```(?:ya?ml|json)?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _ENV = re.compile(r"(?:export +)?([-._a-zA-Z0-9]+)=(.*)")
 _HCL = re.compile(
     r"^(?:(?:resource|module|locals|variable|data|provider|set|set_sensitive)\b[^:\n$]*\{|(?:set|values) *= *\[)",
@@ -106,6 +107,8 @@ def texts(place: str, text: str, into: str) -> tuple[list[str], list[str]]:
     if _SHELL.search(text) and (bodies := [body for _, body in _HEREDOC.findall(text)]):
         return _with_heredocs(place, text, bodies, into)
     _refuse_directives(place, text)
+    if (fenced := list(_FENCED.finditer(text))) and _FENCED.sub("", text).strip():  # a page, with words around them
+        return ["\n" * text.count("\n", 0, each.start(1)) + each[1] for each in fenced], []
     return [_AROUND.sub("", text)], []
 
 
@@ -134,8 +137,10 @@ def _commands(place: str, text: str, into: str) -> tuple[list[str], list[str]] |
     lines = [
         line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
+    if text.startswith("#!"):  # a script, of which other lines set nothing
+        lines = [line for line in lines if _COMMAND.match(line.strip())]
     programs = [_COMMAND.match(line.strip().removeprefix("$ ")) for line in lines]
-    if not all(programs):
+    if not lines or not all(programs):
         return None
     try:
         given = [

@@ -21,7 +21,7 @@ from lab.base.errors import UsageError
 from lab.experiments.configmap import forms
 from lab.experiments.configmap.named import Named, named
 from lab.experiments.configmap.placeholders import of_sops, parameters, placeholder
-from lab.experiments.configmap.searching import Settings, hidden, maps
+from lab.experiments.configmap.searching import FIELDS, Settings, hidden, maps
 from lab.experiments.configmap.yaml_text import NO_NAME, Scalar, Value, copied, documents, text_at, text_of
 from lab.targets.local.configmap import KEYS
 from lab.targets.local.counterparts import hint
@@ -136,7 +136,12 @@ def _odd(obj: Mapping[str, Value]) -> str:
     if isinstance(data, Scalar) and data.helm is not None:
         return "data is a text: expected `key: value`"
     elsewhere = [name for name in ("stringData", "binaryData") if isinstance(obj.get(name), Mapping)]
-    return f"{elsewhere[0]} is not read by the controller: write it under data" if elsewhere else ""
+    if elsewhere:
+        return f"{elsewhere[0]} is not read by the controller: write it under data"
+    odd = next((field for field in obj if field not in FIELDS), None)
+    if odd is None or text_at(obj, "kind") != "ConfigMap" or isinstance(data, Mapping):
+        return ""
+    return f"{odd!r} is no field of it: keys and values stand under data"
 
 
 def _values(found: Settings, declared: Collection[str], into: str) -> tuple[dict[str, str], list[str]]:

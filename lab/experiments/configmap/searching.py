@@ -24,7 +24,7 @@ Path: TypeAlias = "tuple[str | int | None, ...]"
 """Keys and places in lists; None: the text there is YAML again."""
 Seen: TypeAlias = "dict[int, Value]"
 """What was looked through, by its id; held, so that no other gets that id."""
-_FIELDS = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
+FIELDS = {"apiVersion", "kind", "metadata", "data", "binaryData", "immutable"}
 _VALUES = ("values", "valuesObject", "valuesContent", "valuesInline")
 _SETS = ("set", "set_list", "set_sensitive", "parameters")
 _OF_RELEASE = (*_VALUES, *_SETS)
@@ -198,12 +198,13 @@ def _configmap(obj: Mapping[str, Value], number: int | None, seen: Seen) -> Iter
     name, namespace = text_at(meta, "name"), text_at(meta, "namespace")
     if not isinstance(data, Mapping):
         return
-    command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name or 'NAME'} -o yaml"
+    command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name} -o yaml"
+    command = command if name or number is None else _extract((), number)
     where = f"ConfigMap {'/'.join(filter(None, (namespace, name))) or 'without a name'}"
     notes = [
         f"{field.strip()!r} stands beside data, where a ConfigMap has no such field (kubectl refuses it)"
         for field in obj
-        if field not in _FIELDS and not of_sops(field, obj[field])
+        if field not in FIELDS and not of_sops(field, obj[field])
     ]
     binary = obj.get("binaryData")
     if isinstance(binary, Mapping) and binary:

@@ -133,7 +133,11 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
         f"{key}: not measurable: with it nginx answers every request itself (`{it}`), and no backend"
         for key, it in answering.items()
     ]
-    left = [*found, *answering]
+    shut, kept = _shutting(kept, tried, beside, elsewhere)
+    notes += [
+        f"{key}: not measurable: with it nginx refuses the lab's own clients (`{it}`)" for key, it in shut.items()
+    ]
+    left = [*found, *answering, *shut]
     if left and kept:
         notes.append(f"{WHOLE}: the whole file without {', '.join(left)}")
     singles: list[Setting] = []
@@ -167,6 +171,20 @@ def _answering(kept: Mapping[str, str], tried: str, beside: keys.Beside) -> tupl
         answer = keys.answered(fewer, left, tried, beside)
         if answer and not keys.refusal(fewer, tried, beside):
             left, found[key] = fewer, answer
+    return found, left
+
+
+def _shutting(
+    kept: Mapping[str, str], tried: str, beside: keys.Beside, elsewhere: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Keys with which no client of the lab's is let in, each with the rule; and the others."""
+    left, found = dict(kept), dict[str, str]()
+    while rule := keys.shut_out(left, tried, beside, elsewhere):
+        without = {key: {other: text for other, text in left.items() if other != key} for key in left}
+        key = next((key for key in left if keys.shut_out(without[key], tried, beside, elsewhere) != rule), None)
+        if key is None:
+            break
+        left, found[key] = without[key], rule
     return found, left
 
 

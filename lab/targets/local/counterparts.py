@@ -37,6 +37,7 @@ _DIRECTIVE = re.compile(r"(?:^|[;{}])\s*([a-z][a-z0-9_]*)\s[^:#{};]*(?=[;{])", r
 _YAML = re.compile(r"^\s*(?:- +)?[\w.\"'/-]+:(?:\s|$)|^---$", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|\s)#.*$", re.MULTILINE)
 _BLOCKS = {"events", "http", "server", "location", "upstream", "stream", "types", "map", "if"}
+_SNIPPET = "a snippet"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PREFIXES = (PREFIX, "ingress.kubernetes.io/", "nginx.org/", "nginx.com/")
 
@@ -99,7 +100,7 @@ def lead(name: str) -> str:
         (row for row in counterparts() if fnmatchcase(plain, row.name) and row.dialect in ("nginx", "spelling")), None
     )
     if row is None:
-        return "a snippet"
+        return _SNIPPET
     return " and ".join(row.keys) or f"none ({row.remark})"
 
 
@@ -109,6 +110,8 @@ def directives_led(text: str) -> str | None:
     names = dict.fromkeys(_DIRECTIVE.findall(plain))
     if not names or plain[-1] not in ";}" or _YAML.search(plain):
         return None
+    if "(" in plain and not any(name in _BLOCKS or lead(name) != _SNIPPET for name in names):
+        return None  # a program
     return "; ".join(f"{name} → {lead(name)}" for name in names if name not in _BLOCKS)
 
 

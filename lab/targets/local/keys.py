@@ -153,6 +153,26 @@ def answered(
     )
 
 
+def shut_out(data: Mapping[str, str], variant: str = "baseline", beside: Beside = (), elsewhere: bool = False) -> str:
+    """The `deny` that the lab's own clients meet, of the rules in the innermost blocks that have any; empty = none.
+
+    Blocks of a snippet's own count for nothing. `elsewhere`: where clients' addresses are not known, what denies all.
+    """
+    old, new = (_directives(tuple(sorted(side.items())), variant, beside, UNLIKELY[0]) for side in ({}, data))
+    there = {place for _, place, _, _ in old if place == "http" or _NAMED.match(place)}
+    rules: dict[str, list[tuple[str, str]]] = {}
+    for _, place, name, network in new:
+        if name in ("allow", "deny") and place in there:
+            rules.setdefault(place, []).append((name, network))
+    depth = max((place.count("/") for place in rules), default=0)
+    met = [
+        next((rule for rule in found if told.is_among(rule[1], everybody=elsewhere)), ("allow", ""))
+        for place, found in rules.items()
+        if place.count("/") == depth
+    ]
+    return next((f"{name} {network}" for name, network in met if name == "deny"), "")
+
+
 def checks(
     before: Mapping[str, str], after: Mapping[str, str], variant: str = "baseline", beside: Beside = ()
 ) -> tuple[Check, ...]:

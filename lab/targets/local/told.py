@@ -89,3 +89,10 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
         return None
+
+
+def is_among(network: str, everybody: bool = False) -> bool:
+    """Whether the lab's clients (`everybody`: all there are) are in what nginx's `allow` and `deny` take."""
+    found = _network(network)
+    who = ipaddress.IPv4Network("0.0.0.0/0") if everybody else LAB
+    return network == "all" or (isinstance(found, ipaddress.IPv4Network) and who.subnet_of(found))

@@ -442,9 +442,15 @@ http {
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: ConfigMap\ndata:\nkeep-alive: '1'\nuse-gzip: 'true'\n", "keep-alive, use-gzip stand beside data: indent"),
+        (
+            "kind: ConfigMap\ndata:\nkeep-alive: '1'\nuse-gzip: 'true'\n",
+            "keep-alive, use-gzip stand beside data: indent",
+        ),
         ("kind: ConfigMap\ndata:\n  keep-alive:\u00a0'300'\n", "line 3 has a no-break space (U+00A0)"),
-        ('Error from server (NotFound): configmaps "x" not found\n', "is the error of a command that failed: Error from"),
+        (
+            'Error from server (NotFound): configmaps "x" not found\n',
+            "is the error of a command that failed: Error from",
+        ),
         ("Error: release: not found\n", "is the error of a command that failed"),
         (NGINX_CONF, "is nginx's own configuration"),
         (NGINX_CONF, "keepalive_timeout → keep-alive; gzip → use-gzip"),
@@ -459,3 +465,28 @@ def test_the_quotes_of_a_text_program_are_told() -> None:
     text = "kind: ConfigMap\ndata:\n  keep-alive: \u201c300\u201d\n"
     assert data(text) == {"keep-alive": "\u201c300\u201d"}
     assert 'keep-alive: the quotes of \u201c300\u201d are none of YAML\'s, and stay: write "300"' in notes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: ConfigMap\nData:\n  keep-alive: '1'\n", "'Data' is no field of it: keys and values stand under data"),
+        ("kind: ConfigMap\nspec: {data: {keep-alive: '1'}}\n", "'spec' is no field of it"),
+        ("controller:\n  replicaCount: 2\n", "holds no settings\n"),
+        ('new Release("i", {values: {controller: {}}});\n', "not YAML"),
+        (
+            '{"data": {"keep-alive": "1"}}\n{"data": {"use-gzip": "true"}}\n',
+            "yq 'select(di == 1) | explode(.) | .' FILE",
+        ),
+    ],
+)
+def test_what_is_no_configmap_is_told_as_what_it_is(text: str, said: str) -> None:
+    assert said in refused(text)
+
+
+def test_a_script_is_read_for_its_commands_and_a_page_for_its_blocks() -> None:
+    script = "#!/bin/sh\nset -e\nhelm repo update\nhelm upgrade i c --set controller.config.use-gzip=true\n"
+    assert data(script) == {"use-gzip": "true"}
+    page = f"# Tuning\n\nUse this: it helps.\n\n```yaml\ncontroller:\n  {CONFIG}\n```\n\nThen restart.\n"
+    assert data(page) == BOTH
+    assert "line 7" in refused(page.replace("  config", "\tconfig"))

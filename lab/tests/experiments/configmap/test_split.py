@@ -309,3 +309,24 @@ def test_a_checker_that_does_not_end_is_no_refusal(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(checker, "TRY_S", 0.0)
     said = refused(http_snippet="map $uri $never_tried_before { default 1; }")
     assert "not measurable here: whether nginx takes it cannot be said: nginx did not end within 0 s" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("block-cidrs", "192.0.2.0/24,10.0.0.0/8", "deny 10.0.0.0/8"),
+        ("denylist-source-range", "0.0.0.0/0", "deny 0.0.0.0/0"),
+        ("server-snippet", "deny all;", "deny all"),
+        ("location-snippet", "deny 10.64.0.0/14;", "deny 10.64.0.0/14"),
+        ("block-cidrs", "192.0.2.0/24", ""),
+        ("server-snippet", "location ~ /\\.git { deny all; }", ""),
+        ("server-snippet", "allow 10.0.0.0/8; deny all;", ""),
+        ("whitelist-source-range", "192.0.2.0/24", ""),
+    ],
+)
+def test_who_shuts_the_labs_own_clients_out_is_no_arm(key: str, value: str, rule: str) -> None:
+    """It would be known after minutes, by samples of 403 alone."""
+    found = split("mine.yaml", Given({key: value, "use-gzip": "true"}))
+    told = f"{key}: not measurable: with it nginx refuses the lab's own clients (`{rule}`)"
+    assert (told in found.notes) is bool(rule)
+    assert set(found.kept) == {"use-gzip", *([] if rule else [key])}
