@@ -31,12 +31,14 @@ class Plan:
 
 
 def plan(place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()) -> Plan:
-    """Of all successors, or those named. UsageError for what `bench --configmap` refuses while it reads, and for files without an Ingress."""
+    """Of all successors, or those named. UsageError for what `bench --configmap` refuses while it reads, for files without an Ingress, and where nothing is set."""
     tables = [table.load(system) for system in dict.fromkeys(to or table.systems())]
     given = reading.read(place, content, INTO)
     refuse_f5(place, given)
     notes = list(given.notes)
     annotations = [each for name, text in ingresses for each in _annotations(name, text, notes)]
+    if not given.data and not annotations:
+        raise UsageError(place, "nothing to migrate", "\n  ".join(notes) or "it holds no settings")
     keys, unknown = keys_of(given.data)
     order = [name for name in given.data if name in keys]
     found = (migration(each, table.subjects(), keys, order, annotations) for each in tables)

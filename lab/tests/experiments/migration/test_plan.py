@@ -133,3 +133,8 @@ def test_the_successors_named_are_those_in_the_plan_each_once() -> None:
     found = plan("mine", b"keep-alive: 75\n", to=["caddy", "envoy", "caddy"])
     assert [each.system for each in found.migrations] == ["caddy", "envoy"]
     assert [each.system for each in plan("mine", b"keep-alive: 75\n").migrations] == systems()
+
+
+def test_a_file_of_which_nothing_is_left_is_refused_with_what_became_of_it() -> None:
+    with pytest.raises(UsageError, match="nothing to migrate\n  keep-alive: has no value, and is left out"):
+        plan("mine.yaml", b"controller: {config: {keep-alive: null}}")
