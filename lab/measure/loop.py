@@ -25,7 +25,7 @@ from lab.measure.steady import Steady
 from lab.model.pairs import SIDES, Layout, Renewed, Side
 from lab.model.plan import Arm, Slot
 from lab.model.run import RoundTrip
-from lab.model.samples import ATTEMPTS, Cell, Sample, cell, cells, counts, planned_cells, settled
+from lab.model.samples import Cell, Sample, cell, cells, counts, planned_cells, settled
 from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
@@ -159,7 +159,7 @@ class Loop:
         Of a pair both sides are of one attempt: where a killed lab had kept one of them, the next is both's, be it one too many.
         """
         first = max(self._attempts.get(each, 0) for each in cells(slot)) + 1
-        for attempt in range(first, max(first, ATTEMPTS) + 1):
+        for attempt in range(first, max(first, slot.point.attempts) + 1):
             self.observer.measuring(slot, attempt)
             if slot.layout is not None:
                 left, right = runs

@@ -228,8 +228,6 @@ class Sample(Record):
         return usage.cpu_s / good if usage and good > 0 else None
 
 
-ATTEMPTS = 3  # one measurement and up to two more after an environmental reason
-
 Cell = tuple[int, str, str, str, int, int]
 
 
@@ -266,4 +264,4 @@ def settled(sample: Sample) -> bool:
     """
     reason, pair = sample.reason, sample.pair is not None
     helpless = reason is not None and not reason.environmental and not (pair and reason.unserved)
-    return counts(sample) and (sample.valid or helpless or sample.attempt >= ATTEMPTS)
+    return counts(sample) and (sample.valid or helpless or sample.attempt >= sample.point.attempts)

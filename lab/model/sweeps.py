@@ -64,6 +64,7 @@ ALONE = "why a pair cannot bear this load, so that arms are measured one after t
 GENERATIONS = (
     "on how many generations of workers a pair is measured in each bring-up: between two of them both sides reload"
 )
+ATTEMPTS = "how often it is measured at most where it is the machine that was to blame; 1 = once: where nothing is compared"
 REPEATED = "how often a pair is measured on each of its generations of workers"
 SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 
@@ -98,6 +99,7 @@ class Point(Record, strict=True):
     alone: str = Field(default="", description=ALONE)
     generations: int = Field(default=1, description=GENERATIONS)
     repeats: int = Field(default=1, description=REPEATED)
+    attempts: int = Field(default=3, description=ATTEMPTS)
     singly: bool = Field(
         default=False,
         description="statistics are over generations, not bring-ups: those of one bring-up are known to share little (data/levels)",
@@ -199,6 +201,7 @@ class PointSpec(Record, strict=True):
     alone: str = Field(default="", description=ALONE)
     generations: int = Field(default=1, ge=1, le=200, description=GENERATIONS)
     repeats: int = Field(default=1, ge=1, le=20, description=REPEATED)
+    attempts: int = Field(default=3, ge=1, le=9, description=ATTEMPTS)
     disturbance: AnyDisturbance | None = Field(default=None, description=DISTURBANCE)
 
     @property

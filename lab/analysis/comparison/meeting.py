@@ -147,8 +147,8 @@ def common_points(first: RunCells, second: RunCells) -> dict[str, Point]:
 
 
 def _load(point: Point) -> Point:
-    """Every key of a load. Who makes it is looked at sample by sample, and that no pair bears it is none of the load."""
-    return point.model_copy(update={"name": "", "generator": "", "alone": ""})
+    """Every key of a load. Who makes it is looked at sample by sample; that no pair bears it, and how often it is tried, is none of the load."""
+    return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 
 
 def _points_apart(first: RunCells, second: RunCells) -> Iterator[str]:

@@ -25,6 +25,7 @@ name = "ceiling"
 generator = "wrk"
 connections = 4
 duration_s = 1
+attempts = 1
 TOML
 }
 

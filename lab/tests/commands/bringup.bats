@@ -34,9 +34,11 @@ PYTHON
   esac
 }
 
+# bats reads this file again for each of them, and then wants to know of that one alone.
 for folder in "$root"/manifests/overlays/*/; do
-  name=$(basename "$folder")
-  bats_test_function --tags measures --description "overlay $name comes up and every knob reads back" -- reads_back "$name"
+  folder=${folder%/} && name=${folder##*/}
+  [[ ${BATS_TEST_NAME-} == "reads_back "* && $BATS_TEST_NAME != "reads_back $name" ]] ||
+    bats_test_function --tags measures --description "overlay $name comes up and every knob reads back" -- reads_back "$name"
 done
 
 @test "a knob left out, misspelt or meant for another container is caught" {

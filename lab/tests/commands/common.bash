@@ -34,7 +34,7 @@ users: [{name: u, user: {token: t}}]
 YAML
 }
 
-tiny_sweep() { # FILE: the least that can be measured, one second of it
+tiny_sweep() { # FILE: the least that can be measured, one second of it, once, however noisy the machine is
   cat >"$1" <<'TOML'
 title = "Tiny"
 question = "Does it work?"
@@ -45,5 +45,6 @@ name = "ceiling"
 generator = "wrk"
 connections = 4
 duration_s = 1
+attempts = 1
 TOML
 }

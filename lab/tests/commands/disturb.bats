@@ -54,6 +54,7 @@ connections = 600
 rate_rps = 100
 duration_s = 8
 warmup_s = 0
+attempts = 1
 keepalive = false
 timeout_s = 5
 TOML

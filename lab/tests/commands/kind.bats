@@ -149,8 +149,8 @@ until_samples() { # COUNT: wait until that many are recorded, two minutes at mos
 
 @test "a pair is up side by side, measured by turns and together on workers of two generations, and leaves nothing" {
   printf '%s\n' 'title = "Pairs"' 'question = "Are both up?"' 'blocks = 1' 'itself = true' '[[points]]' 'name = "turns"' 'generator = "wrk"' \
-    'connections = 16' 'duration_s = 2' 'generations = 2' '[[points]]' 'name = "rate"' 'generator = "k6"' 'connections = 10' 'rate_rps = 100' \
-    'duration_s = 2' 'repeats = 2' >"$sweep"
+    'connections = 16' 'duration_s = 2' 'generations = 2' 'attempts = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' 'connections = 10' 'rate_rps = 100' \
+    'duration_s = 2' 'repeats = 2' 'attempts = 1' >"$sweep"
   limit_s=600 lab bench keepalive --target kind --sweep "$sweep"
   ((status < 2)) || fail "$stderr"
   run recorded reason
@@ -195,10 +195,9 @@ for record in last.values():
 PYTHON
 }
 
-# A machine with other things to do measures each of the four samples three times, and calls them invalid.
 @test "a pod that is deleted is replaced, and the requests tell how long nothing answered" {
   printf '%s\n' 'title = "Deleted"' 'question = "How long is it missed?"' 'blocks = 1' '[[points]]' 'name = "gone"' 'generator = "k6"' \
-    'connections = 300' 'rate_rps = 50' 'duration_s = 12' 'keepalive = false' 'timeout_s = 4' \
+    'connections = 300' 'rate_rps = 50' 'duration_s = 12' 'keepalive = false' 'timeout_s = 4' 'attempts = 1' \
     'disturbance = {kind = "kill", how = "delete", at_s = 2, recovers_s = 9}' >"$sweep"
   limit_s=900 lab bench baseline --target kind --sweep "$sweep"
   ((status < 2)) || fail "$stderr"
@@ -316,8 +315,8 @@ PYTHON
   export LAB_KIND_NAME=$LAB_KIND_NAME-2
   timeout 420 just up kind --workers 2
   printf '%s\n' 'title = "Shared"' 'question = "Do two make one load?"' 'blocks = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' \
-    'connections = 10' 'rate_rps = 200' 'duration_s = 3' 'generators = 2' '[[points]]' 'name = "closed"' 'generator = "k6"' \
-    'connections = 4' 'duration_s = 3' 'generators = 2' >"$sweep"
+    'connections = 10' 'rate_rps = 200' 'duration_s = 3' 'generators = 2' 'attempts = 1' '[[points]]' 'name = "closed"' 'generator = "k6"' \
+    'connections = 4' 'duration_s = 3' 'generators = 2' 'attempts = 1' >"$sweep"
   limit_s=900 lab bench baseline --target kind --sweep "$sweep" --json
   ((status < 2)) || fail "$stderr"
   python -c 'import json, sys; assert {row["generators"] for row in json.load(sys.stdin)["rows"]} == {2}' <<<"$output" || fail "$output"

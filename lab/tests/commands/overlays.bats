@@ -37,9 +37,11 @@ holds() { # OVERLAY
   assert_output "$1"$'\tok'
 }
 
+# bats reads this file again for each of them, and then wants to know of that one alone.
 for folder in "$root"/manifests/overlays/*/; do
-  name=$(basename "$folder")
-  bats_test_function --description "overlay $name builds, validates and differs by exactly its knobs" -- holds "$name"
+  folder=${folder%/} && name=${folder##*/}
+  [[ ${BATS_TEST_NAME-} == "holds "* && $BATS_TEST_NAME != "holds $name" ]] ||
+    bats_test_function --description "overlay $name builds, validates and differs by exactly its knobs" -- holds "$name"
 done
 
 @test "a field that Kubernetes does not know fails validation, and the others are still reported" {

@@ -41,6 +41,7 @@ name = "ceiling"
 generator = "wrk"
 connections = 4
 duration_s = 1
+attempts = 2
 """
 DEADLINE_S = 300.0
 PAIRED, PLAIN, ONE = 6, 3, 1

@@ -244,16 +244,18 @@ def test_a_system_that_does_not_come_up_is_recorded_and_the_run_goes_on() -> Non
     assert sorted(reasons, key=str) == [Reason.BRING_UP_FAILED, None, None, None] or reasons.count(None) == 3
 
 
-def test_a_noisy_machine_is_measured_again_up_to_twice(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("attempts", [3, 1])
+def test_a_noisy_machine_is_measured_again_up_to_twice_or_as_the_load_says(
+    attempts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Environmental reasons are worth two more attempts; all attempts stay in the data."""
+    """Environmental reasons are worth two more attempts; all attempts stay in the data, and the run is done."""
     monkeypatch.setattr(sampler, "other_processes_s", lambda: float(next(clock)))
     clock = iter(range(0, 10_000, 100))
-    loop = bench(blocks=1)
+    loop = bench(blocks=1, points=[point().model_copy(update={"attempts": attempts})])
     loop.measure()
     samples = loop.store.samples()
-    assert [s.attempt for s in samples] == [1, 2, 3, 1, 2, 3]
+    assert [s.attempt for s in samples] == [*range(1, attempts + 1)] * 2
+    assert [settled(s) for s in samples] == [s.attempt == attempts for s in samples]
     assert {s.reason for s in samples} == {Reason.OTHER_PROCESSES}
 
 
