@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
-from lab.commands import parser
+from lab.commands import parser, refuse_empty
 
 INSIDE = "LAB_INSIDE"
 """`namespaces.INSIDE`, said again because naming it would load a target for `--help`."""
@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is None:  # `>&-`: the next file that is opened would get what is printed
             raise UsageError("standard output", "is closed", "leave `>&-` out; `>/dev/null` throws the answer away")
         options = parser().parse_args(arguments, argparse.Namespace(argv=arguments))
+        refuse_empty(options)
         if getattr(options, "json", False) and getattr(options, "markdown", False):
             raise UsageError("--markdown", "--json and --markdown are two forms of one answer", "leave one out")
         return int(options.verb(options, talk))

@@ -58,6 +58,18 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
 
 
 @contextmanager
+def written_to(option: str, path: Path) -> Iterator[None]:
+    """Turn what keeps `path` from being written into a UsageError of the option that named it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (OSError, StoreError) as error:
+        why = error.strerror or error if isinstance(error, OSError) else error.fault
+        raise UsageError(option, f"{path} cannot be written: {why}", "name a place that can") from None
+
+
+@contextmanager
 def own_faults(place: str) -> Iterator[None]:
     """Turn an OSError that is this machine's own lack into a StoreError; any other is left to the caller."""
     try:

@@ -38,6 +38,20 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(self.prog, message, f"`{self.prog} --help` shows the usage")
 
 
+def refuse_empty(options: argparse.Namespace) -> None:
+    """UsageError for an argument that is there and empty, as of a variable that is not set: it would be taken for one that was left out.
+
+    Of a command that is handed on (`with`), the program's name alone.
+    """
+    for name, value in vars(options).items():
+        values = value[:1] if name == "command" else value if isinstance(value, list) else [value]
+        if name != "argv" and "" in values:
+            option = f"--{name.replace('_', '-')}"
+            typed = any(word.partition("=")[0] == option for word in options.argv)
+            place = option if typed else f"argument {name}"
+            raise UsageError(place, "is empty", "give it a value, or leave it out: is a variable unset?")
+
+
 def parser() -> Parser:
     top = Parser(
         prog="lab",

@@ -46,25 +46,12 @@ class _OneFile(argparse.Action):
         place, before = str(option), getattr(options, self.dest)
         if before is not None:
             raise UsageError(place, f"is given twice: {before} and {path}", "give one: two files are two calls")
-        setattr(options, self.dest, file_path(place)(str(path)))
+        setattr(options, self.dest, path)
 
 
 def add_configmap(verb: argparse.ArgumentParser, about: str) -> None:
     """`--configmap`: a user's own."""
     verb.add_argument("--configmap", metavar="FILE", action=_OneFile, help=about)
-
-
-def file_path(place: str) -> Callable[[str], str]:
-    """A path as it is. UsageError for an empty one, which an unset variable is."""
-
-    def convert(text: str) -> str:
-        if not text:
-            raise UsageError(
-                place, "the path is empty", "name a file, or `-` for the standard input: is a variable unset?"
-            )
-        return text
-
-    return convert
 
 
 def add_k6_out(verb: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.base.files import written_to
 from lab.commands import Adder
 
 if TYPE_CHECKING:
@@ -172,18 +173,13 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears whole or not at all; what is no file (a pipe, /dev/stdout) is written as it is. UsageError."""
     partial: Path | None = None
     try:
-        if path.is_file() or not path.exists():
-            partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        with open(partial or path, "wb") as out:
-            yield out
-        if partial:
-            partial.replace(path)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise UsageError(
-            "--output", f"{path} cannot be written: {error.strerror}", "name a file in a folder that can"
-        ) from None
+        with written_to("--output", path):
+            if path.is_file() or not path.exists():
+                partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+            with open(partial or path, "wb") as out:
+                yield out
+            if partial:
+                partial.replace(path)
     finally:
         if partial:
             with suppress(OSError):

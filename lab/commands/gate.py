@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import LabError, UsageError, did_you_mean
-from lab.base.files import runs_folder
+from lab.base.files import runs_folder, written_to
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer, print_answer
@@ -214,7 +214,8 @@ def _say(options: argparse.Namespace, found: Gate) -> None:
     from lab.report.tables.gate import page
 
     if options.junit:
-        _write(Path(options.junit), junit.xml(found, options.strict))
+        with written_to("--junit", Path(options.junit)):
+            Path(options.junit).write_bytes(junit.xml(found, options.strict))
     try:
         with answer():
             print_answer(options, lambda: page(found, options.strict), lambda: printed(found, options.strict).dumps())
@@ -234,12 +235,3 @@ def _bounds(options: argparse.Namespace) -> Bounds:
             raise UsageError("--metric", f"unknown metric '{metric}'", did_you_mean(metric, RATIOS))
     least = WORTH if options.against is not None and not options.max_more else None
     return Bounds(options.max_regression or least, dict(options.max_more), tuple(options.metric))
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise UsageError(
-            "--junit", f"{path} cannot be written: {error.strerror}", "name a file in a folder that can"
-        ) from None

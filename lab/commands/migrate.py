@@ -17,7 +17,7 @@ from lab.base.files import runs_folder
 from lab.base.handing import STDIN, handing_on, read_once
 from lab.commands import Adder
 from lab.commands.answers import print_answer
-from lab.commands.arguments import add_configmap, add_measuring, file_path, inside, recorded
+from lab.commands.arguments import add_configmap, add_measuring, inside, recorded
 from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def add(adder: Adder) -> None:
         metavar="FILE",
         nargs="+",
         action="extend",
-        type=file_path("--ingress"),
         default=[],
         help="Ingress objects, whose annotations are settings, too",
     )

@@ -28,9 +28,6 @@ def add(adder: Adder) -> None:
 
 
 def _report(options: argparse.Namespace, talk: Console) -> int:
-    for place, named in (("--output", [options.output]), ("--run", options.run)):
-        if "" in named:
-            raise UsageError(place, "is empty", "name one, or leave it out")
     if options.run:
         return _of_runs(options)
 

@@ -142,7 +142,7 @@ def choose(
     wanted = generator(name)
     refusal = _spoken_refusal(wanted, load) or wanted.refusal(load)
     if refusal is not None:
-        raise UsageError(f"generator {name}", refusal)
+        raise UsageError(f"generator {name}", refusal, "change the load, or name another generator")
     if installed(wanted) is not None:
         return wanted, None
     tried = [generator(other) for other in wanted.stand_ins] if load.rate_rps is not None else []

@@ -85,7 +85,9 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> bench.P
     for variant in variants.values():
         ends = checked(variant, target, [point])
         if refusal := chosen.generator.refusal(load_of(point, ends[point.name])):
-            raise UsageError(variant.name, f"{chosen.generator.name} cannot make this load: {refusal}")
+            raise UsageError(
+                variant.name, f"{chosen.generator.name} cannot make this load: {refusal}", "choose another"
+            )
     arms = tuple(Arm(name, name, "baseline", None) for name in variants)
     slots = (Slot(1, 1, arms[0], point),)
     planned = Plan(arms, (point,), 1, SEED, slots)

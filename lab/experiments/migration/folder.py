@@ -11,6 +11,7 @@ that `migrate/KIND.yaml` beside the table begins. What is to be done by hand is 
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -22,7 +23,7 @@ import yaml
 
 from lab.analysis.migration.mapping import Line, Migration
 from lab.base.errors import UsageError
-from lab.base.files import writing
+from lab.base.files import writing, written_to
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS, Check
 
@@ -87,17 +88,27 @@ def _checks(annotations: Mapping[str, str], lines: Iterable[Line]) -> Iterator[C
 
 
 def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
-    """Both forms of each into a new or empty folder, with all that they need; what could not be written. UsageError for a folder that is not empty."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(str(folder), "is there already, and not empty", "name another by --out")
-    notes: list[str] = []
-    for found in migrations:
-        if not has_manifests(found.system, manifests):
-            notes.append(f"{found.system}: the lab has no manifests of it yet: its mapping only")
-            continue
-        _copy(manifests / "overlays" / found.system, manifests, folder)
-        name = add(folder, found, written(found))
-        kustomize.render([folder / "overlays" / name])
+    """Both forms of each into a new or empty folder, with all that they need; what has none.
+
+    It appears whole or not at all. UsageError for a folder that is not empty, or cannot be written.
+    """
+    with written_to("--out", folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(str(folder), "is there already, and not empty", "name another by --out")
+        partial = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}.partial")
+        try:
+            partial.mkdir(parents=True)
+            notes: list[str] = []
+            for found in migrations:
+                if not has_manifests(found.system, manifests):
+                    notes.append(f"{found.system}: the lab has no manifests of it yet: its mapping only")
+                    continue
+                _copy(manifests / "overlays" / found.system, manifests, partial)
+                name = add(partial, found, written(found))
+                kustomize.render([partial / "overlays" / name])
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return notes
 
 

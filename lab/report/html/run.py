@@ -17,8 +17,7 @@ from lab.analysis import rerun
 from lab.analysis.generations import Levels
 from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Verdict, effect_text, noise_line, verdicts
-from lab.base.errors import UsageError
-from lab.base.files import replace
+from lab.base.files import replace, written_to
 from lab.model.metrics import about
 from lab.model.run import RunRecord
 from lab.report.grid import Part
@@ -93,12 +92,9 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
         again=rerun.measure(record, " ".join(arm.name for arm in record.arms if arm.role == "variant") or "baseline"),
         folder=result.run.folder,
     )
-    try:
+    with written_to("--output", path):
         folder.mkdir(parents=True, exist_ok=True)
         replace(path, text.encode())
-    except OSError as error:
-        fault = f"{error.filename or path} cannot be written: {error.strerror}"
-        raise UsageError("--output", fault, "mend it, or name another folder") from None
     return path
 
 

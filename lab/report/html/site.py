@@ -24,7 +24,7 @@ from lab.analysis.claims.publications import OWN_ANSWERS
 from lab.analysis.decision import SURE_P
 from lab.analysis.steps import findings, steps
 from lab.base.errors import UsageError
-from lab.base.files import replace
+from lab.base.files import replace, written_to
 from lab.model.metrics import about
 from lab.records.published import sources
 from lab.report.exhibits.exploring import overview
@@ -81,12 +81,9 @@ def build(folder: Path, say: Say = lambda _: None) -> Site:
         plotly=packed(get_plotlyjs()),
     ).replace(f"{ROOT}/", "")  # this checkout's place says nothing of the data
     path = folder / FILE
-    try:
+    with written_to("--output", path):
         folder.mkdir(parents=True, exist_ok=True)
         replace(path, text.encode())
-    except OSError as error:
-        fault = f"{error.filename or path} cannot be written: {error.strerror}"
-        raise UsageError("--output", fault, "mend it, or name another folder") from None
     return Site(path, ledger.counts(told.verdicts), sum(each.of("figure") for each in pages), gaps)
 
 

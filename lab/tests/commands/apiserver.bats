@@ -119,7 +119,3 @@ PYTHON
     sleep 0.1
   done
 }
-
-@test "another context than its own is refused before anything starts" {
-  refused "the apiserver target has no cluster" bench baseline --target apiserver --context production
-}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just capacity`: the answer from a committed run, Markdown and JSON, and bad input.
+# `just capacity`: the answer from a committed run, Markdown and JSON.
 
 bats_require_minimum_version 1.11.0
 
@@ -46,17 +46,4 @@ capacity() {
   capacity --rate 1M --markdown --run data/reference/quick-keepalive
   assert_success
   assert_line --regexp '^\| 4 \| [0-9,]+ \|'
-}
-
-@test "what was not measured is refused with what to measure" {
-  capacity --rate 1M --tls edge --run data/reference/quick-keepalive
-  assert_equal "$status" 2
-  [[ $stderr == *'no price for TLS edge, keep-alive'*'just bench okd-edge'* ]] || fail "$stderr"
-  assert_output ''
-}
-
-@test "a rate that is none is refused with how to write one" {
-  capacity --rate plenty
-  assert_equal "$status" 2
-  [[ $stderr == *'expected a rate, got "plenty"'*'1M, 250k or 12_000'* ]] || fail "$stderr"
 }

@@ -114,22 +114,9 @@ PY
 
 # bats test_tags=slow
 @test "what may not stand side by side is refused" {
-  refused "is of target 'local'" "$reference" data/reference/kind-qinng
-  refused 'is the same run twice' "$reference" "$reference"
-  refused "has no arm 'keepalvie'" "$reference:keepalvie"
-  refused "did you mean 'keepalive'?" "$reference:keepalvie" "$reference:baseline"
   copied other 'for point in run["points"]: point["connections"] += 1'
   rm -r "$LAB_RUNS"/other/samples/*
   refused 'have no load in common: ceiling is another load: connections 64 / 65' "$reference" other
-}
-
-# bats test_tags=slow
-@test "bad arguments are refused" {
-  refused 'expected one run or two, got 0'
-  refused 'expected one run or two, got 3' a b c
-  refused "unknown run 'nothing'" nothing
-  refused 'expected RUN or RUN:ARM' "$reference:"
-  refused 'two forms of one answer' "$reference" --json --markdown
   mkdir -p "$LAB_RUNS/whole" && echo '{}' >"$LAB_RUNS/whole/ablation.json"
   refused 'is an ablation, not a run' whole
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `just ledger`: the table, one study's, Markdown and JSON, and bad input.
+# `just ledger`: the table, one study's, Markdown and JSON.
 
 bats_require_minimum_version 1.11.0
 
@@ -63,10 +63,4 @@ unlinked() {
   assert_success
   refute_output --partial 'reproduced'
   assert_output --partial 'no run of it in data/reference yet: just bench kill-nds'
-}
-
-@test "an unknown study is refused with the nearest" {
-  ledger ndss
-  assert_equal "$status" 2
-  [[ $stderr == *"unknown study 'ndss'"*"did you mean 'nds'"* ]] || fail "$stderr"
 }

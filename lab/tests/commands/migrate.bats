@@ -25,10 +25,6 @@ setup() {
   assert_line "nginx-f5"
 }
 
-@test "a successor that there is not is refused with the nearest" {
-  refused "there is no successor 'caddi'" migrate --configmap "$mine" --to caddi --plan
-}
-
 @test "manifests are written to take away, and build by themselves" {
   out=$BATS_TEST_TMPDIR/out
   lab migrate --configmap "$mine" --to envoy --plan --out "$out"
@@ -50,9 +46,4 @@ setup() {
   assert_regex "$output" 'traps, and what to set'
   run bash -c "grep -l 'circuit_breakers' '$LAB_RUNS'/*/report.html"
   assert_success
-}
-
-@test "no file is refused, and two files from one standard input" {
-  refused "give it: --configmap FILE" migrate --plan
-  refused "two files are the standard input" migrate --configmap - --ingress - --plan
 }

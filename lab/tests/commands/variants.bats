@@ -133,24 +133,6 @@ YAML
   assert_line --regexp '^workers-2 +quick +rate '
 }
 
-@test "an unknown variant is told with the nearest one" {
-  fails "unknown variant 'keepalvie'" show keepalvie
-  [[ $stderr == *"did you mean 'keepalive'?"* ]]
-}
-
-@test "an unknown knob is told with the nearest one" {
-  fails "unknown knob 'somaxcon-128'" show baseline+somaxcon-128
-  [[ $stderr == *"did you mean 'somaxconn-128'?"* ]]
-}
-
-@test "a knob by itself is told how to be used" {
-  fails "put it on one, as in 'baseline+somaxconn-128'" show somaxconn-128
-}
-
-@test "a knob on a base that it does not fit is told in kustomize's words" {
-  fails 'ConfigMap ingress-nginx-controller does not exist' show nginx+keep-alive-requests-10000
-}
-
 @test "a damaged component is told with its file and key, by list and by show" {
   copy
   sed -i 's,lab/sweep,lab/sweeep,' manifests/components/somaxconn-128/kustomization.yaml
