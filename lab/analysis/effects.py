@@ -31,7 +31,6 @@ SAME_P = 0.01
 
 
 SHARED = "its cost can lie in what a pair shares: what the arms were alone leads"
-LENGTHS_DIFFER = "the rate in shorter and in longer slices is not the same: a pair does not tell it"
 
 
 @dataclass(frozen=True, slots=True)

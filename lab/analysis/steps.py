@@ -22,7 +22,7 @@ from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
 from lab.analysis.summary import Summary, summarise_run
 from lab.analysis.verdicts import Verdict, difference_text, verdicts
-from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import reference_folder
 from lab.base.validation import read_toml, validated
 from lab.model.metrics import about
@@ -197,8 +197,7 @@ def findings(runs: Sequence[Evidence]) -> list[Finding]:
 def _found(asked: Asked, run: Evidence, place: str) -> Finding:
     steady, disturbed = summaries(run)
     told = {verdict.arm: verdict for verdict in verdicts(disturbed if disturbed.rows else steady)}
-    if asked.arm not in told:
-        raise UsageError(f"{place}: {asked.run}", f"no arm '{asked.arm}'", did_you_mean(asked.arm, told))
+    refuse_unknown(asked.arm, told, f"{place}: {asked.run}", f"no arm '{asked.arm}'")
     verdict = told[asked.arm]
     said = verdict.text.partition("\n")[0].removeprefix(f"{asked.arm}: ").removesuffix(":")
     measured, _, advice = said.rpartition(": ")

@@ -5,7 +5,7 @@ Refuses to be a catch-all: a defect in the lab itself is not one of these and ke
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class LabError(Exception):
@@ -57,3 +57,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean '{near[0]}'?"
     return f"known: {', '.join(choices)}" if choices else "none are known"
+
+
+def refuse_unknown(name: object, known: Collection[object], place: str, fault: str) -> None:
+    """UsageError of this place and fault, with the nearest known name, where `name` is none of them."""
+    if name not in known:
+        raise UsageError(place, fault, did_you_mean(str(name), map(str, known)))

@@ -7,7 +7,7 @@ import secrets
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.arguments import recorded
@@ -68,8 +68,7 @@ def _asked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     names = [generator(name).name for name in options.generator or ()]
     known = [each.name for each in SCENARIOS]
     for name in options.scenario or ():
-        if name not in known:
-            raise UsageError("--scenario", f"unknown scenario '{name}'", did_you_mean(name, known))
+        refuse_unknown(name, known, "--scenario", f"unknown scenario '{name}'")
     return (
         [name for name in generators() if name in names or not names],
         [name for name in known if not options.scenario or name in options.scenario],

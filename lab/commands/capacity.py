@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import number
 from lab.commands import Adder
 
@@ -71,8 +71,7 @@ def _capacity(options: argparse.Namespace, talk: Console) -> int:
 def _wanted(options: argparse.Namespace) -> Wanted:
     from lab.analysis.capacity.size import Wanted
 
-    if options.tls not in TLS:
-        raise UsageError("--tls", f"unknown mode '{options.tls}'", did_you_mean(options.tls, TLS))
+    refuse_unknown(options.tls, TLS, "--tls", f"unknown mode '{options.tls}'")
     if options.handshakes is not None and options.handshakes not in ("full", "resumed"):
         raise UsageError("--handshakes", f"expected full or resumed, got '{options.handshakes}'", "choose one of them")
     if options.handshakes is not None and (options.tls == "none" or not options.close):

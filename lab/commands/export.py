@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Literal
 from rich.console import Console
 from rich.markup import escape
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import written_to
 from lab.commands import Adder
 
@@ -98,9 +98,7 @@ def _chosen(run: RunStore, wanted: str | None) -> Sequence[Sample]:
     if wanted is None:
         return samples
     found = [sample for sample in samples if sample.id == wanted]
-    if not found:
-        fault = f"no sample '{wanted}' in {run.record.id}"
-        raise UsageError("--sample", fault, did_you_mean(wanted, [sample.id for sample in samples]))
+    refuse_unknown(wanted, [sample.id for sample in samples], "--sample", f"no sample '{wanted}' in {run.record.id}")
     return found
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.errors import LabError, UsageError, did_you_mean, refuse_unknown
 from lab.base.files import runs_folder, written_to
 from lab.base.quantities import number
 from lab.commands import Adder
@@ -231,7 +231,6 @@ def _bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.gate.gate import Bounds
 
     for metric in options.metric:
-        if metric not in RATIOS:
-            raise UsageError("--metric", f"unknown metric '{metric}'", did_you_mean(metric, RATIOS))
+        refuse_unknown(metric, RATIOS, "--metric", f"unknown metric '{metric}'")
     least = WORTH if options.against is not None and not options.max_more else None
     return Bounds(options.max_regression or least, dict(options.max_more), tuple(options.metric))

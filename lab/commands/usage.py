@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import Adder
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def _chosen(run: RunStore, arm: str | None, point: str | None) -> list[Sample]:
         ("--arm", arm, {sample.arm for sample in samples}),
         ("--point", point, {sample.point.name for sample in samples}),
     ):
-        if wanted is not None and wanted not in known:
-            raise UsageError(what, f"no valid sample of '{wanted}' in {run.record.id}", did_you_mean(wanted, known))
+        if wanted is not None:
+            refuse_unknown(wanted, known, what, f"no valid sample of '{wanted}' in {run.record.id}")
     found = [sample for sample in samples if arm in (None, sample.arm) and point in (None, sample.point.name)]
     if not found:
         raise UsageError(run.record.id, "no valid sample of what was asked for", "`just table RUN` shows what there is")

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken
 
 
@@ -98,10 +98,8 @@ def generators() -> Mapping[str, Generator]:
 
 def generator(name: str) -> Generator:
     """One generator by name; UsageError with the nearest known name otherwise."""
-    try:
-        return generators()[name]
-    except KeyError:
-        raise UsageError("generator", f"unknown generator '{name}'", did_you_mean(name, generators())) from None
+    refuse_unknown(name, generators(), "generator", f"unknown generator '{name}'")
+    return generators()[name]
 
 
 def find(wanted: Generator) -> Installed | None:

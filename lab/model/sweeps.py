@@ -64,7 +64,9 @@ ALONE = "why a pair cannot bear this load, so that arms are measured one after t
 GENERATIONS = (
     "on how many generations of workers a pair is measured in each bring-up: between two of them both sides reload"
 )
-ATTEMPTS = "how often it is measured at most where it is the machine that was to blame; 1 = once: where nothing is compared"
+ATTEMPTS = (
+    "how often it is measured at most where it is the machine that was to blame; 1 = once: where nothing is compared"
+)
 REPEATED = "how often a pair is measured on each of its generations of workers"
 SUBJECT = "faults that are this load's subject: counted as outcome, never a reason against a sample"
 

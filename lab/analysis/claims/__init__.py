@@ -42,7 +42,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lab.analysis import rerun
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import Model, read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import METRICS
@@ -245,8 +245,7 @@ def rules() -> dict[str, list[Rule]]:
     """Claim id → its rules, from every TOML file of this folder. UsageError with file, claim and remedy."""
     known, found = {claim.id: claim for claim in claims()}, dict[str, list[Rule]]()
     for place, _, name, table in tables(FOLDER, "lab/analysis/claims"):
-        if name not in known:
-            raise UsageError(place, "no such claim", did_you_mean(name, known))
+        refuse_unknown(name, known, place, "no such claim")
         if name in found:
             raise UsageError(place, "another file judges it, too", "keep one")
         listed = table if isinstance(table, list) else [table]
@@ -295,8 +294,7 @@ def _bounded(place: str, test: Test, known: Mapping[str, Claim]) -> Test:
 
 def _number(place: str, name: str, known: Mapping[str, Claim]) -> float:
     """What a claim published, above 0."""
-    if name not in known:
-        raise UsageError(place, f"there is no claim '{name}'", did_you_mean(name, known))
+    refuse_unknown(name, known, place, f"there is no claim '{name}'")
     try:
         number = float(known[name].published)
     except ValueError:

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lab.analysis.claims import Claim, claims, holds, tables
 from lab.analysis.claims.quantities import Number, Row, Take, short, taken
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import refuse, validated
 from lab.records import published
 
@@ -162,8 +162,7 @@ def own_rules() -> dict[str, OwnRule]:
     """Claim id → its rule, from every file of `published/`. UsageError with file, claim and remedy."""
     known, found = {claim.id: claim for claim in claims()}, dict[str, OwnRule]()
     for place, study, name, table in tables(FOLDER, "lab/analysis/claims/published"):
-        if name not in known:
-            raise UsageError(place, "no such claim", did_you_mean(name, known))
+        refuse_unknown(name, known, place, "no such claim")
         if known[name].study != study:
             raise UsageError(place, f"a claim of {known[name].study}", f"move it to {known[name].study}.toml")
         schema = "lab/schema/claim-published.json"

@@ -23,7 +23,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import read_toml, refuse, validated
 from lab.model import sweeps
 from lab.model.metrics import Ratio
@@ -269,16 +269,14 @@ def _rows(table: Shape) -> list[Mapping[str, str]]:
 
 def _known(place: str, key: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
-        if name not in known:
-            raise UsageError(f"{place}: {key}", f"there is no '{name}'", did_you_mean(name, known))
+        refuse_unknown(name, known, f"{place}: {key}", f"there is no '{name}'")
 
 
 def _known_columns(place: str, table: Shape) -> None:
     if table.published is None or table.value is None:
         return
     files = [f"{name}.csv" for name in publications.names()]
-    if table.published not in files:
-        raise UsageError(place, f"there is no data/published/{table.published}", did_you_mean(table.published, files))
+    refuse_unknown(table.published, files, place, f"there is no data/published/{table.published}")
     head = list(publications.texts(Path(table.published).stem)[0])
     _known(f"{place}: {table.published}", "columns", [*table.keys, *table.filters, *table.reference, table.value], head)
     if not _rows(table):

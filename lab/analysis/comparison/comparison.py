@@ -23,7 +23,7 @@ from lab.analysis.comparison.rows import rows_at
 from lab.analysis.comparison.run_cells import RunCells, run_cells
 from lab.analysis.decision import SURE_P, adjusted, decide
 from lab.analysis.summary import decided
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.sweeps import Point
@@ -215,8 +215,7 @@ def _compares(arm: Arm) -> bool:
 
 
 def _arm(run: RunCells, name: str) -> Arm:
-    if name not in run.arms:
-        raise UsageError(run.record.id, f"has no arm '{name}'", did_you_mean(name, run.arms))
+    refuse_unknown(name, run.arms, run.record.id, f"has no arm '{name}'")
     return run.arms[name]
 
 

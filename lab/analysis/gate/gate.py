@@ -17,7 +17,7 @@ from lab.analysis.comparison.rows import WHY_OPEN, Compared, change_text
 from lab.analysis.decision import UNBOUNDED, Decision
 from lab.analysis.gate.advice import AFTER_LEAST, after_broken, after_nothing, after_open, after_regression
 from lab.analysis.judging import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.model.metrics import RATIOS, about
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
@@ -132,8 +132,7 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
         if name in {row.base.arm for row in comparison.rows} - candidates:
             fault = f"'{name}' is what the others are held to, not a candidate"
             raise UsageError("--arm", fault, f"may be named: {', '.join(sorted(candidates))}")
-        if name not in candidates:
-            raise UsageError("--arm", f"no arm '{name}' is compared", did_you_mean(name, candidates))
+        refuse_unknown(name, candidates, "--arm", f"no arm '{name}' is compared")
     rows = [row for row in comparison.rows if not arms or row.other.arm in arms]
     chosen, left_out = _chosen(comparison, rows, bounds)
     if not chosen:

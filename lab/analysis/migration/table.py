@@ -31,7 +31,7 @@ import yaml
 from pydantic import ValidationError
 
 from lab.analysis.migration.values import CONVERSIONS, conversions
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.targets.local.configmap import KEYS
 
@@ -92,8 +92,7 @@ def subjects(manifests: Path = MANIFESTS) -> Mapping[str, Subject]:
 @lru_cache(maxsize=32)
 def load(system: str, manifests: Path = MANIFESTS) -> Table:
     """UsageError for a system without a table, and for a fault in one."""
-    if system not in systems(manifests):
-        raise UsageError("--to", f"there is no successor {system!r}", did_you_mean(system, systems(manifests)))
+    refuse_unknown(system, systems(manifests), "--to", f"there is no successor {system!r}")
     path = manifests / "base" / system / FILE
     rows, extras = _merged(system, manifests)
     elsewhere = {name: (row,) for name, _, row in _leaving(manifests) if row}

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import refuse_unknown
 
 ROOT = Path(__file__).parents[3]
 PART = re.compile(
@@ -44,8 +44,7 @@ def rendered(path: Path, makers: Mapping[str, Maker]) -> str:
 def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
     """One part, its links as seen from the file."""
     name = match["name"]
-    if name not in makers:
-        raise UsageError(str(path), f"unknown generated part '{name}'", did_you_mean(name, makers))
+    refuse_unknown(name, makers, str(path), f"unknown generated part '{name}'")
     text = makers[name](path, shlex.split(match["words"])).rstrip("\n") + "\n"
     return text if text.startswith("```") else seen_from(path.parent, text)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.config import JsonDict
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.validation import faults
 from lab.model.variants import kustomize
 
@@ -52,8 +52,7 @@ def kustomization(folder: Path, kind: str, keys: set[str]) -> dict[str, Any]:
         )
     known = {"apiVersion", "kind", "metadata", *keys}
     for key, value in content.items():
-        if key not in known:
-            raise UsageError(where, f"unknown key '{key}'", did_you_mean(str(key), known))
+        refuse_unknown(key, known, where, f"unknown key '{key}'")
         if key in keys and not isinstance(value, list):
             raise UsageError(where, f"{key}: expected a list, got {value!r}", "see a folder beside it for the form")
     return content
@@ -67,8 +66,7 @@ def values(content: dict[str, Any], model: type[BaseModel], where: str) -> dict[
     if not isinstance(given, dict):
         raise UsageError(where, "metadata.annotations: is no mapping", f"known keys: {', '.join(known)}")
     for name, value in given.items():
-        if name not in known:
-            raise UsageError(where, f"metadata.annotations: unknown key '{name}'", did_you_mean(str(name), known))
+        refuse_unknown(name, known, where, f"metadata.annotations: unknown key '{name}'")
         if not isinstance(value, str):
             raise UsageError(where, f"metadata.annotations: {name}: expected text, got {value!r}", "put it in quotes")
     for name, field in known.items():

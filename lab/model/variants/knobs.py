@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self
 import yaml
 from pydantic import Field, model_validator
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.validation import Record
 from lab.model import sweeps
 from lab.model.metrics import Primary
@@ -198,8 +198,7 @@ def knob_names(manifests: Path = MANIFESTS) -> list[str]:
 
 def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     """One component's annotations, checked. UsageError with file, key and remedy."""
-    if name not in knob_names(manifests):
-        raise UsageError("variant", f"unknown knob '{name}'", did_you_mean(name, knob_names(manifests)))
+    refuse_unknown(name, knob_names(manifests), "variant", f"unknown knob '{name}'")
     folder = manifests / "components" / name
     where = annotated.place(folder)
     content = annotated.kustomization(folder, "Component", KEYS)
@@ -209,10 +208,7 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
         values["parameters"] = list_in("parameters", values["parameters"], where)
     values["openshift"] = openshift.read(folder, where)
     knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
-    if knob.sweep not in sweeps.sweep_names():
-        raise UsageError(
-            where, f"lab/sweep: unknown sweep '{knob.sweep}'", did_you_mean(knob.sweep, sweeps.sweep_names())
-        )
+    refuse_unknown(knob.sweep, sweeps.sweep_names(), where, f"lab/sweep: unknown sweep '{knob.sweep}'")
     subjects = [check.subject for check in knob.readback]
     if len(set(subjects)) < len(subjects):
         raise UsageError(where, "lab/readback: two checks read the same thing", "keep one")

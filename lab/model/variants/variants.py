@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
+from lab.base.errors import NotMeasurableError, UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import Record
 from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
@@ -369,9 +369,9 @@ def _refuse_unknown(key: str, other: object, folder: Path, overlays: Path) -> No
     if other is None:
         return
     others = [name for name in annotated.folders(overlays) if name != folder.name]
-    if other not in others:
-        where = f"{annotated.place(folder)}: metadata.annotations: {key}"
-        raise UsageError(where, f"there is no other overlay '{other}'", did_you_mean(str(other), others))
+    refuse_unknown(
+        other, others, f"{annotated.place(folder)}: metadata.annotations: {key}", f"there is no other overlay '{other}'"
+    )
 
 
 def _render(

@@ -15,7 +15,7 @@ from lab.analysis.claims import claims, fits
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.studies import load_study
 from lab.analysis.summary import Summary, summarise_run
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.model.metrics import about
 from lab.model.pages import PAGES
 from lab.records import published
@@ -143,8 +143,7 @@ def _claimed(name: str) -> tuple[float, str]:
 def published_number(name: str) -> tuple[float, str, str]:
     """(number, unit, words) of a claim that published one number. UsageError for one that did not, and for one that there is not."""
     known = {claim.id: claim for claim in claims()}
-    if name not in known:
-        raise UsageError("claims.csv", f"there is no claim '{name}'", did_you_mean(name, known))
+    refuse_unknown(name, known, "claims.csv", f"there is no claim '{name}'")
     claim = known[name]
     try:
         return float(claim.published), claim.unit, f"{name}: {claim.published} {claim.unit}"
@@ -156,8 +155,7 @@ def filling(claim: str) -> tuple[float, Told]:
     """(size of the page, the whole link) of a claim that such a page fills a link. UsageError as `published_number`."""
     value, unit, text = published_number(claim)
     page = f"{value:g}{unit}.bin"
-    if page not in PAGES:
-        raise UsageError("claims.csv", f"{claim}: no page is called {page}", did_you_mean(page, PAGES))
+    refuse_unknown(page, PAGES, "claims.csv", f"{claim}: no page is called {page}")
     return float(PAGES[page]), Told(text, "published", 1.0)
 
 

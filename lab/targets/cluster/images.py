@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.model.variants.kustomize import read_yaml
 from lab.targets.cluster import programs
 
@@ -114,8 +114,7 @@ def _chosen(setting: str | None, pinned: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(content, dict):
         raise UsageError(place, "expected `short name: reference` lines", f"for example `nginx: {pinned['nginx']}`")
     for short, reference in content.items():
-        if short not in pinned:
-            raise UsageError(place, f"unknown image '{short}'", did_you_mean(str(short), pinned))
+        refuse_unknown(short, pinned, place, f"unknown image '{short}'")
         if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
             raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{pinned[short]}`")
     return dict(content)

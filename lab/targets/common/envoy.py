@@ -21,7 +21,6 @@ CONCURRENCY = "/stats?filter=^server.concurrency$"
 VERSIONS = "/stats?filter=version_text$"
 DUMP = "/config_dump"
 INFO = "/server_info"
-CLUSTERS = "/clusters"
 _STAT = re.compile(r"^(\S+): (.*)$", re.MULTILINE)
 _TYPE = "@type"
 _MANAGER = "envoy.filters.network.http_connection_manager"

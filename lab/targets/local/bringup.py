@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_unknown
 from lab.base.quantities import quantity
 from lab.model.endpoint import Role
 from lab.targets.local import checker, disk, hostwide, images, network, services
@@ -277,11 +277,9 @@ def _keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
     kind, name = volume.source
     secrets = {key: item.keys for key, item in objects.secrets.items()}
     all_of_them: Mapping[str, Collection[str]] = objects.configmaps if kind == "ConfigMap" else secrets
-    if name not in all_of_them:
-        raise UsageError(place, f"there is no {kind} {name!r}", did_you_mean(name, all_of_them))
+    refuse_unknown(name, all_of_them, place, f"there is no {kind} {name!r}")
     known = all_of_them[name]
     wanted = volume.items or {key: key for key in known}
-    if missing := [key for key in wanted if key not in known]:
-        fault = f"{kind} {name} has no key {missing[0]!r}"
-        raise UsageError(f"{place}: items", fault, did_you_mean(missing[0], known))
+    for key in wanted:
+        refuse_unknown(key, known, f"{place}: items", f"{kind} {name} has no key {key!r}")
     return wanted

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import quantity
 from lab.targets.local.fields import Fields, spec_of
 from lab.targets.local.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
@@ -214,8 +214,7 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
 
 def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
     name = fields.need("name", "")
-    if name not in volumes:
-        raise UsageError(fields.place, f"there is no volume {name!r}", did_you_mean(name, volumes))
+    refuse_unknown(name, volumes, fields.place, f"there is no volume {name!r}")
     path = fields.need("mountPath", "").rstrip("/")
     if not path.startswith("/") or "/.." in path:
         raise UsageError(fields.at("mountPath"), f"expected an absolute path, got {path!r}", "such as /srv/conf")
@@ -261,8 +260,7 @@ def _port(handler: Fields, ports: Mapping[str, int]) -> int:
     port = handler.any("port")
     if isinstance(port, int) or str(port).isdigit():
         return int(port)
-    if port not in ports:
-        raise UsageError(handler.at("port"), f"no container port is called {port!r}", did_you_mean(str(port), ports))
+    refuse_unknown(port, ports, handler.at("port"), f"no container port is called {port!r}")
     return ports[port]
 
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import yaml
 
-from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local.objects import Objects
 
 GROUP = "gateway.envoyproxy.io"
@@ -70,10 +69,8 @@ def _class(name: str, controller: str) -> Manifest:
 
 
 def _secret(found: Objects, name: str, namespace: str) -> Manifest:
-    if name not in found.secrets:
-        raise UsageError("Gateway: spec.listeners", f"there is no Secret {name!r}", did_you_mean(name, found.secrets))
     metadata = {"name": name, "namespace": namespace}
-    files = found.secrets[name].files()
+    files = found.certificate(name, "Gateway: spec.listeners")
     pair = {key: files[key] for key in ("tls.crt", "tls.key") if key in files}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "stringData": pair}
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
 
 from lab.base import durations
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.targets.local.fields import Fields, spec_of
 
 ANY = "*"
@@ -270,14 +270,12 @@ def _below(host: str, wildcard: str) -> bool:
     return wildcard.startswith("*.") and host != wildcard and host.endswith(wildcard[1:])
 
 
-def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Iterable[str]) -> None:
+def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Collection[str]) -> None:
     """UsageError for a Gateway of no class, and for a route to no Gateway or listener."""
     known = {(gateway.namespace, gateway.name): gateway for gateway in gateways}
     for gateway in known.values():
-        if gateway.class_name not in classes:
-            fault = f"no GatewayClass is called {gateway.class_name!r}"
-            remedy = did_you_mean(gateway.class_name, classes)
-            raise UsageError(f"{gateway.place}: spec.gatewayClassName", fault, remedy)
+        fault = f"no GatewayClass is called {gateway.class_name!r}"
+        refuse_unknown(gateway.class_name, classes, f"{gateway.place}: spec.gatewayClassName", fault)
     for route in routes:
         for name, section in route.parents:
             gateway = known.get((route.namespace, name))
@@ -285,9 +283,9 @@ def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Ite
                 remedy = did_you_mean(name, [name for _, name in known])
                 raise UsageError(f"{route.place}: spec.parentRefs", f"there is no Gateway {name!r}", remedy)
             names = [listener.name for listener in gateway.listeners]
-            if section and section not in names:
+            if section:
                 fault = f"Gateway {name} has no listener {section!r}"
-                raise UsageError(f"{route.place}: spec.parentRefs[{name}]", fault, did_you_mean(section, names))
+                refuse_unknown(section, names, f"{route.place}: spec.parentRefs[{name}]", fault)
 
 
 def read_class(place: str, raw: Mapping[str, Any]) -> str:

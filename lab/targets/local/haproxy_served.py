@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean
 from lab.targets.common.haproxy import HEALTH, SOCKET
 from lab.targets.local.gateway_api import ANY, Entry, Headers, Match, Rule, Served
 from lab.targets.local.images import Context
@@ -72,18 +71,12 @@ def files(proxy: str, ports: Sequence[Served], sections: Sections, context: Cont
             for place, rule in rules.items()
         ],
     )
-    certificates = {name: _secret(name, context) for served in ports for name in served.secrets}
+    certificates = {name: context.objects.certificate(name, "TLS") for served in ports for name in served.secrets}
     return {
         CONFIG: text,
         f"{Path(SOCKET).parent}/.keep": "",
         **{_certificate(name): found["tls.crt"] + found["tls.key"] for name, found in certificates.items()},
     }
-
-
-def _secret(name: str, context: Context) -> Mapping[str, str]:
-    if name not in context.objects.secrets:
-        raise UsageError("TLS", f"there is no Secret {name!r}", did_you_mean(name, context.objects.secrets))
-    return context.objects.secrets[name].files()
 
 
 def _certificate(secret: str) -> str:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from lab.base.errors import UsageError, did_you_mean
 from lab.model.variants import workers
 from lab.targets.common import nginx
 from lab.targets.local.configmap import lines
@@ -111,10 +110,7 @@ def certificates(context: Context) -> dict[str, str]:
     """File → text of every certificate with its key that a route names. UsageError for one that is not there."""
     found: dict[str, str] = {}
     for name in {route.secret: None for route in context.objects.routes if route.secret}:
-        if name not in context.objects.secrets:
-            remedy = did_you_mean(name, context.objects.secrets)
-            raise UsageError("Ingress: spec.tls", f"there is no Secret {name!r}", remedy)
-        files = context.objects.secrets[name].files()
+        files = context.objects.certificate(name, "Ingress: spec.tls")
         found[_certificate(name)] = files["tls.crt"] + files["tls.key"]
     return found
 

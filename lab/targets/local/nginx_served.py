@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from lab.base.errors import UsageError, did_you_mean
 from lab.targets.local import proxies
 from lab.targets.local.gateway_api import ANY, Backend, Entry, Served
 from lab.targets.local.images import Context
@@ -92,17 +91,11 @@ def files(proxy: str, ports: Sequence[Served], directives: Directives, context: 
             for served in ports
         ],
     )
-    secrets = {name: _files(name, context) for served in ports for name in served.secrets}
+    secrets = {name: context.objects.certificate(name, "TLS") for served in ports for name in served.secrets}
     return {
         CONFIG: text,
         **{_certificate(name): found["tls.crt"] + found["tls.key"] for name, found in secrets.items()},
     }
-
-
-def _files(name: str, context: Context) -> Mapping[str, str]:
-    if name not in context.objects.secrets:
-        raise UsageError("TLS", f"there is no Secret {name!r}", did_you_mean(name, context.objects.secrets))
-    return context.objects.secrets[name].files()
 
 
 def _certificate(secret: str) -> str:

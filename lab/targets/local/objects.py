@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.targets.local.deployments import Deployment, read_deployment
 from lab.targets.local.fields import Fields, spec_of
 from lab.targets.local.gateway_api import (
@@ -103,6 +103,11 @@ class Objects:
             raise UsageError("GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
         return served(mine, self.http_routes, options)
 
+    def certificate(self, secret: str, place: str) -> Mapping[str, str]:
+        """A Secret's files. UsageError of `place`, which names it, where there is none."""
+        refuse_unknown(secret, self.secrets, place, f"there is no Secret {secret!r}")
+        return self.secrets[secret].files()
+
     def role(self, role: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.role == role)
 
@@ -113,8 +118,7 @@ class Objects:
 
     def endpoints(self, service: str) -> tuple[Pod, ...]:
         """The pods that a Service selects. UsageError when there is no such Service, or it selects none."""
-        if service not in self.services:
-            raise UsageError(f"Service/{service}", "there is no such Service", did_you_mean(service, self.services))
+        refuse_unknown(service, self.services, f"Service/{service}", "there is no such Service")
         found = self.services[service]
         pods = tuple(filter(found.selects, self.pods))
         if not pods:
@@ -144,10 +148,7 @@ class Objects:
         """The container port behind a Service's port."""
         pods = self.endpoints(service)
         ports = self.services[service].ports
-        if port not in ports:
-            raise UsageError(
-                f"Service/{service}", f"there is no port {port!r}", did_you_mean(str(port), map(str, ports))
-            )
+        refuse_unknown(port, ports, f"Service/{service}", f"there is no port {port!r}")
         return pods[0].port(ports[port])
 
 
@@ -246,9 +247,9 @@ def _label(raw: Mapping[str, Any]) -> tuple[str, str]:
 
 def _class(ingress: Mapping[str, Any], classes: Mapping[str, str]) -> None:
     name = str(ingress.get("spec", {}).get("ingressClassName"))
-    if name not in classes:
-        fault = f"no IngressClass is called {name!r}"
-        raise UsageError(f"{'/'.join(_label(ingress))}: spec.ingressClassName", fault, did_you_mean(name, classes))
+    refuse_unknown(
+        name, classes, f"{'/'.join(_label(ingress))}: spec.ingressClassName", f"no IngressClass is called {name!r}"
+    )
 
 
 def _of_node(raw: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import refuse_unknown
 
 ProbeKind = Literal["httpGet", "tcpSocket", "exec"]
 
@@ -121,6 +121,5 @@ class Pod:
         if isinstance(port, int):
             return port
         named = {name: number for container in self.containers for name, number in container.ports.items()}
-        if port not in named:
-            raise UsageError(self.place, f"no container port is called {port!r}", did_you_mean(port, named))
+        refuse_unknown(port, named, self.place, f"no container port is called {port!r}")
         return named[port]

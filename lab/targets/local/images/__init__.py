@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
 
-from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
+from lab.base.errors import NotMeasurableError, UsageError, refuse_unknown
 from lab.targets.cluster import images as references
 from lab.targets.local.admin import Ask
 from lab.targets.local.containers import Process, Realisation
@@ -35,6 +35,13 @@ class Context:
     cpus: int
     somaxconn: int
     open_files: int
+
+
+def configmap_of(place: str, named: str, context: Context) -> tuple[str, Mapping[str, str]]:
+    """(its place, its data) of the ConfigMap that an argument names as NAMESPACE/NAME, of the pod's own namespace. UsageError."""
+    known = {f"{context.pod.namespace}/{name}": name for name in context.objects.configmaps}
+    refuse_unknown(named, known, place, f"there is no ConfigMap {named!r}")
+    return f"ConfigMap/{known[named]}", context.objects.configmaps[known[named]]
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
@@ -143,11 +150,7 @@ def led_to(
     backends = dict.fromkeys(backend for port in ports for backend in port.backends)
     members = {item: objects.members(item.service, item.port, context.addresses) for item in backends}
     names = dict.fromkeys(name for port in ports for name in port.secrets)
-    for name in names:
-        if name not in objects.secrets:
-            remedy = did_you_mean(name, objects.secrets)
-            raise UsageError("Gateway: spec.listeners", f"there is no Secret {name!r}", remedy)
-    return ports, members, {name: objects.secrets[name].files() for name in names}
+    return ports, members, {name: objects.certificate(name, "Gateway: spec.listeners") for name in names}
 
 
 class Telling(Protocol):

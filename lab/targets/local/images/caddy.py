@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError
 from lab.targets.common import caddy
 from lab.targets.local import proxies, settings
 from lab.targets.local.admin import Ask
 from lab.targets.local.caddy_conf import CAN, CONFIG, FOLDER, PARTS, render
 from lab.targets.local.caddy_control import CaddyControl
 from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control
+from lab.targets.local.images import Context, Control, led_to
 
 IMAGE = "library/caddy"
 BY_TAG = True
@@ -47,21 +47,9 @@ def realise(context: Context) -> Realisation:
 
 
 def _files(context: Context) -> Mapping[str, str]:
-    objects = context.objects
-    ports = objects.served(CONTROLLER)
-    for entry in (entry for port in ports for entries in port.hosts.values() for entry in entries):
-        entry.rule.refuse("Caddy", CAN)
-    members = {
-        item: objects.members(item.service, item.port, context.addresses) for port in ports for item in port.backends
-    }
-    names = dict.fromkeys(name for port in ports for name in port.secrets)
-    for name in names:
-        if name not in objects.secrets:
-            fault = f"there is no Secret {name!r}"
-            raise UsageError("Gateway: spec.listeners", fault, did_you_mean(name, objects.secrets))
-    certificates = {name: objects.secrets[name].files() for name in names}
-    data = objects.configmaps.get(SETTINGS, {})
-    return render(ports, members, certificates, settings.read(f"ConfigMap/{SETTINGS}", data, PARTS))
+    data = context.objects.configmaps.get(SETTINGS, {})
+    served = led_to(context, CONTROLLER, "Caddy", CAN)
+    return render(*served, settings.read(f"ConfigMap/{SETTINGS}", data, PARTS))
 
 
 def control(process: Process) -> Control:

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.model.variants import workers
 from lab.targets.local import haproxy_served, ingress_served
 from lab.targets.local.containers import Process, Realisation, find_program
 from lab.targets.local.haproxy_control import MasterControl
 from lab.targets.local.haproxy_served import CHECKER, COMMAND, CONFIG, Sections
-from lab.targets.local.images import Context, Control, refuse_workers
+from lab.targets.local.images import Context, Control, configmap_of, refuse_workers
 from lab.targets.local.images.haproxy import bounded
 from lab.targets.local.renewing import by_signal
 
@@ -81,9 +81,7 @@ def realise(context: Context) -> Realisation:
     container = context.container
     place, data = _configmap(context)
     for name in data:
-        if name not in KEYS:
-            fault = "is no key that the local target knows of this controller"
-            raise UsageError(f"{place}: {name}", fault, did_you_mean(name, KEYS))
+        refuse_unknown(name, KEYS, f"{place}: {name}", "is no key that the local target knows of this controller")
     values = {name: key.default for name, key in KEYS.items()} | dict(data)
     if values["nbthread"].isdecimal():
         threads = workers.capped(int(values["nbthread"]), container.limits.get("cpu"))
@@ -147,11 +145,6 @@ def _configmap(context: Context) -> tuple[str, Mapping[str, str]]:
             remedy = did_you_mean(item, ["--configmap", "--ingress.class", "--sync-period"])
             raise UsageError(at, f"the local target does not honour {item}", remedy)
     arguments = {name: value for name, _, value in (item.partition("=") for item in container.args)}
-    if CONTROLLER not in (known := context.objects.classes.values()):
-        fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
-        raise UsageError(at, fault, did_you_mean(CONTROLLER, known))
-    namespace, _, name = arguments.get("--configmap", "").partition("/")
-    if namespace != context.pod.namespace or name not in context.objects.configmaps:
-        maps = [f"{context.pod.namespace}/{item}" for item in context.objects.configmaps]
-        raise UsageError(at, f"there is no ConfigMap {namespace}/{name}", did_you_mean(f"{namespace}/{name}", maps))
-    return f"ConfigMap/{name}", context.objects.configmaps[name]
+    fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
+    refuse_unknown(CONTROLLER, context.objects.classes.values(), at, fault)
+    return configmap_of(at, arguments.get("--configmap", ""), context)

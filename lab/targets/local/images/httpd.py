@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, refuse_unknown
 from lab.targets.local import admin, proxies, settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.gateway_api import ANY, Backend, Match, Rule, Served
@@ -88,9 +88,8 @@ def _sections(data: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
     """UsageError for an empty value where nothing is to be left out: httpd would never hear of it."""
     own = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
     for key, value in data.items():
-        if not value and key not in own:
-            fault = "is empty, and nothing stands there by itself"
-            raise UsageError(f"ConfigMap/httpd: {key}", fault, did_you_mean(key, own))
+        if not value:
+            refuse_unknown(key, own, f"ConfigMap/httpd: {key}", "is empty, and nothing stands there by itself")
     return settings.sections("ConfigMap/httpd", data, DEFAULTS)
 
 

@@ -13,12 +13,12 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.targets.common import nginx
 from lab.targets.local import modules
 from lab.targets.local.configmap import KEYS, look_up, settings
 from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, refuse_nginx_workers, refuse_open_files
+from lab.targets.local.images import Context, Control, configmap_of, refuse_nginx_workers, refuse_open_files
 from lab.targets.local.nginx_conf import PID, certificates, keys_for_tls, render, workers_of
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.objects import Objects
@@ -61,10 +61,8 @@ def realise(context: Context) -> Realisation:
         )
     pre_stop = _pre_stop(container)
     controller = arguments.get("--controller-class", "k8s.io/ingress-nginx")
-    if controller not in context.objects.classes.values():
-        known = sorted(set(context.objects.classes.values()))
-        fault = f"no IngressClass belongs to --controller-class={controller}: it would serve no route"
-        raise UsageError(f"{container.place}.args", fault, did_you_mean(controller, known))
+    fault = f"no IngressClass belongs to --controller-class={controller}: it would serve no route"
+    refuse_unknown(controller, set(context.objects.classes.values()), f"{container.place}.args", fault)
     place, data = _configmap(context, arguments)
     values = settings(place, data)
     by = f"{container.place}: limits.cpu" if values["worker-processes"] == "auto" else f"{place}: worker-processes"
@@ -170,11 +168,7 @@ def _argument(place: str, text: str) -> tuple[str, str]:
 
 def _configmap(context: Context, arguments: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
     path = arguments.get("--configmap", "")
-    namespace, _, name = path.partition("/")
     place = f"{context.container.place}.args"
     if not path:
         raise UsageError(place, "--configmap is missing", "--configmap=$(POD_NAMESPACE)/ingress-nginx-controller")
-    if namespace != context.pod.namespace or name not in context.objects.configmaps:
-        known = [f"{context.pod.namespace}/{item}" for item in context.objects.configmaps]
-        raise UsageError(place, f"there is no ConfigMap {path}", did_you_mean(path, known))
-    return f"ConfigMap/{name}", context.objects.configmaps[name]
+    return configmap_of(place, path, context)

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.targets.local import nginx_served
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.fields import Fields, spec_of
@@ -59,9 +59,8 @@ def realise(context: Context) -> Realisation:
     if container.command or container.args:
         raise UsageError(container.place, "expected neither command nor args", "as in manifests/base/nginx-ngf")
     release = container.image.split("@")[0].rpartition(":")[2]
-    if release not in KEPT:
-        remedy = did_you_mean(release, KEPT)
-        raise UsageError(container.place, f"release {release!r} of NGINX Gateway Fabric is not known here", remedy)
+    fault = f"release {release!r} of NGINX Gateway Fabric is not known here"
+    refuse_unknown(release, KEPT, container.place, fault)
     ports = [
         replace(port, options={TLS[name]: value for name, value in port.options.items()})
         for port in context.objects.served(CONTROLLER, TLS)

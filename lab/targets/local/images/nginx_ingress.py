@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.targets.local import ingress_served, nginx_served
 from lab.targets.local.containers import Process, Realisation
-from lab.targets.local.images import Context, Control, refuse_nginx_workers, refuse_open_files
+from lab.targets.local.images import Context, Control, configmap_of, refuse_nginx_workers, refuse_open_files
 from lab.targets.local.nginx_control import NginxControl
 from lab.targets.local.nginx_served import CONFIG, Directives
 from lab.targets.local.pods import Container
@@ -108,9 +108,9 @@ def realise(context: Context) -> Realisation:
     place, data = _configmap(context, container)
     values = {name: key.default for name, key in KEYS.items()} | _OTHER | dict(data)
     for name in data:
-        if name not in KEYS and name not in _OTHER:
-            fault = "is no key that the local target knows of this controller"
-            raise UsageError(f"{place}: {name}", fault, did_you_mean(name, [*KEYS, *_OTHER]))
+        refuse_unknown(
+            name, [*KEYS, *_OTHER], f"{place}: {name}", "is no key that the local target knows of this controller"
+        )
     for name, refuse in (("worker-processes", refuse_nginx_workers), ("worker-rlimit-nofile", refuse_open_files)):
         if values[name].isdecimal():
             refuse(f"{place}: {name}", int(values[name]), context)
@@ -180,9 +180,4 @@ def _configmap(context: Context, container: Container) -> tuple[str, Mapping[str
     if (wanted := arguments.get(_CLASS, "nginx")) not in classes or classes[wanted] != "nginx.org/ingress-controller":
         fault = f"no IngressClass {wanted!r} is of nginx.org/ingress-controller: it would serve nothing"
         raise UsageError(at, fault, did_you_mean(wanted, classes))
-    namespace, _, name = arguments.get(_CONFIGMAP, "").partition("/")
-    if namespace != context.pod.namespace or name not in context.objects.configmaps:
-        known = [f"{context.pod.namespace}/{item}" for item in context.objects.configmaps]
-        fault = f"there is no ConfigMap {arguments.get(_CONFIGMAP, '')!r}"
-        raise UsageError(at, fault, did_you_mean(f"{namespace}/{name}", known))
-    return f"ConfigMap/{name}", context.objects.configmaps[name]
+    return configmap_of(at, arguments.get(_CONFIGMAP, ""), context)
