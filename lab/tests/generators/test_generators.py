@@ -87,9 +87,9 @@ def test_real_output_parses_to_its_golden_record(name: str) -> None:
         got = shown(made_by.parse(stdout, stderr, exit_status, load))
     except OutputError as error:
         got = {"error": str(error)}
-    texts = [json.dumps(each, indent=1).splitlines() for each in (golden(name, got), got)]
-    if texts[0] != texts[1]:
-        pytest.fail("\n".join(difflib.unified_diff(*texts, f"{name}.json", "parsed now", lineterm="")))
+    kept, now = (json.dumps(each, indent=1).splitlines() for each in (golden(name, got), got))
+    if kept != now:
+        pytest.fail("\n".join(difflib.unified_diff(kept, now, f"{name}.json", "parsed now", lineterm="")))
 
 
 @pytest.mark.parametrize("name", ["k6/slow-open", "oha/slow-open"])
