@@ -87,9 +87,9 @@ def test_real_output_parses_to_its_golden_record(name: str) -> None:
         got = shown(made_by.parse(stdout, stderr, exit_status, load))
     except OutputError as error:
         got = {"error": str(error)}
-    texts = [json.dumps(each, indent=1).splitlines() for each in (golden(name, got), got)]
-    if texts[0] != texts[1]:
-        pytest.fail("\n".join(difflib.unified_diff(*texts, f"{name}.json", "parsed now", lineterm="")))
+    was, now = (json.dumps(each, indent=1).splitlines() for each in (golden(name, got), got))
+    if was != now:
+        pytest.fail("\n".join(difflib.unified_diff(was, now, f"{name}.json", "parsed now", lineterm="")))
 
 
 @pytest.mark.parametrize("name", ["k6/slow-open", "oha/slow-open"])
