@@ -38,8 +38,10 @@ BUSY: Mapping[str, float] = {"exact": 1.05, "quantiles": 1.3}
 """Connections that wait for an answer on average, of those there are (1.00 seen in closed loops, 0.05 at given rates); read off percentiles
 it is too many.
 """
-QUEUED = 0.005
-"""Of the requests that were due, by which those that wait to be sent may be more: on average, where all that a valid sample may miss is late."""
+QUEUED = 0.015
+"""Of the requests that were due, by which those that wait to be sent may be more, on average: three times what they are where all that a
+valid sample may miss is late, for a system that stalls and catches up.
+"""
 LEAST_BUSY = 0.003
 """And the least in a closed loop in which nothing fails (0.06 seen, where most of a thousand connections are not accepted). Latencies in
 another unit, a thousandth of what they were, are below it.

@@ -56,7 +56,7 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Paced(FakeGenerator):
-    """A load on a system that answers so many requests per second, and slowly from `slow_rps` on."""
+    """A load on a system that answers so many requests per second, and one in fifty slowly from `slow_rps` on."""
 
     binary: str = "true"
     capacity_rps: float = 1000.0
@@ -65,8 +65,10 @@ class Paced(FakeGenerator):
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
         rate = load.rate_rps or 0.0
         requests = round(min(rate, self.capacity_rps) * load.duration_s)
-        took_s = 0.2 if rate >= self.slow_rps else 0.001
-        return Result(requests, load.duration_s, Histogram.of_values(np.full(requests, took_s)), load.duration_s)
+        took_s = np.full(requests, 0.001)
+        if rate >= self.slow_rps:
+            took_s[::50] = 0.2
+        return Result(requests, load.duration_s, Histogram.of_values(took_s), load.duration_s)
 
 
 SEARCH = KneeSearch(p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
