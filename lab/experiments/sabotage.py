@@ -1,10 +1,11 @@
 """Sabotage: is every knob's read-back able to fail? Each is tried on a system in which its knob did not take.
 
     left out            the variant without the knob's component, read back as if it had it
-    key misspelt        a key of its ConfigMap written wrongly, which the real controller would ignore
+    misspelt            a name that it sets written wrongly: a ConfigMap's key, a field or an annotation of an object, an argument or a
+                        variable of a container, which a controller may pass over without a word
     container misnamed  its patch for a container that does not exist, which kustomize accepts
 
-Caught means: every check of that knob fails, save those that hold on the baseline too (of a root: on itself without
+Caught means: what is misspelt is refused, or a check of that knob fails; else every check of it fails, save those that hold on the baseline too (of a root: on itself without
 knobs) or belong to another knob as well, and no check of another knob does, but where they make up a root. A knob all
 of whose checks hold anyway is `already so`: here the baseline has its value (or its effect), and then its checks must
 still fail when they ask for another value.
@@ -12,19 +13,21 @@ still fail when they ask for another value.
 
 from __future__ import annotations
 
+import copy
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import yaml
 
 from lab.base.errors import LabError, NotMeasurableError, UsageError
-from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
-from lab.model.variants.knobs import KEYS, MANIFESTS, Check
+from lab.model.variants.knobs import MANIFESTS, Check
 from lab.model.variants.variants import Variant, load_variant, without
 from lab.targets.base import Target
 from lab.targets.common.process import scratch
@@ -82,18 +85,19 @@ class Saboteur:
         return self._judged(variant, knob, "left out", sabotaged)
 
     def _misspelt(self, variant: Variant, knob: str) -> Iterator[Finding]:
-        folder = MANIFESTS / "components" / knob
-        content = annotated.kustomization(folder, "Component", KEYS)
-        for generator in content.get("configMapGenerator", []):
-            for literal in generator.get("literals", []):
-                key = str(literal).partition("=")[0]
-                manifests = tuple(
-                    _with_key(obj, str(generator["name"]), key, key[:-2] + key[-1]) for obj in variant.manifests
-                )
+        try:
+            below = {differences.label(obj): obj for obj in without(variant, knob).manifests}
+        except UsageError:  # told already
+            return
+        for number, obj in enumerate(variant.manifests):
+            for place, wrong in misspellings(obj, below.get(differences.label(obj), {})):
+                manifests = (*variant.manifests[:number], wrong, *variant.manifests[number + 1 :])
                 sabotaged = variant.model_copy(update={"manifests": manifests})
-                yield self._judged(variant, knob, f"key misspelt: {key}", sabotaged)
+                yield self._judged(variant, knob, f"misspelt: {differences.label(obj)} {place}", sabotaged, part=True)
 
-    def _judged(self, variant: Variant, knob: str, sabotage: str, sabotaged: Variant) -> Finding:
+    def _judged(self, variant: Variant, knob: str, sabotage: str, sabotaged: Variant, part: bool = False) -> Finding:
+        """`part`: of what the knob sets one name alone is wrong, and one check that fails is enough."""
+
         def found(outcome: Outcome, detail: str) -> Finding:
             return Finding(variant.name, knob, sabotage, outcome, detail)
 
@@ -116,6 +120,8 @@ class Saboteur:
             harmed and variant.baseline is not None
         ):  # the parts of a root are made for one another: no TLS version without TLS
             return found("NOT CAUGHT", f"a check of another knob fails: {'; '.join(harmed)}")
+        if part and failed:
+            return found("caught", "; ".join(_said(reading) for reading in failed))
         held = [reading.check for reading in readings[:count] if reading.ok and reading.check in own]
         unexplained = [check for check in held if check not in shared and not self._holds(variant, check)]
         if unexplained:
@@ -194,11 +200,49 @@ def _rename(path: Path) -> list[str]:
     return found
 
 
-def _with_key(obj: dict[str, Any], name: str, key: str, other: str) -> dict[str, Any]:
-    """The object; of the ConfigMap of that name a copy with a key called otherwise."""
-    if differences.label(obj) != f"ConfigMap/{name}":
-        return obj
-    return obj | {"data": {other if item == key else item: value for item, value in obj["data"].items()}}
+def misspellings(obj: Mapping[str, Any], below: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where, the object with that name written wrongly) for every name that it has and `below`, the same without a knob, has not."""
+    for path, wrong in _names(obj, below, ()):
+        ours = str(path[-1]).startswith("lab/")
+        if ours or path[0] in ("apiVersion", "kind") or path[:2] in (("metadata", "name"), ("metadata", "namespace")):
+            continue
+        copied = copy.deepcopy(dict(obj))
+        *above, last = path
+        node = reduce(getitem, above, copied)
+        if isinstance(node, list):
+            node[last] = wrong
+        else:
+            kept = list(node.items())
+            node.clear()
+            node.update((wrong if key == last else key, value) for key, value in kept)
+        yield ".".join(map(str, path)), copied
+
+
+def _names(node: Any, below: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """(path of a key, or of an element of a list, what stands there instead). Names of containers and ports are others' matter."""
+    if isinstance(node, dict):
+        for key, value in cast("dict[str, Any]", node).items():
+            inner = below.get(key) if isinstance(below, dict) else None
+            if isinstance(value, dict | list) and value:
+                yield from _names(value, inner, (*path, key))
+            elif inner is None and path[-1:] != ("metadata",) and not (path and isinstance(path[-1], int)):
+                yield (*path, key), _wrong(key)
+    elif isinstance(node, list):
+        had = below if isinstance(below, list) else []
+        for place, item in enumerate(node):
+            if path[-1] in ("args", "command") and isinstance(item, str) and item.startswith("-") and item not in had:
+                name, equals, value = item.partition("=")
+                yield (*path, place), f"{_wrong(name)}{equals}{value}"
+            elif path[-1] == "env" and item not in had:
+                variable = cast("dict[str, Any]", item)
+                yield (*path, place), {**variable, "name": _wrong(variable["name"])}
+            elif isinstance(item, dict):
+                before = next((each for each in had if each.get("name") == item.get("name")), {})
+                yield from _names(item, before, (*path, place))
+
+
+def _wrong(name: str) -> str:
+    return name[:-2] + name[-1:]
 
 
 def _another(check: Check) -> Check:

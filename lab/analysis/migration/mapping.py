@@ -6,11 +6,12 @@ successor's default is another one than ingress-nginx's.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from lab.analysis.migration.table import ANNOTATION, WEIGHTS, Row, Subject, Table, Weight
 from lab.analysis.migration.values import LeaveError, UntranslatableError, conversions, translated
@@ -121,6 +122,10 @@ class Migration:
         return sorted(traps, key=lambda trap: (WEIGHTS.index(trap.weight), not trap.in_file))
 
 
+Beside: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
+"""(kind, name) of an object → what is in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """A name in the file that is no key of ingress-nginx 1.15.1, which ignores it."""
@@ -130,15 +135,21 @@ class Unknown:
     hint: str
 
 
-def keys_of(data: Mapping[str, str]) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
-    """Every key that ingress-nginx has, with the file's value or its default; and those of the file that it has not."""
+def keys_of(data: Mapping[str, str], beside: Beside | None = None) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
+    """Every key that ingress-nginx has, with the file's value or its default; and those of the file that it has not.
+
+    `beside`: the objects of the file that keys may name, whose content is told with the key.
+    """
     found: dict[str, Key] = {}
     for name, key in KEYS.items():
         if name not in data:
             found[name] = Key(name, None, key.default)
             continue
         _, value = look_up(name, data[name])
-        found[name] = Key(name, data[name], key.default if value.kept else value.value, value.told)
+        named = (beside or {}).get((key.names, data[name].rpartition("/")[2]), {}) if key.names == "ConfigMap" else {}
+        held = f"it holds {', '.join(f'{header}: {text}' for header, text in named.items())}" if named else ""
+        told = "; ".join(filter(None, (value.told, held)))
+        found[name] = Key(name, data[name], key.default if value.kept else value.value, told)
     return found, tuple(Unknown(name, text, hint(name, text)) for name, text in data.items() if name not in KEYS)
 
 
@@ -154,11 +165,32 @@ def migration(
     said = {line.setting for name in order for line in lines[name] if line.setting}
     return Migration(
         table.system,
-        tuple(line for name in order for line in lines[name]),
+        tuple(_one_each([line for name in order for line in lines[name]])),
         tuple(line for each in annotations for line in _annotated(table, subjects, each)),
         tuple(_beside(line, said) for name, own in lines.items() if name not in order for line in own),
         tuple(_extra(row) for row in table.extras if not any(keys[name].text is not None for name in row.keys[1:])),
     )
+
+
+def _one_each(lines: Sequence[Line]) -> Iterator[Line]:
+    """Where two keys are one setting there and ask for different things, the larger is set, and of the other that is told."""
+    largest: dict[str, Line] = {}
+    for line in lines:
+        before = largest.get(line.setting)
+        if line.standing == "set" and (before is None or _magnitude(before.to) <= _magnitude(line.to)):
+            largest[line.setting] = line
+    for line in lines:
+        chosen = largest.get(line.setting, line)
+        if line.standing != "set" or chosen.to == line.to:
+            yield line
+            continue
+        told = f"the same setting as {chosen.key}, which asks for {_short(chosen.to)}: one of the two can be set"
+        yield replace(line, standing="hand", note="; ".join(filter(None, (told, line.note))))
+
+
+def _magnitude(text: str) -> tuple[float, int]:
+    number = re.match(r"\d+(?:\.\d+)?", text)
+    return (float(number[0]) if number else 0, len(text))
 
 
 def _beside(line: Line, said: Collection[str]) -> Line:
@@ -232,22 +264,9 @@ def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation)
     rows = table.rows.get(name) or table.rows.get(given.name, ())
     if not subject or not rows:
         told = "the table has no row for this annotation: look it up by hand"
+        text = given.text
         return [
-            Line(
-                f"{PREFIX}{given.name}",
-                given.text,
-                given.text,
-                "hand",
-                "hand",
-                "",
-                "",
-                "",
-                "fails",
-                "",
-                told,
-                "",
-                given.ingress,
-            )
+            Line(f"{PREFIX}{given.name}", text, text, "hand", "hand", "", "", "", "fails", "", told, "", given.ingress)
         ]
     return [_annotation(row, subject, given) for row in rows]
 

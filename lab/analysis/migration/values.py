@@ -34,27 +34,35 @@ class LeaveError(Exception):
 def translated(template: str, value: str, others: Mapping[str, str] | None = None) -> str:
     """UntranslatableError, or LeaveError where nothing is to be set. A template without braces is what is set, whatever the value.
 
-    `others`: values of other keys, by which `{proxy-buffer-size}` stands for one.
+    `others`: values of other keys, by which `{proxy-buffer-size}` stands for one, and `{proxy-buffer-size|size}` for what becomes of it.
     """
     parts: list[str] = []
     for literal, name, words, _ in Formatter().parse(template):
         parts.append(literal)
         if name is not None:
-            found = CONVERSIONS[name](value) if name in CONVERSIONS else (others or {})[name]
-            parts.append(_word(found, words or ""))
+            parts.append(_word(_found(name, value, others or {}), words or ""))
     return "".join(parts)
 
 
+def _found(name: str, value: str, others: Mapping[str, str]) -> str:
+    """Of a conversion's name, of another key's, or of `key|conversion`."""
+    if name in CONVERSIONS:
+        return CONVERSIONS[name](value)
+    key, _, conversion = name.partition("|")
+    return CONVERSIONS[conversion](others[key]) if conversion else others[key]
+
+
 def conversions(template: str) -> set[str]:
-    """The names that a template uses, as they are written."""
-    return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+    """The names that a template uses: of conversions, and of other keys."""
+    return {part for _, name, _, _ in Formatter().parse(template) if name is not None for part in name.split("|")}
 
 
 def _word(text: str, words: str) -> str:
     if not words:
         return text
     known = dict(pair.split("=", 1) for pair in words.split())
-    found = known.get(text, known.get("*"))
+    below = (said for limit, said in known.items() if limit[0] == "<" and text.isdigit() and int(text) < int(limit[1:]))
+    found = known[text] if text in known else next(below, known.get("*"))
     if found is None:
         raise UntranslatableError(f"is none of {', '.join(known)}")
     if not found:
@@ -78,11 +86,31 @@ def _whole_seconds(value: str) -> str:
     return str(ceil(float(_seconds(value))))
 
 
+def _duration(value: str) -> str:
+    """Of at most four digits and one unit, as Gateway API and NGINX Gateway Fabric take them; what does not come out even is longer by a part."""
+    ms = ceil(float(_seconds(value)) * 1000)
+    units = [(1000, "s"), (60_000, "m"), (3_600_000, "h")] if ms % 1000 == 0 else [(1, "ms"), (1000, "s")]
+    for even in (True, False):
+        for per, unit in units:
+            if ms <= 9999 * per and (not even or ms % per == 0):
+                return f"{ceil(ms / per)}{unit}"
+    raise UntranslatableError("is longer than can be written there")
+
+
 def _bytes(value: str) -> str:
     found = re.fullmatch(r"(\d+)([kmg]?)", value.lower())
     if not found:
         raise UntranslatableError("is no size")
     return str(int(found[1]) * _SIZE[found[2]])
+
+
+def _size(value: str) -> str:
+    """nginx's, of at most four digits."""
+    total = int(_bytes(value))
+    even = next((unit for unit in ("g", "m", "k") if total % _SIZE[unit] == 0 and (total or unit == "k")), "")
+    if total > 9999 * _SIZE[even]:
+        raise UntranslatableError("cannot be written there in four digits and a unit")
+    return f"{total // _SIZE[even]}{even}"
 
 
 def _limit(value: str) -> str:
@@ -104,6 +132,12 @@ def _line(value: str) -> str:
 def _idle(value: str) -> str:
     if value == "0":
         raise UntranslatableError("keeps no idle connections: turned off there by another setting")
+    return value
+
+
+def _connections(value: str) -> str:
+    if not value.isdigit() or value == "0":
+        raise UntranslatableError("means as many as open files allow: a number is to be chosen there")
     return value
 
 
@@ -161,6 +195,11 @@ def _log_buffer(value: str) -> str:
     return str(max(int(_bytes(found[1])) // 1024, 1))
 
 
+def _reuses(value: str) -> str:
+    """Requests on one connection, its first not counted."""
+    return str(max(int(_count(value)) - 1, 0))
+
+
 def _retries(value: str) -> str:
     if not value.isdigit() or value == "0":
         raise UntranslatableError("means as often as there are backends")
@@ -176,6 +215,10 @@ CONVERSIONS: dict[str, Callable[[str], str]] = {
     "header_bytes": _buffers,
     "header_kb": lambda value: str(max(int(_buffers(value)) // 1024, 1)),
     "line_bytes": _line,
+    "size": _size,
+    "duration": _duration,
+    "nginx_time": lambda value: "0s" if value == "0" else _duration(value),
+    "connections": _connections,
     "idle": _idle,
     "count": _count,
     "truth": lambda value: str(_truth(value)).lower(),
@@ -184,11 +227,12 @@ CONVERSIONS: dict[str, Callable[[str], str]] = {
     "tls_min": lambda value: _versions(value)[0],
     "tls_max": lambda value: _versions(value)[-1],
     "tls_plus": lambda value: " ".join(f"+TLSv{version.removesuffix('.0')}" for version in _versions(value)),
-    "list": lambda value: ",".join(_items(value)),
+    "list": lambda value: ",".join(re.split(r"[,\s]+", value.strip(", \t\n"))),
     "list_yaml": lambda value: f"[{', '.join(_items(value))}]",
     "ciphers_iana": _iana,
     "ciphers_ecdhe": lambda value: f"[{', '.join(match[0] for match in _ciphers(value))}]",
     "log_buffer_kb": _log_buffer,
+    "reuses": _reuses,
     "retries": _retries,
 }
 """Name → what it makes of a value."""

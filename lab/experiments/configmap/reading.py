@@ -54,6 +54,8 @@ class Given:
     notes: tuple[str, ...] = ()
     beside: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
     """Of the file's other ConfigMaps and Secrets, which its keys may name: (kind, name) → what is in it."""
+    documents: tuple[Value, ...] = ()
+    """All that the file holds."""
 
 
 def read(place: str, content: bytes, into: str) -> Given:
@@ -77,7 +79,7 @@ def read(place: str, content: bytes, into: str) -> Given:
         fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
         raise UsageError(place, fault, "make it shorter: the controller never gets this one")
     beside = {name: texts for doc in docs for name, texts in named(doc)} | dict(found.beside)
-    return Given(data, (*found.notes, *missing, *notes), beside)
+    return Given(data, (*found.notes, *missing, *notes), beside, tuple(docs))
 
 
 def _likely(docs: list[Value]) -> list[Settings]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -65,6 +65,12 @@ def _by_own_schema(custom: Path, item: dict[str, Any]) -> Finding:
     except (OSError, json.JSONDecodeError, jsonschema.SchemaError) as error:
         return Finding("Errors", f"manifests/schemas/{path.name}: not a JSON schema: {error}")
     return Finding("Valid")
+
+
+def refused(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
+    """Why an object is none of its kind, by the place in it; empty where it is one, and of a kind without a schema."""
+    found = _finding(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
+    return found.fault if found.status == "Invalid" else ""
 
 
 def report(overlay: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:

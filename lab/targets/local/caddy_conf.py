@@ -20,7 +20,11 @@ FOLDER = "/srv/caddy"
 CONFIG = f"{FOLDER}/caddy.json"
 PARTS = ("config", "http", "server", "reverse_proxy", "transport")
 """Of the whole configuration, of its HTTP app, of each server of the load, of each proxying handler, of that handler's transport."""
-CAN = ("method", "headers", "queries", "regex", "weights", "request_headers", "response_headers", "redirect", "rewrite")
+CAN = (
+    *("method", "headers", "queries", "regex", "weights", "request_headers", "response_headers", "added"),
+    *("redirect", "rewrite"),
+)
+NEVER = "{"
 READY = (1042, "/healthz")
 
 Node = dict[str, Any]
@@ -80,7 +84,7 @@ def _match(match: Match) -> Iterator[tuple[str, Any]]:
         case "Exact":
             yield "path", [match.path]
         case "RegularExpression":
-            yield "path_regexp", {"pattern": "^" + match.path.removeprefix("^")}
+            yield "path_regexp", {"pattern": f"^(?:{match.path})$"}
         case "PathPrefix":
             if stem:
                 yield "path", [stem, f"{stem}/*"]

@@ -34,8 +34,8 @@ BOOTSTRAP, CHECKED = f"{HOME}/envoy.json", f"{HOME}/check.json"
 READY_PORT = 8002
 PARTS = ("bootstrap", "listener", "http_connection_manager", "router", "cluster", "tls")
 CAN = (
-    *("method", "headers", "queries", "regex", "weights", "request_headers", "response_headers"),
-    *("rewrite", "redirect", "mirrors", "request_s", "backend_s"),
+    *("method", "headers", "queries", "queries_regex", "regex", "weights", "request_headers", "response_headers"),
+    *("added", "rewrite", "redirect", "redirect_prefix", "mirrors", "request_s", "backend_s"),
 )
 """Of `Rule`: all there is."""
 
@@ -266,7 +266,7 @@ def _redirect(redirect: Redirect, match: Match) -> Mapping[str, Any]:
 
 def _headers(whose: str, change: Headers) -> Mapping[str, Any]:
     add = [
-        {"header": {"key": key, "value": value}, "append_action": action}
+        {"header": {"key": key, "value": value.replace("%", "%%")}, "append_action": action}  # %…% is a command
         for found, action in ((change.set, "OVERWRITE_IF_EXISTS_OR_ADD"), (change.add, "APPEND_IF_EXISTS_OR_ADD"))
         for key, value in found.items()
     ]

@@ -9,6 +9,7 @@ ready. A Service without any has none, and its route answers 500 where a cluster
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,8 +72,9 @@ def _class(name: str, controller: str) -> Manifest:
 def _secret(found: Objects, name: str, namespace: str) -> Manifest:
     metadata = {"name": name, "namespace": namespace}
     files = found.certificate(name, "Gateway: spec.listeners")
-    pair = {key: files[key] for key in ("tls.crt", "tls.key") if key in files}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "stringData": pair}
+    # It leaves stringData as it is, and looks for a certificate in data alone.
+    pair = {key: base64.b64encode(files[key].encode()).decode() for key in ("tls.crt", "tls.key") if key in files}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": pair}
 
 
 def _backends(found: Objects, addresses: Mapping[str, str]) -> Iterator[Manifest]:

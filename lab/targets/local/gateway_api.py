@@ -4,19 +4,17 @@
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
         →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(backends (backend, 80))),)})]
 
-Each proxy's file in `images/` writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Refuses every
-field that is not read here, and what no proxy here is asked for: TLS routes, namespaces other than the route's own, extension filters.
+Each proxy's file in `images/` writes its own configuration from `served`, and refuses what it cannot write by `Rule.refuse`. Manifests are
+read in `gateway_objects`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal
 
-from lab.base import durations
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.targets.local.fields import Fields, spec_of
 
 ANY = "*"
 """Host of a route that names none, on a listener that names none."""
@@ -132,21 +130,35 @@ class Rule:
     request_s: float | None = None
     backend_s: float | None = None
 
-    def refuse(self, proxy: str, can: Iterable[str]) -> None:
+    @property
+    def texts(self) -> Iterator[str]:
+        """What is written as it stands, but for paths to match."""
+        for match in self.matches:
+            yield from (item.value for item in (*match.headers, *match.queries))
+        for change in (self.request_headers, self.response_headers):
+            yield from (*change.set.values(), *change.add.values())
+        for to in (self.rewrite, self.redirect):
+            yield from filter(None, (to and to.path, to and to.prefix))
+
+    def refuse(self, proxy: str, can: Iterable[str], never: str = "") -> None:
         """UsageError for the first thing here that a proxy's writer cannot write: `can` has names of what it can beside a path and one backend.
 
-        Names: method, headers, queries, regex, weights, request_headers, response_headers, rewrite, redirect, mirrors, request_s, backend_s.
+        Names: method, headers, queries, queries_regex, regex, weights, request_headers, response_headers, added, rewrite, redirect,
+        redirect_prefix, mirrors, request_s, backend_s. `never`: characters that mean something else there.
         """
         asked = {
             "method": any(match.method for match in self.matches),
             "headers": any(match.headers for match in self.matches),
             "queries": any(match.queries for match in self.matches),
+            "queries_regex": any(item.kind != "Exact" for match in self.matches for item in match.queries),
             "regex": any(match.path_kind == "RegularExpression" for match in self.matches),
             "weights": len(self.backends) > 1,
             "request_headers": self.request_headers,
             "response_headers": self.response_headers,
+            "added": self.request_headers.add or self.response_headers.add,
             "rewrite": self.rewrite,
             "redirect": self.redirect,
+            "redirect_prefix": self.redirect and self.redirect.prefix is not None,
             "mirrors": self.mirrors,
             "request_s": self.request_s is not None,
             "backend_s": self.backend_s is not None,
@@ -155,18 +167,24 @@ class Rule:
             if asked[name]:
                 fault = f"{_WORDS[name]} cannot be written for {proxy} here"
                 raise UsageError(self.place, fault, "leave it out of the route, or measure another system")
+        if odd := next((text for text in self.texts if set(never) & set(text)), None):
+            fault = f"{odd!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
+            raise UsageError(self.place, fault, "write it without, or measure another system")
 
 
 _WORDS = {
     "method": "a match of methods",
     "headers": "a match of headers",
     "queries": "a match of query parameters",
+    "queries_regex": "a query parameter as a regular expression",
     "regex": "a path as a regular expression",
     "weights": "a division between several backends",
     "request_headers": "a change of request headers",
     "response_headers": "a change of response headers",
+    "added": "a header that is added to others of its name",
     "rewrite": "a rewrite",
     "redirect": "a redirect",
+    "redirect_prefix": "a redirect that replaces a prefix",
     "mirrors": "a mirror",
     "request_s": "a timeout of the request",
     "backend_s": "a timeout of the backend's answer",
@@ -286,173 +304,3 @@ def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Col
             if section:
                 fault = f"Gateway {name} has no listener {section!r}"
                 refuse_unknown(section, names, f"{route.place}: spec.parentRefs[{name}]", fault)
-
-
-def read_class(place: str, raw: Mapping[str, Any]) -> str:
-    """The controller's name."""
-    with spec_of(place, raw, "status") as spec:
-        spec.waive("description", "parametersRef")  # the controller's own, who reads it in the manifest
-        return spec.need("controllerName", "")
-
-
-def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
-    """UsageError for what is not read here."""
-    metadata = raw["metadata"]
-    with spec_of(place, raw, "status") as spec:
-        spec.waive("infrastructure")
-        found = Gateway(
-            place,
-            metadata.get("namespace", "default"),
-            metadata["name"],
-            spec.need("gatewayClassName", ""),
-            tuple(_listener(item) for item in spec.each("listeners")),
-            raw,
-        )
-    if not found.listeners:
-        raise UsageError(f"{place}: spec", "'listeners' is empty", "name one")
-    return found
-
-
-def _listener(item: Fields) -> Listener:
-    protocol = item.choice("protocol", ("HTTP", "HTTPS"))
-    with item.inner("allowedRoutes") as allowed:
-        allowed.waive("kinds")
-        with allowed.inner("namespaces") as namespaces:
-            namespaces.choice("from", ("Same", "All"), "Same")  # there is one
-    with item.inner("tls") as tls:
-        if protocol == "HTTPS":
-            tls.choice("mode", ("Terminate",), "Terminate")
-        options = tls.take("options", dict[str, str]())
-        secrets = [
-            reference.need("name", "") for reference in tls.each("certificateRefs") if _kind(reference, "Secret")
-        ]
-    if (protocol == "HTTPS") != bool(secrets):
-        fault = f"protocol {protocol} and {len(secrets)} certificates"
-        raise UsageError(item.at("tls"), fault, "HTTPS needs tls.certificateRefs, HTTP has none")
-    port = item.need("port", 0)
-    return Listener(item.need("name", ""), port, item.take("hostname", ""), tuple(secrets), options)
-
-
-def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
-    """UsageError for what is not read here."""
-    metadata = raw["metadata"]
-    with spec_of(place, raw, "status") as spec:
-        parents = [
-            (item.need("name", ""), item.take("sectionName", ""))
-            for item in spec.each("parentRefs")
-            if _kind(item, "Gateway")
-        ]
-        hosts = tuple(str(host).lower() for host in spec.take("hostnames", list[Any]()))
-        rules = tuple(_rule(item) for item in spec.each("rules")) or (Rule(place, (Match(),), ()),)
-        namespace = metadata.get("namespace", "default")
-        found = HttpRoute(place, namespace, metadata["name"], tuple(parents), hosts, rules, raw)
-    if not parents:
-        raise UsageError(f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
-    return found
-
-
-def _kind(reference: Fields, kind: str) -> bool:
-    """True; UsageError for a reference to an object of another kind, or in another namespace."""
-    reference.choice("kind", (kind,), kind)
-    reference.waive("group")
-    if (namespace := reference.take("namespace", "")) != "":
-        fault = f"the local target reads one namespace, got {namespace!r}"
-        raise UsageError(reference.at("namespace"), fault, "leave it out, or use --target kind")
-    return True
-
-
-def _rule(item: Fields) -> Rule:
-    item.waive("name")
-    backends = tuple(_backend(reference) for reference in item.each("backendRefs"))
-    matches = tuple(_match(match) for match in item.each("matches", "path")) or (Match(),)
-    with item.inner("timeouts") as timeouts:
-        request_s, backend_s = _timeout(timeouts, "request"), _timeout(timeouts, "backendRequest")
-    filters = dict[str, Any](_filters(item))
-    if "redirect" in filters and backends:
-        raise UsageError(item.place, "a redirect and backendRefs", "keep one of the two")
-    return Rule(item.place, matches, backends, request_s=request_s, backend_s=backend_s, **filters)
-
-
-def _backend(reference: Fields) -> Backend:
-    _kind(reference, "Service")
-    if reference.take("filters", list[Any]()):
-        _refused(reference, "filters", "filters of one backend")
-    weight = reference.take("weight", 1)
-    return Backend(reference.need("name", ""), reference.need("port", 0), weight)
-
-
-def _match(item: Fields) -> Match:
-    with item.inner("path") as path:
-        kind = path.choice("type", ("PathPrefix", "Exact", "RegularExpression"), "PathPrefix")
-        value = path.take("value", "/")
-        if not value.startswith("/") and kind != "RegularExpression":
-            raise UsageError(path.at("value"), f"expected an absolute path, got {value!r}", "such as /shop")
-    headers = tuple(_value(header) for header in item.each("headers"))
-    queries = tuple(_value(query) for query in item.each("queryParams"))
-    lower = tuple(ValueMatch(header.name.lower(), header.value, header.kind) for header in headers)
-    return Match(cast("PathKind", kind), value, lower, queries, item.take("method", ""))
-
-
-def _value(item: Fields) -> ValueMatch:
-    kind = item.choice("type", ("Exact", "RegularExpression"), "Exact")
-    return ValueMatch(item.need("name", ""), item.need("value", ""), cast("ValueKind", kind))
-
-
-def _timeout(timeouts: Fields, name: str) -> float | None:
-    text = timeouts.take(name, "")
-    if not text:
-        return None
-    if (seconds := durations.seconds(text)) is None:
-        raise UsageError(timeouts.at(name), f"expected a duration such as 10s, got {text!r}", "a number and its unit")
-    return seconds
-
-
-def _filters(rule: Fields) -> Iterator[tuple[str, Any]]:
-    """Field of `Rule` → its value."""
-    mirrors: list[Backend] = []
-    for item in rule.each("filters", "type"):
-        match kind := item.need("type", ""):
-            case "RequestHeaderModifier" | "ResponseHeaderModifier":
-                name = "requestHeaderModifier" if kind.startswith("Request") else "responseHeaderModifier"
-                with item.inner(name) as change:
-                    yield ("request_headers" if kind.startswith("Request") else "response_headers"), _headers(change)
-            case "URLRewrite":
-                with item.inner("urlRewrite") as rewrite:
-                    yield "rewrite", Rewrite(rewrite.take("hostname", ""), *_replaced(rewrite))
-            case "RequestRedirect":
-                with item.inner("requestRedirect") as redirect:
-                    yield "redirect", _redirect(redirect)
-            case "RequestMirror":
-                with item.inner("requestMirror") as mirror, mirror.inner("backendRef") as reference:
-                    mirrors.append(_backend(reference))
-            case _:
-                _refused(item, "type", f"a filter {kind!r}")
-    if mirrors:
-        yield "mirrors", tuple(mirrors)
-
-
-def _headers(change: Fields) -> Headers:
-    def pairs(name: str) -> dict[str, str]:
-        return {item.need("name", ""): item.need("value", "") for item in change.each(name)}
-
-    return Headers(pairs("set"), pairs("add"), tuple(map(str, change.take("remove", list[Any]()))))
-
-
-def _replaced(where: Fields) -> tuple[str | None, str | None]:
-    """(whole path, matched prefix)"""
-    if not where.has("path"):
-        return None, None
-    with where.inner("path") as path:
-        if path.choice("type", ("ReplaceFullPath", "ReplacePrefixMatch")) == "ReplaceFullPath":
-            return path.need("replaceFullPath", ""), None
-        return None, path.need("replacePrefixMatch", "")
-
-
-def _redirect(redirect: Fields) -> Redirect:
-    host, (whole, prefix) = redirect.take("hostname", ""), _replaced(redirect)
-    scheme, port = redirect.take("scheme", ""), redirect.take("port", 0)
-    return Redirect(host, whole, prefix, scheme, port, redirect.take("statusCode", 302))
-
-
-def _refused(fields: Fields, name: str, what: str) -> NoReturn:
-    raise UsageError(fields.at(name), f"the local target does not honour {what}", "remove it, or use --target kind")

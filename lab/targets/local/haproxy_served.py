@@ -9,10 +9,12 @@ whole request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.base.errors import UsageError
 from lab.targets.common.haproxy import HEALTH, SOCKET
 from lab.targets.local.gateway_api import ANY, Entry, Headers, Match, Rule, Served
 from lab.targets.local.images import Context
@@ -21,7 +23,7 @@ from lab.targets.local.rendering import rendered
 HOME = "/var/lib/haproxy"
 CONFIG = f"{HOME}/conf/haproxy.cfg"
 CAN = (
-    "method headers queries regex weights request_headers response_headers redirect rewrite backend_s".split()  # noqa: SIM905 - reads as a list
+    "method headers queries queries_regex regex weights request_headers response_headers added redirect rewrite backend_s".split()  # noqa: SIM905 - reads as a list
 )
 COMMAND = ("haproxy", "-W", "-db", "-f", CONFIG)
 _CHECK = r"""said=$(haproxy -c -f "$0" 2>&1) || { printf '%s\n' "$said" | sed -n 's/^\[ALERT\] *([^)]*) : //p' | head -n 1 >&2; exit 1; }"""
@@ -105,7 +107,7 @@ def _paths(match: Match) -> list[str]:
         case "Exact":
             return [f"{{ path {path} }}"]
         case "RegularExpression":
-            return [f"{{ path_reg {_quoted('^' + match.path.removeprefix('^'))} }}"]
+            return [f"{{ path_reg {_quoted(f'^(?:{match.path})$')} }}"]
         case "PathPrefix":
             stem = match.path.rstrip("/")
             return [f"{{ path {_quoted(stem)} }}", f"{{ path_beg {_quoted(stem + '/')} }}"] if stem else [""]
@@ -131,7 +133,7 @@ def _actions(rule: Rule) -> Iterator[str]:
         if rule.rewrite.prefix is not None:
             for match in rule.matches:
                 stem, new = match.path.rstrip("/"), rule.rewrite.prefix.rstrip("/")
-                yield f"http-request replace-path {_quoted(f'^{stem}/?(.*)')} {_quoted(f'{new}/')}\\1"
+                yield f"http-request replace-path {_quoted(f'^{re.escape(stem)}/?(.*)')} {_quoted(f'{new}/')}\\1"
     if (to := rule.redirect) is not None:
         scheme = to.scheme or "%[ssl_fc,iif(https,http)]"
         host = _formatted(to.host) or "%[req.hdr(host),field(1,:)]"
@@ -158,6 +160,9 @@ def _servers(rule: Rule, context: Context) -> list[str]:
     most = max((item.weight / len(members) for item, members in parts), default=1) or 1
     for item, members in parts:
         weight = round(_MOST_WEIGHT * item.weight / len(members) / most)
+        if item.weight and not weight:
+            fault = f"{item.service}'s share is less than one in {_MOST_WEIGHT}, which HAProxy cannot be told"
+            raise UsageError(f"{rule.place}.backendRefs", fault, "make it larger, or measure another system")
         told = f" weight {weight}" if len(rule.backends) > 1 else ""
         found += [f"{member.address}:{member.port}{told}" for member in members]
     return found

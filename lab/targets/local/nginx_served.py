@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from lab.base.errors import UsageError
 from lab.targets.local import proxies
 from lab.targets.local.gateway_api import ANY, Backend, Entry, Served
 from lab.targets.local.images import Context
@@ -23,6 +24,7 @@ CONFIG = f"{FOLDER}/nginx.conf"
 PID = f"{FOLDER}/nginx.pid"
 VERSION = "1.31.3"
 CAN = ("regex", "weights", "request_headers", "redirect")
+NEVER = '$"\\'
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,12 @@ def program(place: str) -> proxies.Program:
 def files(proxy: str, ports: Sequence[Served], directives: Directives, context: Context) -> dict[str, str]:
     """Path → text of the configuration and its certificates. `ports`: their options are directives. UsageError for what cannot be written or is not there."""
     for served in ports:
+        if len(served.secrets) > 1:  # of one kind nginx takes the last, whatever the name that is asked for
+            fault = f"several certificates on port {served.port} cannot be written for {proxy} here"
+            raise UsageError("Gateway: spec.listeners", fault, "one for all names, or measure another system")
         for entries in served.hosts.values():
             for entry in entries:
-                entry.rule.refuse(proxy, CAN)
+                entry.rule.refuse(proxy, CAN, NEVER)
     backends = {_name(item): item for served in ports for item in served.backends}
     members = {
         name: context.objects.members(item.service, item.port, context.addresses) for name, item in backends.items()

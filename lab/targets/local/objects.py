@@ -14,11 +14,9 @@ from lab.targets.local.gateway_api import (
     HttpRoute,
     Served,
     check,
-    read_class,
-    read_gateway,
-    read_http_route,
     served,
 )
+from lab.targets.local.gateway_objects import read_class, read_gateway, read_http_route
 from lab.targets.local.pods import Pod
 from lab.targets.local.replicas import Budget, read_budget
 from lab.targets.local.routes import HostRoute, read_ingress, read_route

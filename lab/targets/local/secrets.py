@@ -12,6 +12,8 @@ from lab.base.errors import UsageError
 from lab.targets.common import certificates
 from lab.targets.local.fields import Fields
 
+_TLS, _PAIR = "kubernetes.io/tls", ("tls.crt", "tls.key")
+
 
 @dataclass(frozen=True, slots=True)
 class Secret:
@@ -30,7 +32,7 @@ class Secret:
 
 
 def read_secret(place: str, raw: Mapping[str, Any]) -> Secret:
-    """UsageError for data that is no base64 of a text, or for a certificate that cannot be made."""
+    """UsageError for data that is no base64 of a text, for a pair of TLS that is none, or a certificate that cannot be made."""
     annotations = raw["metadata"].get("annotations") or {}
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata", "type", "immutable")
@@ -42,4 +44,8 @@ def read_secret(place: str, raw: Mapping[str, Any]) -> Secret:
                 raise UsageError(
                     f"{place}: data.{key}", "is no base64 of a text", "or write it to stringData"
                 ) from None
+    if raw.get("type") == _TLS and (missing := [name for name in _PAIR if name not in data]):
+        raise UsageError(
+            f"{place}: data", f"{missing[0]!r} is missing", f"a Secret of type {_TLS} has {' and '.join(_PAIR)}"
+        )
     return Secret(data, certificates.requested(place, annotations))

@@ -23,10 +23,11 @@ from lab.targets.local.settings import Settings, merged
 FILE = "/srv/traefik/dynamic.yaml"
 PARTS = ("router", "service", "serversTransport", "tls", "options")
 CAN = (
-    *("method", "headers", "queries", "regex", "weights", "request_headers", "response_headers"),
+    *("method", "headers", "queries", "queries_regex", "regex", "weights", "request_headers", "response_headers"),
     *("rewrite", "mirrors"),
 )
-"""Of `Rule`: no redirect, and timeouts that its routers have none of."""
+"""Of `Rule`: no redirect, no header beside others of its name, and timeouts that its routers have none of."""
+NEVER = "`"
 TRANSPORT = "lab"
 
 Members = Mapping[Backend, Sequence[Member]]
@@ -135,10 +136,6 @@ def _value(kind: str, item: ValueMatch) -> str:
 
 def _middlewares(name: str, entry: Entry) -> Iterator[tuple[str, Any]]:
     rule = entry.rule
-    for change in (rule.request_headers, rule.response_headers):
-        if change.add:
-            fault = "a header that is added to others of its name cannot be written for Traefik here"
-            raise UsageError(rule.place, fault, "set it, or measure another system")
     requests = {**rule.request_headers.set, **dict.fromkeys(rule.request_headers.remove, "")}
     if rule.rewrite is not None and rule.rewrite.host:
         requests["Host"] = rule.rewrite.host

@@ -50,8 +50,8 @@ found = [json.loads(line) for line in sys.argv[1].splitlines()]
 print(*sorted({f"{item['outcome']} {item['sabotage'].partition(':')[0]}".strip() for item in found}), sep="\n")
 PYTHON
   assert_output 'caught container misnamed
-caught key misspelt
 caught left out
+caught misspelt
 holds'
 }
 

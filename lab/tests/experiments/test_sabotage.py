@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
-from lab.experiments.sabotage import Saboteur, _bare  # pyright: ignore[reportPrivateUsage]
-from lab.model.variants.variants import load_variant
+from lab.experiments.sabotage import Saboteur, _bare, misspellings  # pyright: ignore[reportPrivateUsage]
+from lab.model.variants import diff
+from lab.model.variants.variants import load_variant, without
 
 
 class Target:
@@ -42,3 +43,38 @@ def test_a_root_with_knobs_is_asked_without_any_of_them_and_another_on_its_basel
     assert [_bare(load_variant(name)).manifests for name in ("httpd-equal", "httpd-log-off")] == [
         load_variant("httpd").manifests
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("variant", "wrong"),
+    [
+        ("envoy-concurrency-2", ["Deployment/proxy --concurreny"]),
+        ("traefik-idle-conns", ["Deployment/proxy --serverstransport.maxidleconnsperhot=2000"]),
+        ("traefik-gogc-400", ["Deployment/proxy GOC"]),
+        ("caddy-idle-conns", ["ConfigMap/caddy transport.keep_alive.max_idle_conns_per_hot"]),
+        ("envoy-access-log", ["ConfigMap/envoy http_connection_manager.access_lg"]),
+        ("nginx-ngf-keepalive", ["UpstreamSettingsPolicy/backend connectios"]),
+        (
+            "envoy-gateway-circuit-breakers",
+            [
+                "BackendTrafficPolicy/proxy maxConnectios",
+                "BackendTrafficPolicy/proxy maxParallelRequess",
+                "BackendTrafficPolicy/proxy maxPendingRequess",
+            ],
+        ),
+    ],
+)
+def test_every_name_that_a_knob_sets_is_misspelt_once_wherever_it_stands(variant: str, wrong: list[str]) -> None:
+    found = load_variant(variant)
+    below = {diff.label(obj): obj for obj in without(found, *found.own_knobs).manifests}
+    made = [(obj, other) for obj in found.manifests for _, other in misspellings(obj, below.get(diff.label(obj), {}))]
+    assert sorted(f"{diff.label(obj)} {word}" for obj, other in made for word in _words(other) - _words(obj)) == wrong
+
+
+def _words(value: Any) -> set[str]:
+    """Every key and every text."""
+    if isinstance(value, dict):
+        return set(value) | {word for item in value.values() for word in _words(item)}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return {word for item in value for word in _words(item)}  # pyright: ignore[reportUnknownVariableType]
+    return {value} if isinstance(value, str) else set()

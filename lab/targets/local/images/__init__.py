@@ -136,17 +136,17 @@ Certificates = Mapping[str, Mapping[str, str]]
 
 
 def led_to(
-    context: Context, controller: str, proxy: str, can: Collection[str]
+    context: Context, controller: str, proxy: str, can: Collection[str], never: str = ""
 ) -> tuple[Sequence[Served], Members, Certificates]:
     """What the Gateways of a controller's classes serve, and what that takes. UsageError for a Secret that is not there, and for a rule
-    that `proxy` (its name) cannot be told: `can`, see `Rule.refuse`.
+    that `proxy` (its name) cannot be told: `can`, `never`, see `Rule.refuse`.
     """
     objects = context.objects
     ports = objects.served(controller)
     for rule in {
         id(entry.rule): entry.rule for port in ports for found in port.hosts.values() for entry in found
     }.values():
-        rule.refuse(proxy, can)
+        rule.refuse(proxy, can, never)
     backends = dict.fromkeys(backend for port in ports for backend in port.backends)
     members = {item: objects.members(item.service, item.port, context.addresses) for item in backends}
     names = dict.fromkeys(name for port in ports for name in port.secrets)

@@ -11,7 +11,7 @@ from lab.base.errors import UsageError
 from lab.targets.common import caddy
 from lab.targets.local import proxies, settings
 from lab.targets.local.admin import Ask
-from lab.targets.local.caddy_conf import CAN, CONFIG, FOLDER, PARTS, render
+from lab.targets.local.caddy_conf import CAN, CONFIG, FOLDER, NEVER, PARTS, render
 from lab.targets.local.caddy_control import CaddyControl
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, led_to
@@ -48,7 +48,7 @@ def realise(context: Context) -> Realisation:
 
 def _files(context: Context) -> Mapping[str, str]:
     data = context.objects.configmaps.get(SETTINGS, {})
-    served = led_to(context, CONTROLLER, "Caddy", CAN)
+    served = led_to(context, CONTROLLER, "Caddy", CAN, NEVER)
     return render(*served, settings.read(f"ConfigMap/{SETTINGS}", data, PARTS))
 
 

@@ -6,7 +6,7 @@ Settings are a ConfigMap `envoy`, whose keys are paths in Envoy's own configurat
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from lab.base.errors import UsageError
@@ -31,10 +31,15 @@ def realise(context: Context) -> Realisation:
         command=(found.inside, *container.args),
         env=container.env,
         files=_files(context),
-        checker=(found.inside, "--mode", "validate", "-l", "critical", "-c", CHECKED),
+        checker=(found.inside, "--mode", "validate", *_said(container.args[2:]), "-c", CHECKED),
         programs={found.inside: found.file},
         about=found.about,
     )
+
+
+def _said(arguments: Sequence[str]) -> Sequence[str]:
+    """With a level of its own log: Envoy takes no argument twice."""
+    return arguments if {"-l", "--log-level"} & set(arguments) else (*arguments, "-l", "critical")
 
 
 def program(context: Context) -> proxies.Program:

@@ -37,6 +37,7 @@ def realise(context: Context) -> Realisation:
     if container.command or container.args[:1] != ("server",):
         fault = "expected no command, and server as the first argument"
         raise UsageError(container.place, fault, "as in manifests/base/envoy-gateway")
+    _refuse(context)
     controller = proxies.built(container.place, "envoy-gateway", MODULE, proxies.tagged(container))
     data_plane = _envoy(context)
     run = shlex.join((controller.inside, *container.args))
@@ -52,6 +53,17 @@ def realise(context: Context) -> Realisation:
         },
         about=f"{controller.about}, {data_plane.about}",
     )
+
+
+def _refuse(context: Context) -> None:
+    """UsageError for a field that its objects have not: the controller would write that into its log, and serve nothing."""
+    from lab.model.variants.schemas import refused  # longer to import than all else here
+
+    for raw in context.objects.others:
+        if told := refused(raw):
+            raise UsageError(
+                f"{raw['kind']}/{raw['metadata']['name']}", told, "correct it: manifests/schemas has its fields"
+            )
 
 
 def _envoy(context: Context) -> proxies.Program:

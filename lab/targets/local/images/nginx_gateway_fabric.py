@@ -117,7 +117,7 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
 def _proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
     """(main, http, events, size of the zones) from NginxProxy, or as it is without one."""
     main, log, level, http2 = ["worker_processes auto"], "access_log /dev/stdout combined", "info", "http2 on"
-    connections, zone, tokens = 1024, "512k", "on"
+    connections, zone, tokens = 1024, "512k", "off"
     for place, spec in _of(context.objects, "NginxProxy"):
         with spec:
             spec.waive("telemetry", "metrics", "kubernetes", "ipFamily")  # the control plane's, and a cluster's

@@ -15,7 +15,7 @@ from lab.targets.common import traefik
 from lab.targets.local import admin, proxies, settings
 from lab.targets.local.containers import Process, Realisation
 from lab.targets.local.images import Context, Control, led_to, refuse_workers
-from lab.targets.local.traefik_conf import CAN, FILE, PARTS, render, version
+from lab.targets.local.traefik_conf import CAN, FILE, NEVER, PARTS, render, version
 from lab.targets.local.watched_files import WatchedFiles
 
 IMAGE = "traefik"
@@ -54,7 +54,7 @@ def refuse_threads(context: Context) -> None:
 
 
 def _file(context: Context) -> str:
-    ports, members, certificates = led_to(context, CONTROLLER, "Traefik", CAN)
+    ports, members, certificates = led_to(context, CONTROLLER, "Traefik", CAN, NEVER)
     data = context.objects.configmaps.get(SETTINGS, {})
     found = settings.read(f"ConfigMap/{SETTINGS}", data, PARTS)
     return render(ports, members, certificates, _entry_points(context.container.args), found)

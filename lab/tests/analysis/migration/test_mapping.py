@@ -27,7 +27,7 @@ def trap(system: str, key: str, data: dict[str, str] | None = None) -> Trap:
         ("traefik-ingress-nginx", "upstream-keepalive-connections", "2 for every service"),
         ("traefik", "upstream-keepalive-connections", "200"),
         ("caddy", "upstream-keepalive-connections", "32"),
-        ("nginx-ngf", "upstream-keepalive-connections", "16"),
+        ("nginx-ngf", "upstream-keepalive-connections", "nginx's own 32, of which none is used"),
         ("nginx-f5", "max-worker-connections", "1024"),
         ("nginx-ngf", "max-worker-connections", "1024"),
         ("nginx-f5", "proxy-buffering", "true"),
@@ -128,6 +128,78 @@ def test_a_value_without_translation_is_done_by_hand_and_says_why() -> None:
     found = line("caddy", "upstream-keepalive-connections", "0")
     assert found.standing == "hand"
     assert "keeps no idle connections" in found.note
+
+
+@pytest.mark.parametrize(
+    ("system", "key", "value", "standing", "to"),
+    [
+        ("envoy", "proxy-buffer-size", "16k", "same", "80"),
+        ("envoy", "proxy-buffer-size", "128k", "set", "128"),
+        ("envoy-gateway", "proxy-buffer-size", "128k", "hand", "128"),
+        ("contour", "proxy-buffer-size", "128k", "lost", ""),
+        ("haproxy", "proxy-buffer-size", "16k", "hand", "16384"),
+        ("haproxy-ingress", "proxy-buffer-size", "8k", "same", "15360"),
+        ("envoy", "keep-alive-requests", "0", "set", "1"),
+        ("traefik", "keep-alive-requests", "0", "set", "1"),
+        ("httpd", "keep-alive-requests", "0", "set", "1"),
+        ("caddy", "keep-alive-requests", "0", "lost", ""),
+        ("caddy", "keep-alive-requests", "10000", "same", ""),
+        ("envoy", "upstream-keepalive-connections", "0", "set", "1"),
+        ("nginx-ngf", "upstream-keepalive-connections", "0", "set", "0"),
+        ("envoy", "compute-full-forwarded-for", "true", "same", ""),
+        ("haproxy", "enable-underscores-in-headers", "true", "same", ""),
+        ("caddy", "enable-underscores-in-headers", "true", "hand", "each-by-its-name"),
+        ("envoy", "ssl-ciphers", "DHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256", "set", "[ECDHE-RSA-AES128-GCM-SHA256]"),
+        ("traefik-ingress-nginx", "load-balance", "ewma", "lost", ""),
+        ("traefik-ingress-nginx", "ssl-redirect", "false", "lost", ""),
+        ("nginx-f5", "upstream-keepalive-timeout", "300", "lost", ""),
+        ("nginx-f5", "max-worker-connections", "0", "hand", ""),
+        ("nginx-ngf", "max-worker-connections", "100000", "hand", ""),
+        ("nginx-ngf", "proxy-read-timeout", "86400", "set", "1440m"),
+        ("envoy-gateway", "keep-alive", "604800", "set", "168h"),
+        ("haproxy", "proxy-http-version", "1.0", "lost", ""),
+    ],
+)  # fmt: skip
+def test_what_a_value_comes_to_depends_on_it(system: str, key: str, value: str, standing: str, to: str) -> None:
+    found = line(system, key, value)
+    assert (found.standing, found.to) == (standing, to)
+
+
+def test_addresses_of_ipv6_are_kept_whole() -> None:
+    found = line("traefik", "proxy-real-ip-cidr", "10.0.0.0/8,fe80::/10", **{"enable-real-ip": "true"})
+    assert found.to == "10.0.0.0/8,fe80::/10"
+
+
+def test_of_two_keys_with_one_setting_the_larger_is_set_and_the_other_told() -> None:
+    found = {
+        each.key: each for each in moved("haproxy", {"proxy-read-timeout": "3600", "proxy-send-timeout": "90"}).settings
+    }
+    assert (found["proxy-read-timeout"].standing, found["proxy-read-timeout"].to) == ("set", "3600s")
+    assert found["proxy-send-timeout"].standing == "hand"
+    assert "the same setting as proxy-read-timeout, which asks for 3600s" in found["proxy-send-timeout"].note
+
+
+def test_what_a_named_object_of_the_file_holds_is_told() -> None:
+    keys, _ = keys_of({"add-headers": "ingress-nginx/mine"}, {("ConfigMap", "mine"): {"X-A": "1"}})
+    assert keys["add-headers"].told == "it holds X-A: 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "standing"),
+    [
+        ("load-balance", "ewma", "lost"),
+        ("affinity-mode", "balanced", "lost"),
+        ("affinity-mode", "persistent", "same"),
+        ("backend-protocol", "GRPC", "same"),
+        ("backend-protocol", "FCGI", "lost"),
+        ("auth-tls-verify-depth", "2", "lost"),
+        ("proxy-http-version", "1.0", "lost"),
+    ],
+)
+def test_of_an_annotation_that_traefik_reads_the_values_that_it_passes_over_are_told(
+    name: str, value: str, standing: str
+) -> None:
+    assert moved("traefik-ingress-nginx", {}, Annotation("a/b", name, value)).annotations[0].standing == standing
 
 
 def test_a_key_that_another_turns_off_is_no_trap() -> None:

@@ -35,7 +35,21 @@ from lab.analysis.migration.values import LeaveError, UntranslatableError, trans
         ("{tls_min}", "TLSv1.3 TLSv1.2", "1.2"),
         ("{tls_max:1.3=VersionTLS13}", "TLSv1.2 TLSv1.3", "VersionTLS13"),
         ("-all {tls_plus}", "TLSv1.3 TLSv1.2 TLSv1", "-all +TLSv1 +TLSv1.2 +TLSv1.3"),
-        ("{list}", "a:b,c d", "a,b,c,d"),
+        ("{bytes:<8193= *=more}", "16k", "more"),
+        ("{duration}", "60", "60s"),
+        ("{duration}", "604800", "168h"),
+        ("{duration}", "100000", "1667m"),
+        ("{duration}", "500ms", "500ms"),
+        ("{nginx_time}", "0", "0s"),
+        ("{nginx_time}", "86400", "1440m"),
+        ("{size}", "16K", "16k"),
+        ("{size}", "16384m", "16g"),
+        ("{size}", "0", "0k"),
+        ("{size}", "1500", "1500"),
+        ("{connections:<65536=*}", "4096", "4096"),
+        ("{reuses}", "1", "0"),
+        ("{reuses}", "1000", "999"),
+        ("{list}", "10.0.0.0/8, fe80::/10", "10.0.0.0/8,fe80::/10"),
         ("{list_yaml}", "X25519:P-256", "[X25519, P-256]"),
         ("{ciphers_iana}", "ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
         ("{ciphers_iana}", "ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
@@ -61,7 +75,13 @@ def test_a_value_is_translated(template: str, value: str, there: str) -> None:
         ("{truth}", "perhaps"),
         ("{value:true=a false=b}", "on"),
         ("{tls_min}", "SSLv3 TLSv1.2"),
-        ("{list}", "HIGH:!aNULL"),
+        ("{list_yaml}", "HIGH:!aNULL"),
+        ("{duration}", "0"),
+        ("{duration}", "100000h"),
+        ("{size}", "1.5m"),
+        ("{size}", "16383m"),
+        ("{connections}", "0"),
+        ("{connections:<65536=*}", "65536"),
         ("{ciphers_iana}", "DHE-RSA-AES128-GCM-SHA256"),
         ("{ciphers_ecdhe}", "DHE-RSA-AES128-GCM-SHA256"),
         ("{whole_seconds}", "0"),
@@ -79,7 +99,13 @@ def test_what_has_no_translation_is_refused_with_the_reason(template: str, value
 
 @pytest.mark.parametrize(
     ("template", "value"),
-    [("{count}", "auto"), ("{list}", "auto"), ("{value:false=}", "false"), ('{truth:true="" false=}', "off")],
+    [
+        ("{count}", "auto"),
+        ("{list_yaml}", "auto"),
+        ("{value:false=}", "false"),
+        ("{header_kb:<81= *=*}", "4 16k"),
+        ('{truth:true="" false=}', "off"),
+    ],
 )
 def test_what_the_successor_does_by_itself_is_left(template: str, value: str) -> None:
     with pytest.raises(LeaveError):
@@ -88,3 +114,4 @@ def test_what_the_successor_does_by_itself_is_left(template: str, value: str) ->
 
 def test_another_keys_value_may_be_part_of_it() -> None:
     assert translated("{value} {proxy-buffer-size}", "8", {"proxy-buffer-size": "16k"}) == "8 16k"
+    assert translated("{{size: {proxy-buffer-size|size}}}", "8", {"proxy-buffer-size": "16384"}) == "{size: 16k}"

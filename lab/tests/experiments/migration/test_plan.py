@@ -20,6 +20,7 @@ from lab.report.markdown import markdown
 from lab.report.tables.migration import page
 from lab.report.terminal import terminal
 from lab.targets.local.configmap import KEYS
+from lab.targets.local.routes import PREFIX
 
 FIELD = sorted((Path(__file__).parent / "testdata").iterdir())
 INGRESS = """
@@ -122,6 +123,59 @@ def test_lists_of_ingresses_are_looked_through() -> None:
     listed = yaml.safe_dump({"kind": "List", "items": list(yaml.safe_load_all(INGRESS))})
     found = plan("mine", b"keep-alive: 75\n", [("list.yaml", listed.encode())], ["caddy"])
     assert len(found.migrations[0].annotations) == 3
+
+
+def test_a_list_may_say_the_kind_for_all() -> None:
+    listed = {"kind": "IngressList", "items": [{"metadata": {"name": "a", "annotations": {f"{PREFIX}canary": "true"}}}]}
+    found = plan("mine", b"keep-alive: 75\n", [("list.yaml", yaml.safe_dump(listed).encode())], ["caddy"])
+    assert [line.ingress for line in found.migrations[0].annotations] == ["a"]
+
+
+CONFIG = "kind: ConfigMap\nmetadata: {name: mine}\ndata: {keep-alive: '75', add-headers: a/b}\n---\n"
+
+
+def test_what_else_stands_in_the_configmaps_file_is_not_dropped() -> None:
+    beside = """---
+kind: ConfigMap
+metadata: {name: tcp-services}
+data: {"9000": default/example:9000}
+---
+kind: ConfigMap
+metadata: {name: b}
+data: {X-Team: one}
+---
+kind: Deployment
+spec: {template: {spec: {containers: [{args: [/nginx-ingress-controller, --enable-ssl-passthrough]}]}}}
+"""
+    found = plan("mine", f"{CONFIG}{INGRESS}{beside}".encode(), to=["caddy"])
+    assert [line.key.rpartition("/")[2] for line in found.migrations[0].annotations] == [
+        "rewrite-target", "proxy-body-size", "invented",
+    ]  # fmt: skip
+    notes = "\n".join(found.notes)
+    assert "tcp-services: TCP or UDP services on 9000" in notes
+    assert "enable-ssl-passthrough: arguments of ingress-nginx's controller" in notes
+    assert (
+        "it holds X-Team: one" in next(line for line in found.migrations[0].settings if line.key == "add-headers").note
+    )
+
+
+def test_what_else_charts_values_set_is_told() -> None:
+    values = {
+        "ingress-nginx": {
+            "tcp": {"5432": "default/db:5432"},
+            "controller": {"config": {"keep-alive": "75"}, "extraArgs": {"default-ssl-certificate": "a/b"}},
+        }
+    }
+    notes = "\n".join(plan("mine", yaml.safe_dump(values).encode(), to=["caddy"]).notes)
+    assert "tcp: services on 5432" in notes and "default-ssl-certificate: arguments" in notes
+
+
+def test_an_annotation_that_is_no_text_is_told_and_a_list_of_them_refused() -> None:
+    text = f"kind: Ingress\nmetadata:\n  name: a\n  annotations:\n    {PREFIX}canary: {{{{ .Values.x }}}}\n"
+    found = plan("mine", b"keep-alive: 75\n", [("chart.yaml", text.encode())], ["caddy"])
+    assert "canary is no text" in "\n".join(found.notes)
+    with pytest.raises(UsageError, match="annotations is a list"):
+        plan("mine", b"keep-alive: 75\n", [("i", b"kind: Ingress\nmetadata: {annotations: [a]}\n")], ["caddy"])
 
 
 def test_a_file_without_an_ingress_is_refused() -> None:

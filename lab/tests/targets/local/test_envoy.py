@@ -15,7 +15,8 @@ from lab.model.variants.variants import load_variant
 from lab.targets.local import objects, proxies
 from lab.targets.local.checker import refusal
 from lab.targets.local.envoy_conf import BOOTSTRAP, CHECKED, PARTS, render
-from lab.targets.local.gateway_api import Backend, read_gateway, read_http_route, served
+from lab.targets.local.gateway_api import Backend, served
+from lab.targets.local.gateway_objects import read_gateway, read_http_route
 from lab.targets.local.images import Context, envoy
 from lab.targets.local.objects import Member
 from lab.targets.local.settings import read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from typing import Any
 
 import pytest
@@ -113,6 +114,13 @@ def test_envoy_is_looked_at_again_only_when_it_has_taken_something() -> None:
     assert len(looks) == 2
 
 
+def test_a_certificate_is_where_it_looks_for_one() -> None:
+    """The controller itself leaves stringData as it is, and would open no port for TLS."""
+    (secret,) = of("Secret", read(load_variant("envoy-gateway-equal").manifests))
+    assert b64decode(secret["data"]["tls.crt"]).startswith(b"-----BEGIN CERTIFICATE-----")
+    assert "stringData" not in secret
+
+
 def test_an_envoy_of_its_own_choice_is_refused() -> None:
     manifests: list[dict[str, Any]] = [dict(each) for each in load_variant("envoy-gateway").manifests]
     settings = next(each for each in manifests if each["kind"] == "EnvoyProxy")
@@ -120,6 +128,16 @@ def test_an_envoy_of_its_own_choice_is_refused() -> None:
     context: Any = type("Context", (), {"objects": read(manifests), "cpus": 2})
     with pytest.raises(UsageError, match="envoyVersion: is missing"):
         envoy_gateway._envoy(context)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_field_that_its_objects_have_not_is_refused_before_it_starts() -> None:
+    """The controller itself would serve nothing, and say why in its log alone."""
+    manifests: list[dict[str, Any]] = [dict(each) for each in load_variant("envoy-gateway-circuit-breakers").manifests]
+    policy = next(each for each in manifests if each["kind"] == "BackendTrafficPolicy")
+    policy["spec"] = {**policy["spec"], "circuitBreaker": {"maxConnectios": 65536}}
+    context: Any = type("Context", (), {"objects": read(manifests)})
+    with pytest.raises(UsageError, match=r"BackendTrafficPolicy/proxy: /spec/circuitBreaker: .*maxConnectios"):
+        envoy_gateway._refuse(context)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_the_control_plane_s_cluster_serves_no_load() -> None:

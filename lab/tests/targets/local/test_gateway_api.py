@@ -19,10 +19,9 @@ from lab.targets.local.gateway_api import (
     Rule,
     ValueMatch,
     check,
-    read_gateway,
-    read_http_route,
     served,
 )
+from lab.targets.local.gateway_objects import read_gateway, read_http_route
 from lab.tests.support.gateway import GATEWAY, ROUTE
 
 
@@ -110,6 +109,15 @@ def _refused(change: dict[str, Any]) -> UsageError:
     return error.value
 
 
+PREFIX = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"}
+
+
+def filtered(kind: str, **said: Any) -> dict[str, Any]:
+    """Of a route with one filter."""
+    name = "urlRewrite" if kind.startswith("URL") else f"{kind[0].lower()}{kind[1:]}"
+    return {"rules": [{"filters": [{"type": kind, name: said}]}]}
+
+
 @pytest.mark.parametrize(
     ("change", "place", "fault"),
     [
@@ -140,11 +148,89 @@ def _refused(change: dict[str, Any]) -> UsageError:
             "HTTPRoute/bench: spec.rules[0].backendRefs[x].kind",
             "expected Service, got 'Backend'",
         ),
+        ({"hostnames": ["bench.lab.test:80"]}, "HTTPRoute/bench: spec.hostnames", "expected a host"),
+        ({"rules": [{"matches": [{"method": "GET }"}]}]}, "spec.rules[0].matches[0].method", "expected GET or HEAD"),
+        (
+            {"rules": [{"matches": [{"path": {"value": '/a"; return 200; #'}}]}]},
+            "path.value",
+            "expected an absolute path",
+        ),
+        ({"rules": [{"matches": [{"path": {"value": "//a"}}]}]}, "path.value", "without //"),
+        (
+            {"rules": [{"matches": [{"path": {"type": "RegularExpression", "value": "/a("}}]}]},
+            "path.value",
+            "is no regular expression",
+        ),
+        ({"rules": [{"backendRefs": [{"name": "x", "port": 70000}]}]}, "backendRefs[x].port", "expected a port"),
+        (
+            {"rules": [{"backendRefs": [{"name": "x", "port": 1, "weight": -1}]}]},
+            "backendRefs[x].weight",
+            "expected 0 to 1000000",
+        ),
+        (
+            {"rules": [{"timeouts": {"request": "1s", "backendRequest": "2s"}}]},
+            "spec.rules[0].timeouts",
+            "are longer than",
+        ),
+        (filtered("RequestRedirect", statusCode=299), "requestRedirect.statusCode", "expected one of 301"),
+        (filtered("RequestHeaderModifier", set=[{"name": "X A", "value": "b"}]), "set[X A].name", "a header's name"),
+        (filtered("RequestHeaderModifier", set=[{"name": "A", "value": "b\nc"}]), "set[A].value", "no header can have"),
+        (
+            {"rules": [{"filters": [{"type": "RequestHeaderModifier"}, {"type": "RequestHeaderModifier"}]}]},
+            "spec.rules[0].filters[RequestHeaderModifier]",
+            "stands twice",
+        ),
+        (
+            {
+                "rules": [
+                    {
+                        "matches": [{"path": {"type": "Exact", "value": "/a"}}],
+                        **filtered("URLRewrite", path=PREFIX)["rules"][0],
+                    }
+                ]
+            },
+            "spec.rules[0]",
+            "replaces a prefix where none is matched",
+        ),
     ],
 )
 def test_what_is_not_read_is_refused_at_its_place(change: dict[str, Any], place: str, fault: str) -> None:
     error = _refused(change)
     assert error.place.endswith(place) and fault in error.fault, error
+
+
+@pytest.mark.parametrize(
+    ("listeners", "fault"),
+    [
+        ([{"name": "a", "port": 80, "protocol": "HTTP"}, {"name": "a", "port": 81, "protocol": "HTTP"}], "another listener"),
+        ([{"name": "a", "port": 80, "protocol": "HTTP"}, {"name": "b", "port": 80, "protocol": "HTTP"}], "another listener"),
+        ([{"name": "a", "port": 0, "protocol": "HTTP"}], "expected a port"),
+        ([{"name": "a", "port": 80, "protocol": "HTTP", "hostname": "a b"}], "expected a host"),
+    ],
+)  # fmt: skip
+def test_listeners_that_the_api_would_not_take_are_refused(listeners: list[dict[str, Any]], fault: str) -> None:
+    with pytest.raises(UsageError, match=fault):
+        read_gateway("Gateway/proxy", _gateway(listeners=listeners))
+
+
+def test_its_own_namespace_may_be_named() -> None:
+    own = _route()["metadata"].get("namespace", "default")
+    named = [{"name": "proxy", "namespace": own}]
+    assert read_http_route("HTTPRoute/bench", _route(parentRefs=named)).parents == (("proxy", ""),)
+
+
+def test_backends_without_any_weight_are_as_none() -> None:
+    rules = [{"backendRefs": [{"name": "x", "port": 1, "weight": 0}, {"name": "y", "port": 1, "weight": 0}]}]
+    (rule,) = read_http_route("HTTPRoute/bench", _route(rules=rules)).rules
+    assert rule.backends == ()
+
+
+def test_a_text_that_means_something_else_to_a_proxy_is_refused() -> None:
+    route = read_http_route(
+        "HTTPRoute/bench", _route(**filtered("RequestHeaderModifier", set=[{"name": "A", "value": "$host"}]))
+    )
+    with pytest.raises(UsageError, match=r"'\$host' cannot be written for Mine here"):
+        route.rules[0].refuse("Mine", ["request_headers"], never='$"')
 
 
 def test_a_route_to_nobody_is_refused() -> None:
@@ -169,6 +255,7 @@ def test_what_a_proxy_cannot_be_told_is_refused_with_the_rule() -> None:
                 "method",
                 "headers",
                 "queries",
+                "added",
                 "regex",
                 "weights",
                 "request_headers",

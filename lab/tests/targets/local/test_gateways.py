@@ -126,7 +126,7 @@ def test_a_route_of_every_kind_is_written_for_haproxy() -> None:
     host = "{ hdr(host),field(1,:),lower bench.lab.test }"
     assert ways == [
         ("0", f"if {host} {{ path '/a' }}"),
-        ("1", f"if {host} {{ path_reg '^/[ab]' }}"),
+        ("1", f"if {host} {{ path_reg '^(?:/[ab])$' }}"),
         ("2", f"if {host} {{ path '/shop' }}"),
         ("2", f"if {host} {{ path_beg '/shop/' }}"),
         *[
@@ -150,7 +150,7 @@ def test_a_route_of_every_kind_is_written_for_caddy() -> None:
     routes = json.loads(text("caddy", RULES + MORE))["apps"]["http"]["servers"]["port-80"]["routes"]
     matches = [route.get("match", [{"path": "nothing"}])[0] for route in routes]
     assert [match.get("path", match.get("path_regexp")) for match in matches] == [
-        ["/a"], {"pattern": "^/[ab]"}, ["/shop", "/shop/*"], ["/api", "/api/*"], ["/old", "/old/*"], None, "nothing"
+        ["/a"], {"pattern": "^(?:/[ab])$"}, ["/shop", "/shop/*"], ["/api", "/api/*"], ["/old", "/old/*"], None, "nothing"
     ]  # fmt: skip
     _, _, shop, api, old, root, _ = routes
     assert api["match"][0] == {
@@ -199,6 +199,43 @@ def test_what_a_release_of_ngf_keeps(variant: str, kept: str | None, connection:
     found = realised(manifests(variant)).files[NGINX]
     assert re.findall(r"^ +keepalive (\d+);", found, re.MULTILINE) == ([kept] if kept else [])
     assert f'proxy_set_header Connection "{connection}";' in found
+
+
+SET = "- filters: [{type: RequestHeaderModifier, requestHeaderModifier: {HOW: [{name: A, value: VALUE}]}}]"
+MOVED = "{type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}}"
+QUERY = "{queryParams: [{name: q, type: RegularExpression, value: a+}]}"
+SHARES = "backendRefs: [{name: backend, port: 8080, weight: 1000000}, {name: other, port: 8080, weight: 1}]"
+
+
+@pytest.mark.parametrize(
+    ("variant", "rule", "said"),
+    [
+        ("haproxy", f"- {SHARES}", "other's share is less than one in 256"),
+        ("haproxy", f"- filters: [{MOVED}]", "a redirect that replaces a prefix"),
+        ("caddy", f"- filters: [{MOVED}]", "a redirect that replaces a prefix"),
+        ("nginx-ngf", f"- filters: [{MOVED}]", "a redirect that replaces a prefix"),
+        ("caddy", f"- matches: [{QUERY}]\n  backendRefs: [{{name: backend, port: 8080}}]", "a query parameter as a regular"),
+        ("caddy", SET.replace("HOW", "set").replace("VALUE", "'{http.request.host}'"), "mean something else there"),
+        ("nginx-ngf", SET.replace("HOW", "set").replace("VALUE", "$host"), "mean something else there"),
+        ("nginx-ngf", SET.replace("HOW", "add"), "a header that is added to others"),
+    ],
+)  # fmt: skip
+def test_what_a_writer_would_drop_or_change_is_refused(variant: str, rule: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        text(variant, rule)
+
+
+def test_nginx_has_one_certificate_on_a_port() -> None:
+    items = manifests("nginx-ngf")
+    gateway = next(item for item in items if item["kind"] == "Gateway")
+    for number in (1, 2):
+        secret = {"kind": "Secret", "metadata": {"name": f"c{number}"}, "data": {"tls.crt": "", "tls.key": ""}}
+        items.append({"apiVersion": "v1", **secret})
+        tls = {"certificateRefs": [{"name": f"c{number}"}]}
+        listener = {"name": f"n{number}", "port": 443, "protocol": "HTTPS", "hostname": f"{number}.example", "tls": tls}
+        gateway["spec"]["listeners"].append(listener)
+    with pytest.raises(UsageError, match="several certificates on port 443"):
+        realised(items)
 
 
 def test_f5s_controller_as_shipped_and_with_its_keys() -> None:

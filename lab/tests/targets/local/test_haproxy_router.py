@@ -270,12 +270,15 @@ def test_insecure_policies_decide_what_http_gets() -> None:
 def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
     items = manifests()
     secret = find(items, "Secret", "router-certificate")
-    secret["data"] = {"note": "aGVsbG8="}
+    secret["data"] = {"note": "aGVsbG8=", "tls.crt": "", "tls.key": ""}
     made = objects.read(items).secrets["router-certificate"]
     assert made.keys == {"note", "tls.crt", "tls.key", "ca.crt"} == set(made.files())
     assert made.files()["note"] == "hello" and certificates.subject(made.files()["tls.crt"]) == "*.apps.lab.test"
     secret["data"] = {"note": "not base64"}
     with pytest.raises(UsageError, match="Secret/router-certificate: data.note: is no base64"):
+        objects.read(items)
+    secret |= {"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.ky": ""}}
+    with pytest.raises(UsageError, match="Secret/router-certificate: data: 'tls.key' is missing"):
         objects.read(items)
 
 

@@ -12,7 +12,8 @@ import pytest
 from lab.base.errors import UsageError
 from lab.targets.local import proxies
 from lab.targets.local.checker import refusal
-from lab.targets.local.gateway_api import Backend, read_gateway, read_http_route, served
+from lab.targets.local.gateway_api import Backend, served
+from lab.targets.local.gateway_objects import read_gateway, read_http_route
 from lab.targets.local.images import traefik
 from lab.targets.local.objects import Member
 from lab.targets.local.settings import read
