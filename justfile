@@ -15,7 +15,7 @@ default:
 doctor *ARGS:
     @python -m lab doctor "$@"
 
-# The variants, and what each changes
+# Variants, knobs, sweeps and studies, all or those with some words in them: just list [WORD…]
 [group('look')]
 [no-exit-message]
 list *ARGS:

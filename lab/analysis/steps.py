@@ -20,7 +20,7 @@ from lab.analysis.claims.measuring import Measured
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
 from lab.analysis.rows import Row
-from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.summary import Summary
 from lab.analysis.verdicts import Verdict, difference_text, verdicts
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import reference_folder
@@ -128,9 +128,7 @@ def _of(run: Evidence, told: Mapping[Key, Sequence[Published]]) -> Iterator[Step
 def summaries(run: Evidence) -> tuple[Summary, ...]:
     """Of its steady loads, and of the disturbed ones; empty where it cannot be summarised."""
     try:
-        return tuple(
-            summarise_run(run.run.record, run.samples, run.run.histogram, disturbed) for disturbed in (False, True)
-        )
+        return tuple(run.summary(disturbed) for disturbed in (False, True))
     except LabError:
         return ()
 

@@ -13,7 +13,7 @@ from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_k6_out, add_measuring, inside, of_its_own, recorded, target_of
-from lab.commands.measuring import done_samples, measure, print_plan, resume_command, settle
+from lab.commands.measuring import answer_plan, done_samples, measure, print_plan, resume_command, settle
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
@@ -33,9 +33,11 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("--sweep", help="the loads (default: quick)")
     nulls = number("--nulls", 0, NULLS_MOST)
-    verb.add_argument("--nulls", type=nulls, help=f"arms that are judged though they are the same (default: {NULLS})")
     verb.add_argument(
-        "--knee", metavar="RUN|RATE", help="of a sweep placed at a knee (at-knee): which; default: the latest here"
+        "--nulls", type=nulls, help=f"how many more of the same are judged as if they were variants (default: {NULLS})"
+    )
+    verb.add_argument(
+        "--knee", metavar="RUN|RATE", help="of the sweep at-knee: as with bench (default: the latest here)"
     )
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted one")
     verb.add_argument("--run", metavar="RUN", help="print what a stored run with an A/A pair says, and measure nothing")
@@ -98,9 +100,9 @@ def _measure(options: argparse.Namespace, talk: Console, target: Target) -> int:
             k6_out=options.k6_out,
         )
         prepared, run = bench.prepare(request, target, recorded(options, "subject")), None
-    print_plan(talk, prepared, done_samples(run))
+    print_plan(talk, prepared, done := done_samples(run))
     if options.plan:
-        return 0
+        return answer_plan(options, [(prepared, done)])
     store = measure(talk, prepared, run, target, resume_command(options, "aa", prepared.record.id))
     return 1 if store is None else _print(options, store)
 

@@ -18,7 +18,16 @@ from lab.base.files import runs_folder
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_measuring, inside, of_its_own, recorded
-from lab.commands.measuring import done_samples, measure, print_plan, resume_command, say, say_left_out, settle
+from lab.commands.measuring import (
+    answer_plan,
+    done_samples,
+    measure,
+    print_plan,
+    resume_command,
+    say,
+    say_left_out,
+    settle,
+)
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
@@ -82,7 +91,7 @@ def ablate_here(
         ready = prepared(store, target)
         _print_plan(talk, store, ready)
         if options.plan:
-            return 0
+            return _answer_plan(options, store, ready)
         store.write(store.record)
         undo.pop_all()
     return _measure(options, talk, target, store, ready)
@@ -96,7 +105,13 @@ def _go_on(options: argparse.Namespace, talk: Console, target: Target) -> int:
     store = AblationStore.open(options.resume)
     ready = prepared(store, target)
     _print_plan(talk, store, ready)
-    return 0 if options.plan else _measure(options, talk, target, store, ready)
+    return _answer_plan(options, store, ready) if options.plan else _measure(options, talk, target, store, ready)
+
+
+def _answer_plan(options: argparse.Namespace, store: AblationStore, ready: Sequence[Ready]) -> int:
+    runs = [(each.prepared, done_samples(each.run)) for each in ready if each.prepared]
+    left_out = [item for each in ready for item in each.planned.not_measurable]
+    return answer_plan(options, runs, store.record, left_out)
 
 
 def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BLOCKS_MOST = 1000
 K6_OUT = ("summary", "csv", "json")
 """`lab.generators.k6.Out`, said again because naming it would load polars for `--help`."""
-TARGET = "where it runs (default: local)"
+TARGET = "where it runs, of those that `just doctor` tries (default: local)"
 
 
 def add_target(verb: argparse.ArgumentParser) -> None:
@@ -32,8 +32,8 @@ def add_measuring(verb: argparse.ArgumentParser) -> None:
     """`--target --context --blocks --seed --plan --json`: what every verb takes that measures a run."""
     add_target(verb)
     verb.add_argument("--blocks", type=number("--blocks", 1, BLOCKS_MOST), help="how often each is measured")
-    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="of the shuffled order")
-    verb.add_argument("--plan", action="store_true", help="print the plan and stop")
+    verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="of the shuffled order (default: drawn)")
+    verb.add_argument("--plan", action="store_true", help="print the plan and stop; with --json, as JSON")
     verb.add_argument("--json", action="store_true", help="print the result as JSON")
 
 

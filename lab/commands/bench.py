@@ -25,7 +25,16 @@ from lab.commands.arguments import (
     refuse_blocks_beside_resolve,
     target_of,
 )
-from lab.commands.measuring import done_samples, finish, measure, print_plan, resume_command, say, settle
+from lab.commands.measuring import (
+    answer_plan,
+    done_samples,
+    finish,
+    measure,
+    print_plan,
+    resume_command,
+    say,
+    settle,
+)
 from lab.model.names import DEFAULT_TARGET, WORTH
 
 _LONG = 200_000
@@ -49,7 +58,8 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--knee",
         metavar="RUN|RATE",
-        help="of a sweep placed at a knee (at-knee): which; default: the baseline's latest here",
+        help="of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
+        " (just knee), or the rate itself (default: the baseline's latest here)",
     )
     verb.add_argument(
         "--against",
@@ -153,8 +163,8 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
             worth=options.worth or WORTH,
         )
         prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
-    print_plan(talk, prepared, done_samples(run))
+    print_plan(talk, prepared, done := done_samples(run))
     if options.plan:
-        return 0
+        return answer_plan(options, [(prepared, done)])
     store = measure(talk, prepared, run, target, resume_command(options, "bench", prepared.record.id))
     return 1 if store is None else finish(options, store)

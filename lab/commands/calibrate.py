@@ -31,7 +31,7 @@ def add(adder: Adder) -> None:
         help=f"of each (default: {DURATION_S}; wrk2 takes 30 at least)",
     )
     verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="of the shuffled order")
-    verb.add_argument("--plan", action="store_true", help="print the plan and stop")
+    verb.add_argument("--plan", action="store_true", help="print the plan and stop; with --json, as JSON")
     verb.add_argument("--show", metavar="CALIBRATION", help="print one again, by name or folder")
     verb.add_argument("--json", action="store_true", help="print the result as JSON")
     verb.add_argument("--markdown", action="store_true", help="print the result as Markdown")

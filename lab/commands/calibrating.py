@@ -36,6 +36,8 @@ def measure(options: argparse.Namespace, talk: Console, target: Target, ready: R
         remedies = "; ".join(f"{each.name}: {each.remedy}" for each in missing)
         raise UsageError("calibrate", "no generator is installed that could be measured", remedies or "name another")
     if options.plan:
+        if options.json:
+            print(printed(record).dumps())
         return 0
     check_writable(runs_folder(), len(ready.slots) * 2_000_000)
     calibration = CalibrationFolder.create(record)

@@ -43,8 +43,8 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "--run", action="append", metavar="RUN", help="the run to go by; several, if made alike (default: the latest)"
     )
-    verb.add_argument("--json", action="store_true")
-    verb.add_argument("--markdown", action="store_true")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
+    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
 
 
 def _capacity(options: argparse.Namespace, talk: Console) -> int:

@@ -18,8 +18,8 @@ def add(adder: Adder) -> None:
     verb.add_argument(
         "runs", nargs="*", metavar="RUN[:ARM]", help="a run's name or folder; the second is the `other` side"
     )
-    verb.add_argument("--json", action="store_true")
-    verb.add_argument("--markdown", action="store_true")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
+    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
 
 
 def run_and_arm(text: str) -> tuple[str, str | None]:

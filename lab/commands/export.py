@@ -42,7 +42,9 @@ def add(adder: Adder) -> None:
     verb = adder(
         "export", _export, "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said"
     )
-    verb.add_argument("run", metavar="RUN")
+    verb.add_argument(
+        "run", metavar="RUN", help="by its name in data/runs, or its folder (data/reference/…: the committed ones)"
+    )
     verb.add_argument(
         "--format",
         choices=FORMATS,

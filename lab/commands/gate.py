@@ -22,7 +22,7 @@ from lab.commands import Adder
 from lab.commands.answers import answer, print_answer
 from lab.commands.arguments import BLOCKS_MOST, add_target, fraction, inside, recorded
 from lab.commands.compare import run_and_arm
-from lab.commands.measuring import measure, print_plan, settle
+from lab.commands.measuring import answer_plan, measure, print_plan, settle
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.names import WORTH
 from lab.model.sweeps import DEFAULT_SWEEP
@@ -60,7 +60,9 @@ def add(adder: Adder) -> None:
         "--blocks", type=number("--blocks", 1, BLOCKS_MOST), help="with --against: how often each is measured"
     )
     verb.add_argument("--seed", type=number("--seed", 0, 2**31 - 1), help="with --against: of the shuffled order")
-    verb.add_argument("--plan", action="store_true", help="with --against: print the plan and stop")
+    verb.add_argument(
+        "--plan", action="store_true", help="with --against: print the plan and stop; with --json, as JSON"
+    )
     verb.add_argument(
         BOUND,
         type=partial(fraction, BOUND),
@@ -88,7 +90,7 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("--junit", metavar="FILE", help="write JUnit XML there, too")
     verb.add_argument("--markdown", action="store_true", help="for a pull request's comment or $GITHUB_STEP_SUMMARY")
-    verb.add_argument("--json", action="store_true")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def own_unit(text: str) -> tuple[str, float]:
@@ -173,7 +175,7 @@ def _measure_here(options: argparse.Namespace, talk: Console, target: Target) ->
         prepared = bench.prepare(request, target, recorded(options, "names"))
         print_plan(talk, prepared, 0)
         if options.plan:
-            return 0
+            return answer_plan(options, [(prepared, 0)])
         undo.pop_all()
     store = measure(talk, prepared, None, target, f"just bench --resume {prepared.record.id}")
     if store is None:

@@ -15,7 +15,7 @@ from lab.base.quantities import number, share
 from lab.commands import Adder
 from lab.commands.answers import print_answer
 from lab.commands.arguments import add_target, inside, of_its_own, recorded, target_of
-from lab.commands.measuring import go_on, resume_command, say, settle
+from lab.commands.measuring import answer_plan, done_samples, go_on, resume_command, say, settle
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding
 from lab.model.pages import PAGES
@@ -56,7 +56,7 @@ def add(adder: Adder) -> None:
     verb.add_argument("--close", action="store_true", help="a new connection for every request")
     verb.add_argument("--resume", metavar="RUN", help="go on with an interrupted search")
     add_target(verb)
-    verb.add_argument("--plan", action="store_true", help="print the plan and stop")
+    verb.add_argument("--plan", action="store_true", help="print the plan and stop; with --json, as JSON")
     verb.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -119,7 +119,7 @@ def _knee_here(options: argparse.Namespace, talk: Console, target: Target) -> in
         prepared, run = seeking.prepare(_request(options), target, recorded(options, "variants")), None
     _print_plan(talk, prepared, run)
     if options.plan:
-        return 0
+        return answer_plan(options, [(prepared, done_samples(run))])
     store = _measure(talk, prepared, run, target, resume_command(options, "knee", prepared.record.id))
     return 1 if store is None else print_knee(options, store, keep=True)
 

@@ -15,8 +15,8 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("study", metavar="STUDY", nargs="?", help="its claims alone")
     verb.add_argument("--rules", action="store_true", help="by which rules each is judged, and each kind of claim")
-    verb.add_argument("--json", action="store_true")
-    verb.add_argument("--markdown", action="store_true")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
+    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
 
 
 def _ledger(options: argparse.Namespace, talk: Console) -> int:

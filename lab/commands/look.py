@@ -12,21 +12,24 @@ from lab.commands import Adder
 
 def add(adder: Adder) -> None:
     listing = adder("list", _list, "variants, knobs, sweeps and studies")
-    listing.add_argument("--json", action="store_true")
+    listing.add_argument(
+        "words", nargs="*", metavar="WORD", help="only what has all of these words in it (default: all)"
+    )
+    listing.add_argument("--json", action="store_true", help="print it as JSON")
     show = adder("show", _show, "a variant: its knobs, read-backs and manifest diff")
-    show.add_argument("variant", metavar="VARIANT")
-    show.add_argument("--json", action="store_true")
+    show.add_argument("variant", metavar="VARIANT", help="an overlay, or BASELINE+KNOB+KNOB")
+    show.add_argument("--json", action="store_true", help="print it as JSON")
     doctor = adder("doctor", _doctor, "try every prerequisite and say how to get what is missing")
-    doctor.add_argument("--json", action="store_true")
+    doctor.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def _list(options: argparse.Namespace, talk: Console) -> int:
     from lab.report import catalog
 
     if options.json:
-        print(json.dumps(catalog.as_json(), indent=1))
+        print(json.dumps(catalog.as_json(options.words), indent=1))
     else:
-        catalog.print_list(Console())
+        catalog.print_list(Console(), options.words)
     return 0
 
 

@@ -21,6 +21,7 @@ from lab.stats.units import format_duration
 if TYPE_CHECKING:
     from lab.experiments.bench import Prepared
     from lab.model.run import NotMeasured
+    from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
     from lab.report.result import Result
@@ -197,6 +198,23 @@ def _effects(metric: str, promised: Sequence[tuple[float, str]]) -> str:
         return ", ".join(f"{effect:.1%} in {metric} at {point}" for effect, point in promised)
     ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(promised), max(promised)))
     return f"{' to '.join(ends)} in {metric} at {len(promised)} points"
+
+
+def answer_plan(
+    options: argparse.Namespace,
+    ready: Iterable[tuple[Prepared, int]],
+    ablation: AblationRecord | None = None,
+    left_out: Sequence[NotMeasured] = (),
+    beside: Mapping[str, str] | None = None,
+) -> int:
+    """What `--plan` ends in, its sentences said: `--json` has it as data, too. `ready`: each run, and how many of its slots are done. 0."""
+    from lab.report.json.plan import printed, run_plan
+
+    if options.json:
+        runs = [run_plan(prepared.record, prepared.forecast, done) for prepared, done in ready]
+        with answer():
+            print(printed(runs, ablation, left_out, beside).dumps())
+    return 0
 
 
 def _roles(facts: Mapping[str, str]) -> str:

@@ -53,7 +53,7 @@ def add(adder: Adder) -> None:
     )
     verb.add_argument("--sweep", default=SWEEP, help=f"the loads (default: {SWEEP})")
     add_measuring(verb)
-    verb.add_argument("--markdown", action="store_true")
+    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
 
 
 def _migrate(options: argparse.Namespace, talk: Console) -> int:

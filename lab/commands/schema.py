@@ -31,6 +31,7 @@ from lab.report.json.comparison import ComparisonJson
 from lab.report.json.gate import GateJson
 from lab.report.json.migration import MigrationJson
 from lab.report.json.noise import AaJson
+from lab.report.json.plan import PlanJson
 from lab.report.json.run import ResultJson
 from lab.report.json.usage import UsagesJson
 from lab.stats.histogram import HALF, LINEAR
@@ -68,6 +69,7 @@ def schemas() -> dict[str, Any]:
         "aa": DIALECT | AaJson.model_json_schema(),
         "ablation": DIALECT | AblationJson.model_json_schema(),
         "migration": DIALECT | MigrationJson.model_json_schema(),
+        "plan": DIALECT | PlanJson.model_json_schema(),
         "used": DIALECT | UsagesJson.model_json_schema(),
         "selfbench": SelfbenchReport.model_json_schema(),
         "selfbench-neighbour": NeighbourReport.model_json_schema(),

@@ -11,7 +11,7 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.commands import Adder
 from lab.commands.arguments import add_measuring, add_resolve, inside, recorded, refuse_blocks_beside_resolve
-from lab.commands.measuring import finish, measure, print_plan, resume_command, say, settle
+from lab.commands.measuring import answer_plan, finish, measure, print_plan, resume_command, say, settle
 
 if TYPE_CHECKING:
     from lab.analysis.claims.studies import Study
@@ -62,6 +62,7 @@ def _study_here(options: argparse.Namespace, talk: Console, study: Study, target
         say(talk, "beside it", f"{change.question} {change.command(options.quick, place)}")
     say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
     if options.plan:
-        return 0
+        beside = {change.question: change.command(options.quick, place) for change in file.changes}
+        return answer_plan(options, [(prepared, 0)], beside=beside)
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     return 1 if store is None else finish(options, store)

@@ -15,11 +15,13 @@ from lab.commands.measuring import print_result
 
 def add(adder: Adder) -> None:
     verb = adder("table", _table, "print a run's table again, or an ablation's")
-    verb.add_argument("run", metavar="RUN")
+    verb.add_argument(
+        "run", metavar="RUN", help="by its name in data/runs, or its folder (data/reference/…: the committed ones)"
+    )
     verb.add_argument("--from-raw", action="store_true", help="recompute every number from the verbatim output")
     verb.add_argument("--notes", action="store_true", help="with all notes, and what the systems hold")
-    verb.add_argument("--json", action="store_true")
-    verb.add_argument("--markdown", action="store_true")
+    verb.add_argument("--json", action="store_true", help="print it as JSON")
+    verb.add_argument("--markdown", action="store_true", help="print it as Markdown")
 
 
 def _table(options: argparse.Namespace, talk: Console) -> int:

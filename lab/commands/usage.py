@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def add(adder: Adder) -> None:
     verb = adder("usage", _usage, "CPU, memory and page faults per process and thread, as pidstat shows them")
-    verb.add_argument("run", metavar="RUN")
+    verb.add_argument(
+        "run", metavar="RUN", help="by its name in data/runs, or its folder (data/reference/…: the committed ones)"
+    )
     verb.add_argument("--arm", help="of one variant only (baseline-again for the second baseline)")
     verb.add_argument("--point", help="at one load only; with --arm every second is shown")
     verb.add_argument("--json", action="store_true", help="every second of every sample chosen, as JSON")

@@ -29,6 +29,7 @@ from lab.base.errors import UsageError, did_you_mean
 from lab.base.files import json_bytes, read_record, reference_folder, replace, runs_folder, writing
 from lab.generators import generator
 from lab.generators.loads import load_of
+from lab.generators.pieces import of_bytes
 from lab.generators.streaming import Output, Reduced
 from lab.model.disturbance import known
 from lab.model.endpoint import Endpoint
@@ -91,8 +92,12 @@ def _brought_up(block: int, arm: str, generation: int, point: str) -> str:
     return "-".join(filter(None, [f"b{block:02d}", arm, point, f"g{generation}" if generation else ""]))
 
 
-def _output(sample: Sample, path: frames.Place) -> Output:
+def _output(sample: Sample, path: frames.Place, whole: bool = False) -> Output:
+    """Unpacked a piece at a time, or all of it at once and once only, where what is read needs the memory anyway."""
     tool, load = generator(sample.generator), load_of(sample.point, NOWHERE, timed=not sample.untimed)
+    if whole:
+        streams = frames.read_streams(path)
+        return Output(tool, load, lambda stream: of_bytes(streams[stream]))
     return Output(tool, load, lambda stream: frames.raw_pieces(path, stream))
 
 
@@ -254,12 +259,14 @@ class RunStore:
     def requests(self, sample: Sample) -> pl.DataFrame:
         """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
         remedy = "name a valid sample of a disturbance"
-        found = self._parsed(sample, Output.requests, "holds no log of requests", remedy)
+        found = self._parsed(sample, Output.requests, "holds no log of requests", remedy, whole=True)
         return shifted(found, sample.clock_offset_s or 0.0)
 
-    def _parsed(self, sample: Sample, parse: Callable[[Output], Told], fault: str, remedy: str) -> Told:
+    def _parsed(
+        self, sample: Sample, parse: Callable[[Output], Told], fault: str, remedy: str, whole: bool = False
+    ) -> Told:
         try:
-            return self._of_raw(sample, lambda path: parse(_output(sample, path)))
+            return self._of_raw(sample, lambda path: parse(_output(sample, path, whole)))
         except OutputError as error:
             raise UsageError(self.raw_place(sample), f"{fault}: {error}", remedy) from None
 
@@ -294,6 +301,12 @@ class RunStore:
         more = f"; `just table {self.record.id} --from-raw` reads the verbatim output instead"
         kept = self._told(lambda form: form.histograms(sample), lambda form: form.path(HISTOGRAMS, sample.id), more)
         return (self._histograms_again(sample) if kept is None else kept).get(series)
+
+    def ready(self) -> None:
+        """Read the histograms of its steady loads off the verbatim output where no cache has them yet. UsageError as `histogram`."""
+        steady = (each for each in self.samples() if each.valid and each.point.disturbance is None)
+        if first := next((each for each in steady if each.histogram is not None), None):
+            self.histogram(first)
 
     def _histograms_again(self, sample: Sample) -> Mapping[str, Histogram]:
         form = self._form

@@ -193,6 +193,12 @@ def read_raw(path: Place) -> tuple[str, str]:
     return stdout, stderr
 
 
+def read_streams(path: Place) -> dict[Stream, bytes]:
+    """Both, as the generator wrote them, unpacked in one go. OSError, or FrameError as `read_raw`."""
+    stdout, _, stderr = unpacked(path).partition(STDERR_MARK.encode())
+    return {"stdout": stdout, "stderr": stderr}
+
+
 def unpacked(path: Place) -> bytes:
     """All of it, as `join_raw` made it. OSError, or FrameError when the file is damaged."""
     return b"".join(_unpacked(path))

@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from lab.analysis.claims import studies
+from lab.base.errors import UsageError
 from lab.model import sweeps
 from lab.model.variants import knobs, openshift, variants
 from lab.model.variants.knobs import Knob
@@ -21,6 +23,7 @@ from lab.model.variants.variants import Overlay
 from lab.records.sweep_files import load_sweep
 from lab.report.grid import texts
 from lab.report.markdown import markdown
+from lab.report.terminal import hung
 from lab.stats.units import format_duration
 from lab.targets.readback import spoken
 
@@ -28,16 +31,19 @@ ARMS = 3
 """A variant, its baseline, and that again."""
 
 LAST_COLUMN_WIDTH = 30
+FACTS = 18
+"""Characters before a fact's value."""
 
 
-def as_json() -> dict[str, Any]:
-    """Variants, knobs, sweeps and studies with all that their files say; nothing is rendered."""
-    return {
+def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
+    """Variants, knobs, sweeps and studies with all that their files say; nothing is rendered. `words`: as `print_list`."""
+    found = {
         "variants": [overlay.model_dump(mode="json", exclude={"resources"}) for overlay in _overlays()],
         "knobs": [knob.model_dump(mode="json") for knob in _knobs()],
         "sweeps": [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
         "studies": [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
     }
+    return {kind: [each for each in listed if _has(str(each), words)] for kind, listed in found.items()}
 
 
 def show_json(name: str) -> dict[str, Any]:
@@ -53,8 +59,11 @@ def show_json(name: str) -> dict[str, Any]:
     }
 
 
-def print_list(console: Console) -> None:
-    """Variants, then the knobs that can be put on them, then the sweeps and the studies."""
+def print_list(console: Console, words: Sequence[str] = ()) -> None:
+    """Variants, then the knobs that can be put on them, then the sweeps and the studies; only those with all of these words.
+
+    UsageError where nothing has them.
+    """
     overlays, knobs, sweeps, studies = _overlays(), _knobs(), _sweeps(), _studies()
     titles = (f"{each.title} (the reference of every run)" if each.reference else each.title for each in overlays)
     tables = {
@@ -72,10 +81,20 @@ def print_list(console: Console) -> None:
             (each.key, str(len(each.file.variants)), each.file.sweep, each.file.question) for each in studies
         ],
     }
-    for heads, rows in tables.items():
-        _print_table(console, heads, rows)
+    shown = {heads: [row for row in rows if _has(" ".join(row), words)] for heads, rows in tables.items()}
+    if not any(shown.values()):
+        raise UsageError("list", f"nothing has '{' '.join(words)}' in it", "`just list` alone shows all")
+    for heads, rows in shown.items():
+        if rows:
+            _print_table(console, heads, rows)
     example = f"just bench baseline+{knobs[0].name if knobs else '<knob>'}"
-    console.print(f"Any knob goes on any variant it fits: {example}", highlight=False, soft_wrap=True)
+    tips = [f"Any knob goes on any variant it fits: {example}"]
+    tips += [] if words else ["Only what has some words in it: just list keep-alive"]
+    console.print(*tips, sep="\n", highlight=False, soft_wrap=True)
+
+
+def _has(text: str, words: Sequence[str]) -> bool:
+    return all(word.lower() in text.lower() for word in words)
 
 
 def print_show(console: Console, name: str) -> None:
@@ -83,7 +102,9 @@ def print_show(console: Console, name: str) -> None:
     variant = variants.load_variant(name)
     own, text = variant.own_knobs, variants.diff(variant)
     lines = _facts(
-        f"[bold]{escape(variant.name)}[/]: {escape(variant.title)}",
+        console,
+        variant.name,
+        variant.title,
         ("baseline", variant.baseline or "none, it is a root"),
         ("study", variant.study),
         ("reference", "measured once in every run" if variant.reference else None),
@@ -91,7 +112,9 @@ def print_show(console: Console, name: str) -> None:
     )
     for knob in sorted((knob for knob in variant.knobs if knob.name in own), key=lambda knob: own.index(knob.name)):
         lines += _facts(
-            f"\nknob [bold]{escape(knob.name)}[/]: {escape(knob.title)}",
+            console,
+            f"\nknob {knob.name}",
+            knob.title,
             ("published", knob.published),
             ("hypothesis", knob.hypothesis),
             ("sweep", knob.sweep),
@@ -101,16 +124,17 @@ def print_show(console: Console, name: str) -> None:
     if variant.readback:
         lines += [
             "\nread back before every sample counts",
-            *(f"  {escape(spoken(each))}" for each in variant.readback),
+            *(hung(console, f"  {spoken(each)}", 4) for each in variant.readback),
         ]
     if patches := variants.openshift_patches(variant):
-        lines += ["", *map(escape, openshift.snippet(patches).splitlines())]
+        lines += ["", *openshift.snippet(patches).splitlines()]
     if text:
         lines.append("")
     else:
         objects = (f"  {each['kind']} {each['metadata']['name']}" for each in variant.manifests)
         lines += ["\nobjects", *objects]
-    console.print("\n".join(lines), highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     # Colours for a person; the diff as it is for a pipe.
     if text and console.is_terminal:
         console.print(Syntax(text.rstrip("\n"), "diff", theme="ansi_dark", background_color="default"))
@@ -118,9 +142,12 @@ def print_show(console: Console, name: str) -> None:
         console.out(text, end="", highlight=False)
 
 
-def _facts(head: str, *facts: tuple[str, str | None]) -> list[str]:
-    """`head`, and a line for each fact that is known."""
-    return [head, *(f"  {name:<15} {escape(value)}" for name, value in facts if value)]
+def _facts(console: Console, name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:
+    """What it is, and a line for each fact that is known."""
+    begins = [""] * name.startswith("\n")
+    head = hung(console, f"{name.strip()}: {title}", 2, name.strip().removeprefix("knob "))
+    known = [(fact, value) for fact, value in facts if value]
+    return [*begins, head, *(hung(console, f"  {fact:<15} {value}", FACTS) for fact, value in known)]
 
 
 def readme_table() -> str:
@@ -188,6 +215,19 @@ def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence
     table.add_column(heads[-1])
     for row in rows:
         table.add_row(*map(escape, row))
-    table.width = max(console.width, width)
-    console.print(table, crop=False)
+    if width > console.width and console.is_terminal:
+        _print_entries(console, heads, rows)
+    else:
+        table.width = max(console.width, width)
+        console.print(table, crop=False)
     console.print()
+
+
+def _print_entries(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Where there is no room for columns: each row's name with what it is, and below it the rest."""
+    console.print(f"{heads[0]}: {heads[-1]}", style="bold")
+    for row in rows:
+        console.print(hung(console, f"{row[0]}: {row[-1]}", 4, row[0]), highlight=False, soft_wrap=True)
+        told = zip(heads[1:-1], (" ".join(cell.split("\n")) for cell in row[1:-1]), strict=True)
+        if rest := "; ".join(f"{head.lower()} {cell}" for head, cell in told if cell):
+            console.print(hung(console, f"  {rest}", 4), style="dim", highlight=False, soft_wrap=True)

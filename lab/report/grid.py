@@ -193,7 +193,7 @@ def footnotes(numbers: Mapping[str, int]) -> list[str]:
 
 def references(notes: Sequence[str], numbers: Mapping[str, int]) -> str:
     """`¹,³`."""
-    return ",".join(superscript(numbers[note]) for note in notes)
+    return ",".join(map(superscript, sorted(numbers[note] for note in notes)))
 
 
 def superscript(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,9 @@ from lab.report.grid import (
     references,
 )
 
+HANGING = 4
+"""Spaces before what of a table's row has no room on its line."""
+
 
 def show(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
     """Prints them in as many columns as the terminal has, or as `width` says; a line that is longer is broken at a
@@ -35,8 +39,29 @@ def show(console: Console, parts: Sequence[Part], width: int | None = None) -> N
     What is no terminal gets one line per row and sentence whatever its length, so that logs can be searched.
     """
     limit = width or (console.width if console.is_terminal else None)
-    for line, rigid in _all(parts, limit):
-        console.print(line, soft_wrap=rigid or limit is None, highlight=False)
+    for line, of in _all(parts, limit):
+        rigid = isinstance(of, Grid) and of.narrow is None
+        folds = isinstance(of, Grid) and not rigid and limit is not None
+        lines = [line]
+        if folds and cell_len(line.plain) > console.width:
+            first, *rest = line.wrap(console, console.width - HANGING)
+            lines = [first, *(Text(" " * HANGING).append_text(each) for each in rest)]
+        for each in lines:
+            console.print(each, soft_wrap=rigid or limit is None, highlight=False)
+
+
+def hung(console: Console, text: str, indent: int, bold: str = "") -> Text:
+    """One paragraph, on a terminal broken at words, its further lines behind `indent` spaces; `bold`: the words in it that are."""
+    lines = [text]
+    if console.is_terminal:
+        behind = " " * indent
+        lines = textwrap.wrap(
+            text, console.width, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False
+        )
+    found = Text("\n".join(lines))
+    if bold:
+        found.highlight_words([bold], "bold")
+    return found
 
 
 def terminal(parts: Sequence[Part], limit: int | None = None) -> list[Text]:
@@ -44,12 +69,12 @@ def terminal(parts: Sequence[Part], limit: int | None = None) -> list[Text]:
     return [line for line, _ in _all(parts, limit)]
 
 
-def _all(parts: Sequence[Part], limit: int | None) -> Iterator[tuple[Text, bool]]:
-    """Each line, and whether it is of a table that cannot fold."""
+def _all(parts: Sequence[Part], limit: int | None) -> Iterator[tuple[Text, Part]]:
+    """Each line, and what it is of."""
     for part, numbers in numbered(parts):
         for line in [Text("")] * part.blank + _lines(part, numbers, limit):
             line.rstrip()
-            yield line, isinstance(part, Grid) and part.narrow is None
+            yield line, part
 
 
 def _lines(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Text]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -51,9 +52,11 @@ def bucket_edges_s(
 
 
 BUCKETS = int(bucket_of(np.asarray([LIMIT_US]))[0]) + 1
+HIGHEST_S = bucket_edges_s(np.arange(BUCKETS))[1]
+"""The longest latency of each bucket, shape (BUCKETS,)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: `up_to` is kept
 class Histogram:
     """Integer counts over the fixed buckets. `kind` says where they came from.
 
@@ -104,9 +107,14 @@ class Histogram:
             "quantiles",
         )
 
+    @cached_property
+    def up_to(self) -> npt.NDArray[np.int64]:
+        """How many lie in each bucket or below it, shape (BUCKETS,): every percentile asks for it."""
+        return np.cumsum(self.counts)
+
     @property
     def total(self) -> int:
-        return int(self.counts.sum())
+        return int(self.up_to[-1])
 
     def merge(self, other: Histogram) -> Histogram:
         kind: Kind = "exact" if self.kind == other.kind == "exact" else "quantiles"
@@ -120,8 +128,8 @@ class Histogram:
         total = self.total
         if total * (1 - probability) < BEYOND - 1e-9:
             return None
-        rank = max(1, int(np.ceil(probability * total - 1e-9)))
-        return float(bucket_edges_s(np.searchsorted(np.cumsum(self.counts), rank))[1])
+        rank = max(1, math.ceil(probability * total - 1e-9))
+        return float(HIGHEST_S[np.searchsorted(self.up_to, rank)])
 
     @property
     def maximum_s(self) -> float | None:

@@ -7,34 +7,35 @@ were applied, and numbers whose verbatim output has been changed.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from lab.analysis import rerun, timelines
-from lab.analysis.cells import cells_of, counted_alone
+from lab.analysis.cells import counted_alone
+from lab.analysis.claims.applied import AsApplied
 from lab.analysis.claims.derived import value_of
 from lab.analysis.decision import Decision
 from lab.analysis.effects import Effect
-from lab.analysis.summary import decided
-from lab.base.errors import LabError, UsageError
+from lab.analysis.summary import Summary, summarise_run
+from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import METRICS
-from lab.model.run import RunRecord
+from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Sample, cell, planned_cells
 from lab.model.sweeps import Point, control_of
+from lab.model.variants.variants import of_the_node
 from lab.records import outcomes, propagation
+from lab.records.forms import HISTOGRAMS
 from lab.records.store import RunStore, run_names
-from lab.records.tables import FrameError
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 
-RESTORE = "restore it from a copy"
+RUNS_KEPT = 256
+"""Runs whose records are kept in memory."""
 Blocks = dict[int, float | None]
 """Block → what was measured (seconds, bytes, requests per second, counts); None: its logs cannot tell."""
 
@@ -99,6 +100,15 @@ class Evidence:
     samples: tuple[Sample, ...]
     counted: Mapping[tuple[int, str, str], Sample] = field(repr=False)
     beside: str = ""
+    unable: tuple[NotMeasured, ...] = ()
+    """What others of the same sweep and target were asked for and could not show."""
+    _summaries: dict[bool, Summary] = field(default_factory=dict[bool, Summary], repr=False, compare=False)
+
+    def summary(self, disturbed: bool = False) -> Summary:
+        """`summarise_run` of its steady loads, or of the disturbed ones; reckoned once, whoever asks. LabError as there."""
+        if disturbed not in self._summaries:
+            self._summaries[disturbed] = summarise_run(self.run.record, self.samples, self.run.histogram, disturbed)
+        return self._summaries[disturbed]
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -106,8 +116,13 @@ class Evidence:
 
     def as_pair(self, arm: str, against: str, point: str, metric: str) -> Effect | None:
         """What the run's table has of an arm and another that were a pair; None where they were none, or another effect leads."""
-        found = _effects(self.run.record, self.samples, self.run) if self.run.record.pairs else {}
-        effect = found.get((arm, point, metric))
+        rows = (
+            [row for disturbed in (False, True) for row in self.summary(disturbed).rows]
+            if self.run.record.pairs
+            else []
+        )
+        here = (row.effects for row in rows if (row.arm.name, row.point.name) == (arm, point))
+        effect = next((each for effects in here for each in effects if each.metric == metric), None)
         told = effect is not None and effect.scheme and effect.against == against and not effect.bound
         return effect if told and effect is not None and effect.decision is not Decision.NOT_JUDGED else None
 
@@ -187,15 +202,6 @@ class Evidence:
         return f"{record.id} ({self.name}): {what}{rest}{self.beside}"
 
 
-def _effects(record: RunRecord, samples: Sequence[Sample], run: RunStore) -> Mapping[tuple[str, str, str], Effect]:
-    if run.folder not in _EFFECTS:
-        _EFFECTS[run.folder] = decided(record, cells_of(record.plan(), samples, run.histogram))
-    return _EFFECTS[run.folder]
-
-
-_EFFECTS: dict[Path, Mapping[tuple[str, str, str], Effect]] = {}
-
-
 def zero_s(requests: pl.DataFrame) -> float:
     """When the load began (epoch): its first request was due, as `lab.records.outcomes` has it. 0 where none was made."""
     first = requests["due_s"].min()
@@ -207,63 +213,38 @@ def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
     return usage.with_columns(pl.col("t_s") - (sample.load_after_s or 0.0))
 
 
-class AsApplied(RunStore):
-    """A run whose manifests are held against the digest in its run.json: a part of a YAML file is YAML, too, with fewer routes in it.
-
-    So is verbatim output against that in its sample.json: the numbers beside it were read off it, and not off another block's. What was
-    read is kept: those of a thousand routes take seconds, and nobody changes them meanwhile.
-    """
-
-    def __init__(self, folder: Path, record: RunRecord) -> None:
-        super().__init__(folder, record)
-        self._applied: dict[str, list[dict[str, Any]]] = {}
-
-    def samples(self) -> list[Sample]:
-        found = super().samples()
-        for sample in (each for each in found if each.raw_sha256):
-            try:
-                same = self.raw_held(sample)
-            except (OSError, FrameError) as error:
-                raise UsageError(self.raw_place(sample), f"cannot be read: {error}", RESTORE) from None
-            if not same:
-                raise UsageError(self.raw_place(sample), "not what sample.json has the digest of", RESTORE)
-        return found
-
-    def manifests(self, variant: str) -> list[dict[str, Any]]:
-        if variant not in self._applied:
-            self._applied[variant] = self._as_applied(variant)
-        return self._applied[variant]
-
-    def _as_applied(self, variant: str) -> list[dict[str, Any]]:
-        known = self.record.variants.get(variant)
-        noted = known.manifests_sha256 if known else ""
-        try:
-            found = super().manifests(variant)
-            whole = noted in ("", hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest())
-        except (TypeError, ValueError):  # a date that there is not, a key that JSON has not
-            found, whole = [], False
-        if not whole:
-            raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
-        return found
-
-
 def references() -> tuple[list[Evidence], list[Damaged]]:
     """Every run of data/reference: local ones first, then the newest; and what cannot be read there."""
     whole: list[Evidence] = []
     damaged: list[Damaged] = []
     folder = reference_folder()
     for name in run_names(folder):
-        run = None
-        try:
-            run = AsApplied.open(f"{folder}/{name}")
-            samples = tuple(run.samples())
-        except LabError as error:
-            damaged.append(damage(name, error, run.record if run else None))
+        found = _evidence(folder / name, _state(folder / name))
+        if isinstance(found, Evidence):
+            whole.append(found)
         else:
-            whole.append(Evidence(name, run, samples, counted_alone(samples)))
+            damaged.append(found)
     whole.sort(key=lambda each: each.run.record.created_at, reverse=True)
     whole.sort(key=lambda each: each.run.record.target != "local")
     return whole, damaged
+
+
+@lru_cache(RUNS_KEPT)
+def _evidence(folder: Path, state: tuple[tuple[str, int], ...]) -> Evidence | Damaged:
+    """As long as its files are the same, the same: records, tables and summaries of a run are read and reckoned once."""
+    run = None
+    try:
+        run = AsApplied.open(str(folder))
+        samples = tuple(run.samples())
+    except LabError as error:
+        return damage(folder.name, error, run.record if run else None)
+    return Evidence(folder.name, run, samples, counted_alone(samples))
+
+
+def _state(folder: Path) -> tuple[tuple[str, int], ...]:
+    """Its files with when they, or their rights, were last changed, but for the cache that reading it leaves."""
+    found = (path for path in sorted(folder.rglob("*")) if path.name != HISTOGRAMS or path.parent != folder)
+    return tuple((str(path), path.lstat().st_ctime_ns) for path in found)
 
 
 def matching(
@@ -314,9 +295,12 @@ class Shelf:
         found = [run for run in there if all(map(run.arms, wanted))]
         if found:
             taken = found[0] if shape else max(found, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
-            return replace(taken, beside=hurt) if hurt else taken
+            alike = matching(self.runs, [taken.run.record.sweep], target=taken.run.record.target)
+            unable = tuple(item for run in alike if run is not taken for item in run.run.record.not_measurable)
+            return replace(taken, beside=hurt, unable=unable) if hurt or unable else taken
         where = f" on {target}" if target else ""
-        command = rerun.bench(" ".join(wanted) or "VARIANT", sweeps[0], target)
+        node = target is None and any(map(of_the_node, wanted))
+        command = rerun.bench(" ".join(wanted) or "VARIANT", sweeps[0], "kind" if node else target)
         return Missing(f"nothing in data/reference of {' or '.join(sweeps)}{where}: {command}{hurt}")
 
 

@@ -102,11 +102,21 @@ def _counts() -> str:
 
 def _found() -> str:
     """A row for each of data/reference/findings.toml: its question, the answer, and the verdict as `just table RUN` ends with it."""
+    runs = evidence.references()[0]
+    told = findings(runs)
+    named = {found.asked.run for found in told}
+    cpus = sorted(
+        {run.run.record.facts["cpus"] for run in runs if run.name in named and "cpus" in run.run.record.facts}
+    )
+    head = (
+        f"{len(told)} steps as measured here, on {' and '.join(cpus)} CPUs: each with its effect, the 95 % interval, what to do about it,"
+        " and the run. A point named\n*ceiling*, *burst* or *wrk* is loaded as fast as it answers, *rate-25* with 25 requests a second.\n\n"
+    )
     rows = (
         f"| **{found.asked.asks}** {found.title} | [**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run}) | {found.advice} |\n"
-        for found in findings(evidence.references()[0])
+        for found in told
     )
-    return "".join(["| question | measured | so |\n| --- | --- | --- |\n", *rows])
+    return "".join([head if told else "", "| question | measured | so |\n| --- | --- | --- |\n", *rows])
 
 
 def _calibration() -> str:

@@ -208,6 +208,19 @@ def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
     return tuple(found)
 
 
+def of_the_node(name: str) -> bool:
+    """Whether a variant sets what is the node's own, which only a cluster's can be; False for one that there is not any more."""
+    try:
+        return any(
+            check.kind == "node"
+            for each in chain(name)
+            for knob in each.own_knobs
+            for check in load_knob(knob).readback
+        )
+    except UsageError:
+        return False
+
+
 def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
     """One variant by its folder or as `overlay+knob+knob`, rendered and checked. UsageError with place, fault and remedy.
 

@@ -23,7 +23,6 @@ from lab.analysis.claims.derived import probe_timeouts_s
 from lab.analysis.claims.evidence import Evidence, Log, Missing
 from lab.analysis.claims.judging import Verdict
 from lab.analysis.generations import levels
-from lab.analysis.summary import summarise_run
 from lab.analysis.verdicts import effect_text
 from lab.base.errors import LabError
 from lab.model.metrics import QUANTILES, about
@@ -358,7 +357,7 @@ def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
 def effects(run: Evidence, point: str = "*", variants: Sequence[str] = ()) -> str:
     """Markdown: every variant against its baseline at such points, judged as the run's own table does: the primary metric may claim."""
     rows: list[Sequence[str]] = []
-    for row in summarise_run(run.run.record, run.samples, run.run.histogram).rows:
+    for row in run.summary().rows:
         arm, at = row.arm, row.point.name
         if arm.role == "variant" and fits(point, at) and (not variants or arm.name in variants):
             told = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]

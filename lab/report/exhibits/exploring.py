@@ -14,7 +14,8 @@ from rich.text import Text
 
 from lab.analysis.cells import counted_alone
 from lab.analysis.claims import fits
-from lab.analysis.claims.evidence import AsApplied, Evidence, Missing, references
+from lab.analysis.claims.applied import AsApplied
+from lab.analysis.claims.evidence import Evidence, Missing, references
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.noise import BASELINE
 from lab.base.errors import LabError

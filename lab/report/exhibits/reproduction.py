@@ -14,10 +14,12 @@ from lab.analysis import rerun
 from lab.analysis.claims import claims, fits
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.claims.studies import load_study
-from lab.analysis.summary import Summary, summarise_run
+from lab.analysis.summary import Summary
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.model.metrics import about
+from lab.model.names import DEFAULT_TARGET
 from lab.model.pages import PAGES
+from lab.model.variants.variants import of_the_node
 from lab.records import published
 from lab.records.sweep_files import load_sweep
 from lab.report import figures
@@ -90,10 +92,14 @@ def _why_not(run: Evidence, variant: str, against: str) -> str:
 def absent(run: Evidence, variant: str) -> str:
     """What a variant is of which a run has no arm, with what it asks for or how it is measured; empty where it has one."""
     record = run.run.record
-    unable = next((item for item in record.not_measurable if item.variant == variant), None)
+    if run.arms(variant):
+        return ""
+    unable = next((item for item in (*record.not_measurable, *run.unable) if item.variant == variant), None)
     if unable is not None:
         return f"not measurable here ({unable.what}: {unable.why})"
-    return "" if run.arms(variant) else f"not part of this run: just bench {variant}{rerun.load(record)}"
+    if record.target == DEFAULT_TARGET and of_the_node(variant):
+        return f"not measurable here (it sets what is the node's own): {rerun.bench(variant, record.sweep, 'kind')}"
+    return f"not part of this run: just bench {variant}{rerun.load(record)}"
 
 
 def told_gains(run: Evidence, metric: str, point: str, pairs: Sequence[tuple[str, str]]) -> list[Told]:
@@ -223,12 +229,15 @@ def ratios(study: str, title: str, run: Evidence | None) -> list[Pair]:
     if not shown:
         titles = [table.title for table in load_study(study).file.tables if table.reference]
         raise UsageError(f"study {study}", f"no table '{title}' with references", did_you_mean(title, titles))
-    return [_pair(run, key, cell) for key, cell in shown[0].cells.items() if cell.relative or cell.published_relative]
+    cells = shown[0].cells.items()
+    return [_pair(study, run, key, cell) for key, cell in cells if cell.relative or cell.published_relative]
 
 
-def _pair(run: Evidence | None, key: Sequence[str], cell: CellJson) -> Pair:
+def _pair(study: str, run: Evidence | None, key: Sequence[str], cell: CellJson) -> Pair:
     lacks = absent(run, cell.variant) if run and cell.variant else ""
     label, why = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
+    if run and not cell.variant:
+        why += f": just study {study}"
     told = None if cell.relative is None else Told(label, "here", *cell.relative, note=why)
     return Pair(label, cell.published_relative, told, why or "its reference was not measured")
 
@@ -243,7 +252,7 @@ def tables(study: str, titles: Sequence[str], run: Evidence | None) -> str:
 
 
 def _shaped(study: str, run: Evidence | None) -> Sequence[study_tables.Shaped]:
-    summary = summarise_run(run.run.record, run.samples, run.run.histogram) if run is not None else NOTHING
+    summary = run.summary() if run is not None else NOTHING
     return study_tables.shaped(load_study(study), summary)
 
 

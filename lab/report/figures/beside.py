@@ -13,6 +13,8 @@ from lab.report.figures.style import COLOURS, INK, axis, drawn
 TICKS = [base * 10.0**power for power in range(-4, 5) for base in (1, 2, 5)]
 LONG = 24
 """Characters of a label that fit beside a plot on a phone."""
+ROW, FOLDED_ROW = 34, 42
+"""Pixels of a row, whose label may be of two lines."""
 APART = 0.16
 """How far a row's two marks stand from its middle, in rows."""
 
@@ -60,7 +62,7 @@ def beside(rows: Sequence[Pair], title: str, name: str, unit: str) -> go.Figure:
     figure = drawn(
         [published, *([measured] if ours else [])] if shown else [],
         title,
-        180 + 34 * len(shown),
+        180 + (FOLDED_ROW if any("<br>" in _folded(label) for label in places) else ROW) * len(shown),
         "each relative to its own machine's reference; bars: 95 %",
         axis(name, unit, type="log", tickvals=ticks, ticktext=[f"{size:g}" for size in ticks]),
         {

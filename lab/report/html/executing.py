@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +26,8 @@ import plotly.graph_objects as go
 from IPython.display import Markdown
 
 from lab.base.errors import LabError, UsageError
+from lab.base.files import reference_folder
+from lab.records.store import RunStore, run_names
 from lab.report.exhibits.exhibits import CLAIMS, Claims
 from lab.report.exhibits.exploring import EXPLORE
 
@@ -69,6 +71,8 @@ def execute_all(wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None
     `meanwhile`: what the caller has to do itself. UsageError for a damaged file, NotebookError for a cell.
     """
     with TemporaryDirectory(prefix="lab-report-") as none, _pool() as pool:
+        folder = reference_folder()
+        list(pool.map(_read, (f"{folder}/{name}" for name in run_names(folder))))  # so that no two read the same
         begun = [pool.submit(_apart, path, {"LAB_RUNS": none, EXPLORE: run}) for path, run in wanted]
         try:
             meanwhile()
@@ -85,6 +89,12 @@ def execute_all(wanted: Sequence[tuple[Path, str]], meanwhile: Callable[[], None
 
 def _pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
+
+
+def _read(run: str) -> None:
+    """A committed run's histograms, for all that come after; what is damaged is told by who needs it."""
+    with suppress(LabError):
+        RunStore.open(run).ready()
 
 
 def _apart(path: Path, seen: Mapping[str, str]) -> Executed | tuple[type[LabError], str, str, str]:

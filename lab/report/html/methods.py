@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from lab.analysis.calibration.folder import REFERENCE, CalibrationFolder
 from lab.analysis.claims.evidence import Evidence
 from lab.analysis.noise import Noise, noises, nulls_text, pairs
-from lab.analysis.summary import summarise_run
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.report.html import markdown
@@ -65,7 +64,7 @@ def _noises(run: Evidence) -> tuple[tuple[Noise, ...], str]:
     if all(point.disturbance is not None for point in record.points):
         return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
     try:
-        found = noises(summarise_run(record, run.samples, run.run.histogram))
+        found = noises(run.summary())
     except LabError as error:
         return (), f"cannot be read: {error.fault}"
     return found, "" if any(not noise.why for noise in found) else "too few valid blocks"

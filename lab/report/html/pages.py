@@ -50,7 +50,7 @@ class Page:
         """(what is missing in a line, where, what it is of) of every gap; what several kinds of exhibits need alike is said alike."""
         for cell in self.cells:
             for part in cell.parts:
-                yield from ((NOTHING.sub("", need), cell.anchor, part.title or self.key) for need in part.needs)
+                yield from ((NOTHING.sub("", need), cell.anchor, part.title or "a table") for need in part.needs)
 
     def shows(self, run: str) -> bool:
         """Whether a figure or a text of it names the run."""

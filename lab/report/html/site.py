@@ -26,6 +26,7 @@ from lab.analysis.steps import findings, steps
 from lab.base.errors import UsageError
 from lab.base.files import replace, written_to
 from lab.model.metrics import about
+from lab.model.names import WORTH
 from lab.records.published import sources
 from lab.report.exhibits.exploring import overview
 from lab.report.html import markdown
@@ -40,6 +41,8 @@ from lab.stats.paired import MIN_BLOCKS
 
 FILE = "index.html"
 EXPLORE = "explore"
+COMMAND = ": just "
+"""How what a gap needs goes on, where a command measures it."""
 Say = Callable[[str], None]
 
 
@@ -74,6 +77,7 @@ def build(folder: Path, say: Say = lambda _: None) -> Site:
         kinds=KINDS,
         least_blocks=MIN_BLOCKS,
         mark_p=SURE_P,
+        worth=f"{100 * WORTH:g}",
         about=about,
         level_text=level_text,
         itself_text=itself_text,
@@ -106,10 +110,11 @@ def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict
     """What the front page has beside the pages."""
     tally = _tally(told.verdicts)
     rows = {verdict.claim.id: claim_row(verdict) for verdict in (*told.verdicts, *told.checks)}
-    needs: dict[str, dict[str, str]] = {}
+    needs: dict[tuple[str, str], dict[str, str]] = {}
     for page_ in pages:
         for need, anchor, name in page_.needs():
-            needs.setdefault(need, {}).setdefault(anchor, f"{page_.key}: {name}")
+            what, just, command = need.partition(COMMAND)
+            needs.setdefault((what, just.removeprefix(": ") + command), {}).setdefault(anchor, f"{page_.key}: {name}")
     return {
         "steps": step_rows(told.steps),
         "ticks": step_ticks(),
@@ -123,7 +128,7 @@ def _front(told: _Told, runs: Sequence[Evidence], pages: Sequence[Page]) -> dict
         "tally": tally,
         "given": [answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
         "by_key": {each.key: each for each in pages},
-        "needs": {need: list(places.items()) for need, places in needs.items()},
+        "needs": [(what, command, list(places.items())) for (what, command), places in needs.items()],
         "shared": _shared(runs),
     }
 

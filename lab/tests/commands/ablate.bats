@@ -31,6 +31,10 @@ TOML
 
 # bats test_tags=slow
 @test "ablate --plan names each knob with its load, what it is compared with, the runs and the minutes, and leaves nothing" {
+  lab ablate backlog --plan --blocks 6 --json
+  assert_success
+  run jq -r '.ablation.subject, (.ablation.steps | length), (.runs | map(.duration_s) | add) == .duration_s' <<<"$output"
+  assert_output $'backlog\n2\ntrue'
   lab ablate backlog --plan --blocks 6
   assert_success
   [[ $stderr == *"2 knobs of backlog"* ]] || fail "$stderr"

@@ -9,8 +9,9 @@ setup() {
 }
 
 @test "calibrate --plan names every generator, installed or not, every scenario and the minutes, and leaves nothing" {
-  lab calibrate --plan --repeats 2
+  lab calibrate --plan --repeats 2 --json
   assert_success
+  [[ $stderr == *"$(jq .record.planned <<<"$output") measurements"* ]] || fail "$stderr"
   for name in wrk wrk2 k6 oha hey; do
     [[ $stderr =~ (generator|left\ out)\ +$name ]] || fail "no $name in: $stderr"
   done

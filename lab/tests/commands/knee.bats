@@ -16,8 +16,9 @@ told() {
 
 # bats test_tags=slow
 @test "knee --plan says what is tried, what passes and how long it takes, and leaves nothing" {
-  lab knee baseline --plan --generator k6 --duration 3 --p99 20ms --start 200 --precision 10%
+  lab knee baseline --plan --generator k6 --duration 3 --p99 20ms --start 200 --precision 10% --json
   assert_success
+  assert_equal "$(told 'found["runs"][0]["knee"]["p99_s"], found["runs"][0]["loads"][0]["generator"]["name"]')" "(0.02, 'k6')"
   [[ $stderr == *"k6, 100 connections, 200 req/s, 3 s, 1kB.bin"* ]] || fail "$stderr"
   [[ $stderr == *"p99 at most 20.0 ms"*"below 80 % of its CPU"* ]] || fail "$stderr"
   [[ $stderr == *"x2 from 200 req/s"*"within 10 %"* ]] || fail "$stderr"

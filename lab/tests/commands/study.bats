@@ -57,6 +57,10 @@ TOML
 }
 
 @test "study okd --quick --plan prints twelve arms and what it takes: half an hour at most" {
+  lab study okd --quick --plan --json
+  assert_success
+  run jq -r '.runs[].blocks, (.beside[0].command | startswith("just bench")), .duration_s / 60 < 31' <<<"$output"
+  assert_output $'6\ntrue\ntrue'
   lab study okd --quick --plan
   assert_success
   [[ $stderr == *"12 arms at 2 points, about "* ]] || fail "$stderr"

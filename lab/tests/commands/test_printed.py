@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+import jsonschema
 import pytest
 from rich.console import Console
 
 from lab.__main__ import Talk, main
-from lab.commands.measuring import print_plan, print_result, resume_command
+from lab.commands import schema
+from lab.commands.measuring import answer_plan, print_plan, print_result, resume_command
 from lab.experiments.bench import Prepared, Request, prepare
 from lab.measure.roundtrip import sentence
 from lab.model.run import RoundTrip
@@ -88,6 +90,24 @@ def test_the_plan_says_what_is_done_and_where_nothing_is(tmp_path: Path, monkeyp
     lines = {line.split()[1]: line for line in out.getvalue().splitlines() if line.startswith("point ")}
     assert "; kill after 5 s (" in lines["delete:"] and "role proxy, how delete" in lines["delete:"]
     assert lines["control:"].endswith("; nothing is done (control)") and "kill" not in lines["control:"]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the stored schema: every load as it is made, every sample counted; what is done already is no part of the time."""
+    slots = len(prepared.plan.slots)
+    assert answer_plan(argparse.Namespace(json=True), [(prepared, done * slots)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(json.loads((schema.FOLDER / "plan.json").read_text())).validate(told)
+    (run,) = told["runs"]
+    assert run["pairs"] + run["alone"] == slots and run["done"] == done * slots
+    left_s = 0.0 if done else prepared.forecast.duration_s
+    assert told["duration_s"] == run["duration_s"] == pytest.approx(left_s)
+    load = next(each for each in run["loads"] if each["point"]["name"] == "ceiling")
+    assert (load["generator"]["name"], load["point"]["connections"], load["point"]["link_mbit"]) == ("wrk", 40, 10)
+    assert [arm["name"] for arm in run["arms"]] == [arm.name for arm in prepared.plan.arms]
+    answer_plan(argparse.Namespace(json=False), [(prepared, 0)])
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("form", ["notes", "markdown", "json"])

@@ -64,7 +64,7 @@ def test_numbers_stand_right_and_text_left_below_names_units_and_headings() -> N
         "keepalive       9  12.5↑¹  −2.4 %",
         "",
         "rate  100 req/s",
-        "keepalive       9    3²,¹",
+        "keepalive       9    3¹,²",
     ]
 
 
@@ -81,7 +81,7 @@ def test_in_markdown_each_heading_begins_a_table_and_units_stand_beside_names() 
         "",
         "| variant | rate (req/s) | p99 (ms) | effect |",
         "| :-- | --: | --: | :-- |",
-        "| keepalive | 9 | 3²,¹ |  |",
+        "| keepalive | 9 | 3¹,² |  |",
     ]
 
 

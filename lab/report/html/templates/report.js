@@ -2,6 +2,8 @@
 // One page at a time, and figures drawn when they come near. Without this script everything but the figures can be read.
 (() => {
   const PAPER_PX = 680; // A4 or Letter, less its margins
+  const PAPER_INK = "#555555"; // of texts in figures, whatever the screen's scheme
+  const NARROW_PX = 480;
   const pages = [...document.querySelectorAll("main > article")];
   const figures = [...document.querySelectorAll("figure.drawn")];
   const drawn = new Set();
@@ -12,14 +14,25 @@
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
 
+  function ink() {
+    return getComputedStyle(document.documentElement).getPropertyValue("--faint").trim();
+  }
+
   function draw(figure) {
     if (drawn.has(figure)) return;
     drawn.add(figure);
     if (!window.Plotly) (0, eval)(library);
     const told = JSON.parse(figure.querySelector("script").textContent);
+    told.layout.font = { ...told.layout.font, color: ink() };
     told.layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: "#7b7b7b", activecolor: "#2b83ba" };
-    const shown = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
-    Plotly.newPlot(figure.querySelector(".canvas"), told.data, told.layout, shown);
+    const canvas = figure.querySelector(".canvas");
+    if (canvas.clientWidth < NARROW_PX && told.layout.legend) { // labels stand upright there, and the legend below them
+      told.layout.legend.y *= 1.7;
+      told.layout.height += 40;
+      canvas.style.height = `${told.layout.height}px`;
+    }
+    const shown = { responsive: true, displaylogo: false, displayModeBar: matchMedia("(hover: hover)").matches ? "hover" : false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+    Plotly.newPlot(canvas, told.data, told.layout, shown);
   }
 
   const near = new IntersectionObserver((seen) => {
@@ -59,16 +72,19 @@
     });
   }
 
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const each of drawn) Plotly.relayout(each.querySelector(".canvas"), { "font.color": ink() });
+  });
   addEventListener("hashchange", show);
   addEventListener("beforeprint", () => {
     document.documentElement.classList.remove("paged");
     for (const each of library ? figures : []) { // a printer waits for nothing
       draw(each);
-      Plotly.relayout(each.querySelector(".canvas"), { width: PAPER_PX, autosize: false });
+      Plotly.relayout(each.querySelector(".canvas"), { width: PAPER_PX, autosize: false, "font.color": PAPER_INK });
     }
   });
   addEventListener("afterprint", () => {
-    for (const each of drawn) Plotly.relayout(each.querySelector(".canvas"), { width: null, autosize: true });
+    for (const each of drawn) Plotly.relayout(each.querySelector(".canvas"), { width: null, autosize: true, "font.color": ink() });
     document.documentElement.classList.add("paged");
     show();
   });

@@ -20,6 +20,7 @@ from lab.model.samples import Reason
 from lab.records import outcomes
 from lab.records.sweep_files import load_sweep
 from lab.report.exhibits import exhibits
+from lab.report.exhibits.reproduction import absent
 from lab.tests.support import disturbed
 from lab.tests.support.committed import nds_story, run_of
 from lab.tests.support.disturbed import ZERO_S
@@ -140,6 +141,39 @@ def test_a_damaged_run_is_named_where_it_was_meant(
     (tmp_path / "whole").symlink_to(folder / "reference-kill-quick-local")
     taken = evidence.shelf().of("kill-quick", variant="kill-nds")
     assert isinstance(taken, Evidence) and "; hurt is damaged: " in taken.said
+
+
+def test_a_run_is_read_once_and_again_when_it_changes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is its summary; a file that is another now, or gone, is seen."""
+    shutil.copytree(folder / "reference-kill-quick-local", tmp_path / "mine")
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    (first,), _ = evidence.references()
+    (second,), _ = evidence.references()
+    assert first is second and first.summary(True) is second.summary(True)
+    next((tmp_path / "mine" / "samples").glob("*-b02-kill-nds-delete/sample.json")).write_text("{")
+    whole, damaged = evidence.references()
+    assert whole == [] and [each.name for each in damaged] == ["mine"]
+
+
+def test_what_another_run_of_the_sweep_could_not_show_is_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the run that is taken was not asked for it; never what the taken one has."""
+    for name in ("taken", "other"):
+        shutil.copytree(folder / "reference-kill-quick-local", tmp_path / name)
+    path = tmp_path / "other" / "run.json"
+    told = json.loads(path.read_text()) | {"created_at": "2026-01-01T00:00:00.000+00:00"}
+    lacks = [{"variant": name, "what": "cores", "why": f"{name} asks for 32"} for name in ("workers-32", "kill-nds")]
+    path.write_text(json.dumps(told | {"not_measurable": lacks}))
+    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
+    run = one(evidence.shelf())
+    assert run.name == "taken"
+    assert absent(run, "workers-32") == "not measurable here (cores: workers-32 asks for 32)"
+    assert absent(run, "kill-nds") == ""
+    assert absent(run, "okd") == "not part of this run: just bench okd --sweep kill-quick"
+    assert absent(run, "aws-a1-node").endswith("just bench aws-a1-node --sweep kill-quick --target kind")
 
 
 def test_the_a_a_twin_is_found(shelf: Shelf) -> None:

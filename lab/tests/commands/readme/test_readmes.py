@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.analysis.decision import SURE_P
 from lab.commands import parser
 from lab.commands.readme import imports, parts, texts
+from lab.model.names import WORTH
+from lab.stats.histogram import BEYOND
+from lab.stats.paired import MIN_BLOCKS
 
 ROOT = texts.ROOT
 FILES = list(texts.files())
@@ -169,6 +173,19 @@ def test_every_command_that_it_names_is_understood(path: Path) -> None:
         assert words[0] in recipes, words
         if len(words) > 1 and f"python -m lab {words[0]}" in recipes[words[0]]:
             assert callable(parser().parse_args(words).verb), words
+
+
+def test_the_rules_are_those_of_the_code() -> None:
+    """Numbers that a reader of a table needs, and that the code has in one place."""
+    words = {6: "six", 10: "ten"}
+    text = " ".join(README.read_text().split())
+    for said in (
+        f"`--worth`, {100 * WORTH:g} % unless told",
+        f"where p is at most {SURE_P:g};",
+        f"Fewer than {words[MIN_BLOCKS]} blocks give no interval",
+        f"fewer than {words[BEYOND]} requests beyond it",
+    ):
+        assert said in text
 
 
 def test_what_generators_were_found_to_do_is_typed_nowhere() -> None:

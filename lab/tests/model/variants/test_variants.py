@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants import diff as differences
@@ -697,6 +700,26 @@ def test_the_readme_table_has_a_row_for_every_overlay_with_baselines_first() -> 
     rows = [line.split("|")[1].strip(" `") for line in catalog.readme_table().splitlines()[2:]]
     assert sorted(rows) == variant_names()
     assert all(rows.index(parent) < rows.index(row) for row in rows if (parent := load_overlay(row).baseline))
+
+
+def test_the_list_is_of_what_has_all_of_some_words() -> None:
+    """For people and for programs; nothing at all is refused."""
+    out = io.StringIO()
+    catalog.print_list(Console(file=out, width=200), ["keep-alive", "requests"])
+    names = [line.split()[0] for line in out.getvalue().splitlines() if line.strip()]
+    assert "keep-alive-requests-10000" in names and "gzip" not in names
+    assert {knob["name"] for knob in catalog.as_json(["keep-alive", "requests"])["knobs"]} <= set(names)
+    with pytest.raises(UsageError, match="nothing has 'no such thing' in it"):
+        catalog.print_list(Console(file=out), ["no such thing"])
+
+
+def test_a_narrow_terminal_breaks_no_word() -> None:
+    """Of the list's names and of what is said of a variant."""
+    for print_it in (catalog.print_list, partial(catalog.print_show, name="keepalive")):
+        out = io.StringIO()
+        print_it(Console(file=out, width=80, force_terminal=True, color_system=None))
+        lines = out.getvalue().splitlines()
+        assert max(map(len, lines)) <= 80 and any("keep-alive-requests-10000" in line for line in lines)
 
 
 def test_the_catalogue_for_programs_holds_every_folder() -> None:

@@ -179,8 +179,8 @@ def test_what_several_need_is_told_once() -> None:
     cell = executing.Cell("nds-01", "code", "f()", ({PROSE: prose}, drawn))
     needs = list(pages.page(executing.Executed("nds", (cell,)), "nds", "NDS", []).needs())
     assert needs == [
-        ("nothing of x: just bench a", "nds/nds-01", "nds"),
-        ("b is not part of this run", "nds/nds-01", "nds"),
+        ("nothing of x: just bench a", "nds/nds-01", "a table"),
+        ("b is not part of this run", "nds/nds-01", "a table"),
         ("nothing of x: just bench a", "nds/nds-01", "Reloads"),
     ]
 
