@@ -20,6 +20,9 @@ WIDTH, LABEL, AXIS = 900, 350, 330
 LINE, THIN, TOP = 17, 4, 34
 LONG = 50
 """Characters of a step's title that have room."""
+OPEN = "cannot-tell"
+ORDER = ("better", "same", OPEN, "worse")
+"""From top to bottom; each by what it gained."""
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">
 <style>
@@ -33,8 +36,9 @@ text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #6464
 
 def picture(judged: Sequence[Verdict]) -> str:
     """`judged`: the ledger. A line for what is better, worse or the same; what nobody can tell is drawn thin between them, without its name."""
-    rows = [row for row in step_rows(steps(evidence.references()[0], judged)) if row.strip]
-    open_ = sum(row.kind == "cannot-tell" for row in rows)
+    drawn = [row for row in step_rows(steps(evidence.references()[0], judged)) if row.strip]
+    rows = sorted(drawn, key=lambda row: ORDER.index(row.kind))
+    open_ = sum(row.kind == OPEN for row in rows)
     height = TOP + LINE * (len(rows) - open_ + 2) + THIN * open_
     label = f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals: {open_} cannot be told"
     return "".join([HEAD.format(width=WIDTH, height=height, label=label), *_drawn(rows, height, open_), "</svg>\n"])
@@ -46,7 +50,7 @@ def _drawn(rows: Sequence[StepRow], height: int, open_: int) -> Iterator[str]:
         yield f'<path class="axis" opacity="{1 if place == 50 else 0.25}" d="M{_x(place)} 24V{height - LINE}"/>\n'
     y = TOP
     for number, row in enumerate(rows):
-        thin = row.kind == "cannot-tell"
+        thin = row.kind == OPEN
         if thin and rows[number - 1].kind != row.kind:
             yield f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} steps of which nobody can tell here</text>\n'
         if row.strip:
@@ -56,7 +60,7 @@ def _drawn(rows: Sequence[StepRow], height: int, open_: int) -> Iterator[str]:
 
 
 def _row(row: StepRow, strip: Strip, y: int) -> Iterator[str]:
-    step, thin = row.step, row.kind == "cannot-tell"
+    step, thin = row.step, row.kind == OPEN
     middle = y + 1 if thin else y + 4
     if not thin:
         title = step.title if len(step.title) <= LONG else f"{step.title[: LONG - 1]}…"
