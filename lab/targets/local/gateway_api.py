@@ -141,7 +141,7 @@ class Rule:
             yield from filter(None, (to and to.path, to and to.prefix))
 
     def refuse(self, proxy: str, can: Iterable[str], never: str = "") -> None:
-        """UsageError for the first thing here that a proxy's writer cannot write: `can` has names of what it can beside a path and one backend.
+        """UsageError for what is here that a proxy's writer cannot write: `can` has names of what it can beside a path and one backend.
 
         Names: method, headers, queries, queries_regex, regex, weights, request_headers, response_headers, added, rewrite, redirect,
         redirect_prefix, mirrors, request_s, backend_s. `never`: characters that mean something else there.
@@ -163,10 +163,10 @@ class Rule:
             "request_s": self.request_s is not None,
             "backend_s": self.backend_s is not None,
         }
-        for name in asked.keys() - set(can):
-            if asked[name]:
-                fault = f"{_WORDS[name]} cannot be written for {proxy} here"
-                raise UsageError(self.place, fault, "leave it out of the route, or measure another system")
+        able = frozenset(can)
+        if cannot := [_WORDS[name] for name, there in asked.items() if there and name not in able]:
+            fault = f"{' and '.join(cannot)} cannot be written for {proxy} here"
+            raise UsageError(self.place, fault, "leave that out of the route, or measure another system")
         if odd := next((text for text in self.texts if set(never) & set(text)), None):
             fault = f"{odd!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
             raise UsageError(self.place, fault, "write it without, or measure another system")
