@@ -176,8 +176,10 @@ def published_ratio(verdict: Judged, part: Measured) -> float | None:
         number = float(verdict.claim.published)
     except ValueError:
         return None
-    if verdict.claim.unit.startswith("%"):
-        return 1 + number / 100 if number > -100 else None
+    if verdict.claim.unit.startswith("%") and number > -100:
+        ratio = 1 + number / 100
+        slower = "faster" in verdict.claim.unit and about(part.test.metric).better == "less"
+        return 1 / ratio if slower else ratio  # half as fast again is two thirds of the time
     return number if verdict.claim.unit.startswith("x") and number > 0 else None
 
 
