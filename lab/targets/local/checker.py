@@ -82,7 +82,7 @@ def _refusal(
             else:
                 file.write_text(text, errors="surrogateescape")
         for path, _ in programs:
-            _inside(path, own).parent.mkdir(exist_ok=True)
+            _inside(path, own).parent.mkdir(parents=True, exist_ok=True)
             _inside(path, own).touch()
         brought = [(program, _inside(path, own)) for path, program in programs]
         (scratch / "hosts").write_text(hosts)

@@ -103,7 +103,7 @@ def refusal(data: Mapping[str, str], variant: str = "baseline", beside: Beside =
 def _refusal(data: Mapping[str, str], variant: str, beside: Beside, streamed: str) -> str:
     context, values = _context(variant, 1, 100_000, beside), _values(data)
     text = render(values, context, nginx_version(), unused=_unused(data)) + streamed
-    return checker.refusal(CHECKER, files(values, text, context))
+    return checker.refusal(CHECKER, files(values, text, context), programs=modules.hidden())
 
 
 def unchecked(data: Mapping[str, str]) -> str:

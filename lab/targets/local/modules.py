@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.targets.local.containers import PRIVATE
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "unpack"
 BROUGHT = ROOT / ".cache" / "nginx-modules"
@@ -103,6 +105,12 @@ def libraries() -> dict[str, str]:
     """The environment in which nginx finds what these modules are linked with; empty where nothing was brought."""
     folders = sorted({str(path.parent) for path in BROUGHT.glob("**/lib/*-linux-gnu/*.so.*")})
     return {"LD_LIBRARY_PATH": ":".join(folders)} if folders else {}
+
+
+def hidden() -> dict[str, Path]:
+    """Path → file of all that was brought, where a container has a folder of its own over it, as over a checkout in /tmp; else empty."""
+    covered = any(BROUGHT.is_relative_to(prefix) for prefix in PRIVATE)
+    return {str(path): path for path in BROUGHT.rglob("*") if path.is_file()} if covered else {}
 
 
 def bring(names: Iterable[str]) -> str:

@@ -77,6 +77,7 @@ def realise(context: Context) -> Realisation:
         command=("nginx", "-c", CONFIG),
         env=own | modules.libraries(),
         files=files(values, text, context),
+        programs=modules.hidden(),
         pre_stop=pre_stop,
         checker=CHECKER,
         stop_signal=signal.SIGQUIT,  # the controller, told to end, sends its nginx `quit`

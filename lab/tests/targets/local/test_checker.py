@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from lab.base.errors import UsageError
+from lab.targets.local import modules
 from lab.targets.local.checker import refusal
 
 CONFIG = "/tmp/nginx/nginx.conf"
@@ -35,3 +39,23 @@ def test_files_beside_it_are_there_and_a_place_that_is_no_containers_own_is_refu
     )
     with pytest.raises(UsageError, match="not in a folder of the container's own"):
         refused("", {"/etc/nginx/x": ""})
+
+
+def test_modules_that_lie_in_a_folder_of_the_containers_own_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a checkout in /tmp, which every container has to itself."""
+    if why := modules.bring(["stream"]):
+        pytest.skip(why)
+    (file,) = modules.found("stream")
+    brought = tmp_path / "nginx-modules"
+    (brought / "modules").mkdir(parents=True)
+    shutil.copy(file, brought / "modules")
+    monkeypatch.setattr(modules, "BROUGHT", brought)
+    copied = brought / "modules" / file.name
+    assert set(modules.hidden()) == {str(copied)}
+    text = f"load_module {copied};\n{HEAD}stream {{ server {{ listen 81; proxy_pass 192.0.2.1:80; }} }}\n"
+    assert "cannot open shared object" in refusal(CHECKER, {CONFIG: text})
+    assert not refusal(CHECKER, {CONFIG: text}, programs=modules.hidden())
+    monkeypatch.setattr(modules, "BROUGHT", Path("/opt/lab/.cache/nginx-modules"))
+    assert not modules.hidden()
