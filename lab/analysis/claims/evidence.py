@@ -170,6 +170,11 @@ class Evidence:
                 found[block] = told[metric] if metric in told else value_of(metric, self.run, sample)
         return found
 
+    def told(self, variant: str, point: str, metric: str) -> list[float]:
+        """Of every block that tells, of all its arms that were alone. UsageError as `values`."""
+        found = (self.values(arm, point, metric).values() for arm in self.arms(variant))
+        return [value for values in found for value in values if value is not None]
+
     def direct(self, point: str, metric: str) -> float | None:
         """What the same load takes without a proxy, which is measured once; None where no valid sample tells. UsageError as `values`."""
         direct = (arm.name for arm in self.run.record.arms if arm.role == "reference")

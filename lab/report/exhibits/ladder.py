@@ -28,10 +28,12 @@ def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung
     found: list[Rung] = []
     missing: list[str] = []
     for words, (variant, against) in steps.items():
-        if against not in levels and (whole := _whole(run, name, against, point)) is not None:
+        whole = _whole(run, name, against, point)
+        if against not in levels and whole is not None:
             levels[against] = whole.end
             found.append(whole)
-        step = _step(run, words, variant, against, point, levels.get(against), _level(run, against, point))
+        alone = whole.end if whole is not None else None
+        step = _step(run, words, variant, against, point, levels.get(against), alone)
         if step is None:
             absent = [f": {each} is {why}" for each in (variant, against) if (why := reproduction.absent(run, each))]
             missing.append(f"{words}: no pair of {variant} and {against} at {point} in {run.name}{''.join(absent)}")
@@ -45,17 +47,12 @@ def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung
 
 def _whole(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
     """What a variant costs alone; None where no block tells."""
-    level = _level(run, variant, point)
-    if level is None:
+    known = run.told(variant, point, METRIC)
+    if not known:
         return None
+    level = stats.middle(known).value
     title = run.run.record.variants[variant].title
     return Rung(f"{variant}, {name}", level, text=f"{digits(1e6 * level)} µs", note=title, whole=True)
-
-
-def _level(run: Evidence, variant: str, point: str) -> float | None:
-    blocks = [run.values(arm, point, METRIC) for arm in run.arms(variant)]
-    known = [each for values in blocks for each in values.values() if each is not None]
-    return stats.middle(known).value if known else None
 
 
 def _step(

@@ -106,15 +106,14 @@ def level(run: Evidence, variant: str, point: str) -> Level | None:
     steps = [(variant, record.baseline)] if record and record.baseline else []
     told = next(iter(reproduction.told_gains(run, METRIC, point, steps)), None)
     if base is None or told is None or told.value is None:
-        return _middle([value for arm in run.arms(variant) for value in run.values(arm, point, METRIC).values()])
+        return _middle(run.told(variant, point, METRIC))
     ratio = 1 + told.value / 100
     if told.low is None or told.high is None or base.half is None:
         return Level(base.value * ratio, None, base.few)
     return Level(base.value * ratio, hypot(base.half * ratio, base.value * (told.high - told.low) / 200), base.few)
 
 
-def _middle(values: Sequence[float | None]) -> Level | None:
-    known = [value for value in values if value is not None]
+def _middle(known: Sequence[float]) -> Level | None:
     if not known:
         return None
     found = stats.middle(known)

@@ -115,22 +115,20 @@ def test_nothing_and_more_than_everything_are_refused() -> None:
             parse(text)
 
 
+def known_levels(**told: Any) -> Known:
+    """Levels of the fake target's baseline."""
+    named = {"run": "r", "target": "fake", "variant": "baseline", "point": "ceiling", "scheme": "slices"}
+    return Known(**named, load_s=1.0, **told)
+
+
 @pytest.mark.parametrize("at_most", [0.0001, None])
 def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measured_on_generations(
     sweep: str, monkeypatch: pytest.MonkeyPatch, at_most: float | None
 ) -> None:
     """Bring-ups enough that what counts, generations or they themselves, finds the effect; and what was promised is what was asked for."""
-    fields: dict[str, Any] = {
-        "run": "r",
-        "target": "fake",
-        "variant": "baseline",
-        "point": "ceiling",
-        "scheme": "slices",
-        "bring_up": 0.0,
-    }
-    own = Known(**fields, repeat=0.01, generation=0.05, bring_ups=8, generations=6, load_s=1.0)
-    bound = Known(
-        **fields, repeat=None, generation=0.05, bring_ups=30, generations=24, load_s=1.0, bring_up_at_most=at_most
+    own = known_levels(repeat=0.01, generation=0.05, bring_up=0.0, bring_ups=8, generations=6)
+    bound = known_levels(
+        repeat=None, generation=0.05, bring_up=0.0, bring_ups=30, generations=24, bring_up_at_most=at_most
     )
     monkeypatch.setattr(levels, "committed", lambda: (own, bound))
     request = Request(("log-off",), sweep, seed=1, resolve=parse("2%"))
@@ -148,14 +146,7 @@ def test_named_blocks_stay_on_the_generations_that_the_sweep_would_have(
     sweep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fewer bring-ups of one start each would tell what lots were drawn."""
-    fields: dict[str, Any] = {
-        "run": "r",
-        "target": "fake",
-        "variant": "baseline",
-        "point": "ceiling",
-        "scheme": "slices",
-    }
-    own = Known(**fields, repeat=0.01, generation=0.05, bring_up=0.01, bring_ups=8, generations=6, load_s=1.0)
+    own = known_levels(repeat=0.01, generation=0.05, bring_up=0.01, bring_ups=8, generations=6)
     monkeypatch.setattr(levels, "committed", lambda: (own,))
     whole, named = (
         prepare(Request(("log-off",), sweep, seed=1, blocks=blocks), FakeTarget(sides=SIDES), ())
