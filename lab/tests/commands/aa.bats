@@ -45,13 +45,13 @@ PYTHON
   blocks=$(told blocks)
   lab bench log-off --sweep "$sweep" --resolve 10% --plan
   if [[ -n $blocks ]]; then
-    assert_equal "$status" 0
+    assert_success
     [[ $stderr == *" in $blocks blocks, seed"* ]] || fail "expected $blocks blocks: $stderr"
     [[ $stderr == *"10% in CPU per request at ceiling is found with 90% probability, by the noise of $run_id"* ]] || fail "$stderr"
     [[ $stderr == *"from the A/A run $run_id"* ]] || fail "$stderr"
     [[ $printed == *"claimed "*" null comparisons"* ]] || fail "$printed"
   else
-    assert_equal "$status" 2
+    assert_failure 2
     [[ $stderr == *"just aa"* ]] || fail "$(told why): $stderr"
   fi
   run find "$LAB_RUNS" -mindepth 1 -maxdepth 1

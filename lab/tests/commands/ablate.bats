@@ -78,7 +78,7 @@ TOML
   assert_success
   [[ $stderr == *"6 samples, about"* ]] || fail "$stderr"
   lab table "$id" --json
-  assert_equal "$status" 1
+  assert_failure 1
   [[ $output == *'"verdict": "not measured yet"'* ]] || fail "$output"
 }
 

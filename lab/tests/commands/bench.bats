@@ -34,7 +34,7 @@ refused() {
   local status_wanted=$1 text=$2
   shift 2
   lab "$@"
-  assert_equal "$status" "$status_wanted"
+  assert_failure "$status_wanted"
   [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
   [[ $stderr != *Traceback* ]] || fail "$stderr"
   run --separate-stderr find "$LAB_RUNS" -name sample.json
@@ -96,7 +96,7 @@ one_of_three_is() {
 # environmental_or_ok: exit 0, or 1 only because the machine was noisy (which a shared CI runner may be).
 environmental_or_ok() {
   [[ $status == 0 ]] && return
-  assert_equal "$status" 1
+  assert_failure 1
   run recorded reason
   refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
 }
@@ -225,7 +225,7 @@ environmental_or_ok() {
 @test "a generator that prints garbage makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo lorem ipsum'
   lab bench baseline --sweep "$sweep"
-  assert_equal "$status" 1
+  assert_failure 1
   run recorded reason
   assert_line generator-output
 }
@@ -235,7 +235,7 @@ environmental_or_ok() {
   stub hey "$(command -v hey)"' "$@" | sed -E "s/^LAB summary ([0-9]+)[0-9] /LAB summary \1 /"'
   sed -i 's/"wrk"/"hey"/' "$sweep"
   lab bench baseline --sweep "$sweep"
-  assert_equal "$status" 1
+  assert_failure 1
   run recorded verdict detail
   refute_line --regexp '^valid'
   assert_line --partial "generator-time: it tells 0.1"
@@ -246,7 +246,7 @@ environmental_or_ok() {
 @test "a generator that crashes makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; kill -SEGV $$'
   lab bench baseline --sweep "$sweep"
-  assert_equal "$status" 1
+  assert_failure 1
   run recorded reason
   assert_line generator-failed
 }
@@ -260,7 +260,7 @@ environmental_or_ok() {
     ((\$(wc -l <'$BATS_TEST_TMPDIR/calls') != 2)) || exec sleep 631.7
     exec '$wrk' \"\$@\""
   lab bench baseline --sweep "$sweep"
-  assert_equal "$status" 1
+  assert_failure 1
   one_of_three_is generator-hung
   run pgrep -f "sleep 631.7"
   assert_failure
@@ -270,7 +270,7 @@ environmental_or_ok() {
 @test "a generator that prints markup makes invalid samples and no traceback" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
   lab bench baseline --sweep "$sweep"
-  assert_equal "$status" 1
+  assert_failure 1
   [[ $output$stderr != *Traceback* ]] || fail "$stderr"
   run recorded reason
   assert_line generator-output
@@ -280,7 +280,7 @@ environmental_or_ok() {
 @test "a generator that never stops printing makes invalid samples and fills nothing" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
   lab bench baseline --sweep "$sweep"
-  assert_equal "$status" 1
+  assert_failure 1
   run recorded verdict
   assert_line invalid
   refute_line valid
@@ -317,7 +317,7 @@ killed_under_load() {
   truncate --size 100 "$record"
   find "$LAB_RUNS" -type f -exec sha256sum {} + >"$BATS_TEST_TMPDIR/before"
   lab bench --resume "$(basename "$LAB_RUNS"/*)"
-  assert_equal "$status" 2
+  assert_failure 2
   [[ $stderr == *"$record: damaged"* ]] || fail "$stderr"
   [[ $stderr == *"measures it again"* ]] || fail "$stderr"
   run sha256sum --check --quiet "$BATS_TEST_TMPDIR/before"
@@ -332,7 +332,7 @@ killed_under_load() {
   run_dir=$(echo "$LAB_RUNS"/*)
   sha256sum "$run_dir"/run.json "$run_dir"/samples/*/* >"$BATS_TEST_TMPDIR/before"
   lab bench --resume "$(basename "$run_dir")"
-  assert_equal "$status" 2
+  assert_failure 2
   [[ $stderr == *"another lab"* ]] || fail "$stderr"
   run sha256sum --check --quiet "$BATS_TEST_TMPDIR/before"
   assert_success
@@ -386,7 +386,7 @@ killed_under_load() {
     "${as[@]}" test -r "$sweep" -a -r lab/__main__.py || skip "nobody may not read the checkout or $BATS_TEST_TMPDIR"
   fi
   run --separate-stderr "${as[@]}" env HOME="$BATS_TEST_TMPDIR" timeout 120 python -m lab bench baseline --sweep "$sweep"
-  assert_equal "$status" 2
+  assert_failure 2
   [[ $stderr == *"$LAB_RUNS: cannot be written: Permission denied"* ]] || fail "$stderr"
 }
 @test "run.json that is no JSON" {

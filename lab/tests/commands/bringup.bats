@@ -67,13 +67,13 @@ holds'
   # a read-back that nothing can fail
   sed -i 's/ok = observed == expected/ok = True/' lab/targets/readback/reading.py
   PYTHONPATH=$PWD run --separate-stderr timeout 120 python -m lab sabotage baseline+keep-alive-requests-10000
-  assert_equal "$status" 1
+  assert_failure 1
   assert_output --partial 'NOT CAUGHT'
   assert_output --partial 'holds whatever it asks for'
 }
 
 @test "sabotage names an unknown variant before anything starts" {
   run python -m lab sabotage keepalvie
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output --partial "did you mean 'keepalive'?"
 }

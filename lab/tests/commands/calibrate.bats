@@ -56,7 +56,7 @@ setup() {
 
   # it is no run
   lab table "$id"
-  assert_equal "$status" 2
+  assert_failure 2
 }
 
 # bats test_tags=measures
@@ -76,6 +76,6 @@ setup() {
   run cat "$BATS_TEST_TMPDIR/err"
   assert_line --regexp "^ *just calibrate --show $id$"
   lab calibrate --show "$id"
-  assert_equal "$status" 1
+  assert_failure 1
   assert_line --regexp 'interrupted: [1-9][0-9]* of 20 measurements'
 }

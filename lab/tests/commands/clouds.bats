@@ -59,7 +59,7 @@ nothing_changed() {
 
 @test "up doks shows region, machines, version and cost, and without a yes creates nothing" {
   lab up doks
-  assert_equal "$status" 2
+  assert_failure 2
   says "ingress-lab-doks in nyc1"
   says "Kubernetes 1.34.10-do.0 in nyc1"
   says "2 × s-4vcpu-8gb-amd (workers): about 0.17 USD an hour"
@@ -72,7 +72,7 @@ nothing_changed() {
 
 @test "any answer but yes creates nothing, a yes on the terminal does" {
   run script -qec 'python -m lab up doks' /dev/null <<<'no'
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output --partial "nothing was changed"
   nothing_changed
   run script -qec 'python -m lab up doks' /dev/null <<<'yes'
@@ -106,7 +106,7 @@ nothing_changed() {
   lab up doks --yes
   rm "$calls"
   lab down doks
-  assert_equal "$status" 2
+  assert_failure 2
   says "pool workers: 2 × s-4vcpu-8gb-amd"
   says "not removed, and paid for on: load balancers shop"
   nothing_changed
@@ -125,7 +125,7 @@ nothing_changed() {
   echo '[{"id":"1","name":"ingress-lab-doks","tags":["k8s"],"status":{"state":"running"}}]' >"$cloud/doks"
   for verb in up down; do
     lab "$verb" doks --yes
-    assert_equal "$status" 2
+    assert_failure 2
     says "does not carry the lab's mark"
   done
   nothing_changed
@@ -134,12 +134,12 @@ nothing_changed() {
 @test "who is not logged in is told how, before anything is asked" {
   stub doctl 'echo "Error: Unable to initialize DigitalOcean API client: access token is required." >&2; exit 1'
   lab up doks --yes
-  assert_equal "$status" 2
+  assert_failure 2
   says "doctl kubernetes cluster list: Error: Unable to initialize"
   says "doctl auth init"
   stub eksctl 'echo "Error: checking AWS STS access: operation error STS: no EC2 IMDS role found" >&2; exit 1'
   lab up eks-a1 --yes
-  assert_equal "$status" 2
+  assert_failure 2
   says "aws configure"
   nothing_changed
 }
@@ -149,7 +149,7 @@ nothing_changed() {
   rm "$stubs/doctl" "$stubs/eksctl"
   ln -s "$bash" "$stubs/bash"
   PATH=$stubs run "$python" -m lab up doks --yes
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output --partial "doctl: is not on PATH"
   PATH=$stubs run "$python" -m lab up eks-a1 --yes
   assert_output --partial "eksctl: is not on PATH"
@@ -158,7 +158,7 @@ nothing_changed() {
 @test "a version that is not offered any more is refused with those that are" {
   sed -i 's/^kubernetes: .*/kubernetes: "1.29"/' lab/targets/provision/doks.yaml
   lab up doks --yes
-  assert_equal "$status" 2
+  assert_failure 2
   says "does not offer 1.29"
   says "1.34.10-do.0"
   nothing_changed
@@ -167,12 +167,12 @@ nothing_changed() {
 @test "a wrong key and a machine without a price are refused" {
   sed -i 's/^region:/regoin:/' lab/targets/provision/doks.yaml
   lab up doks --yes
-  assert_equal "$status" 2
+  assert_failure 2
   says "lab/targets/provision/doks.yaml: "
   says "did you mean 'region'?"
   sed -i 's/a1.4xlarge/a1.huge/' lab/targets/provision/eks-a1.yaml
   lab up eks-a1 --yes
-  assert_equal "$status" 2
+  assert_failure 2
   says "no price for a1.huge"
   [[ ! -e $cloud/eks ]]
 }
@@ -180,7 +180,7 @@ nothing_changed() {
 @test "a failing create is shown with its own words, a remedy, and how to remove what there is" {
   touch "$cloud/full"
   lab up doks --yes
-  assert_equal "$status" 2
+  assert_failure 2
   says "doctl kubernetes cluster create: Error: POST .../clusters: 422 will exceed your droplet limit"
   says "lower \`count\`"
   says "just down doks"
@@ -189,7 +189,7 @@ nothing_changed() {
 @test "a cluster that did not come up is an error, whatever the command line's status says" {
   stub doctl "${DOCTL/\\\"running\\\"/\\\"error\\\"}"
   lab up doks --yes
-  assert_equal "$status" 2
+  assert_failure 2
   says "(DigitalOcean): is error"
   says "just down doks"
 }
@@ -197,7 +197,7 @@ nothing_changed() {
 # bats test_tags=slow
 @test "up eks-a1 shows machines and cost, asks, creates from eksctl's own file and says how to measure" {
   lab up eks-a1
-  assert_equal "$status" 2
+  assert_failure 2
   says "1 × a1.4xlarge (proxy): about 0.42 USD an hour"
   says "control plane: about 0.10 USD an hour"
   nothing_changed
@@ -207,7 +207,7 @@ nothing_changed() {
   says "just bench baseline --target remote --context me@ingress-lab-eks-a1.us-east-1.eksctl.io"
   [[ ! -e $KUBECONFIG ]]
   lab down eks-a1
-  assert_equal "$status" 2
+  assert_failure 2
   says "node group proxy: 1 × a1.4xlarge"
   lab down eks-a1 --yes
   assert_success
@@ -229,11 +229,11 @@ PYTHON
   somebody_elses_kubeconfig production
   for verb in up down; do
     lab "$verb" remote
-    assert_equal "$status" 2
+    assert_failure 2
     says "the current context is never used"
     says "known: production"
     lab "$verb" remote --context prodution
-    assert_equal "$status" 2
+    assert_failure 2
     says "did you mean 'production'?"
   done
 }
@@ -242,7 +242,7 @@ PYTHON
 @test "a remote cluster that does not answer is said, with where it was looked for" {
   somebody_elses_kubeconfig
   lab up remote --context mine
-  assert_equal "$status" 1
+  assert_failure 1
   says "context mine"
   says "does not answer"
 }

@@ -63,13 +63,13 @@ PY
 
 @test "gate cannot tell with a tight bound: 2 with --strict" {
   lab gate "$run_folder" --max-regression 1% --strict
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output --partial "refused (--strict)"
 }
 
 @test "gate exits 1 with the offending row, and its JUnit says so" {
   lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --junit "$BATS_TEST_TMPDIR/gate.xml"
-  assert_equal "$status" 1
+  assert_failure 1
   assert_output --regexp "REGRESSION: keepalive against baseline at ceiling: CPU per request: \+5[0-9]\."
   run grep -c "<failure " "$BATS_TEST_TMPDIR/gate.xml"
   assert_output 1
@@ -77,14 +77,14 @@ PY
 
 @test "gate --markdown shows the offending row, and exits 1" {
   lab gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% --markdown
-  assert_equal "$status" 1
+  assert_failure 1
   assert_line "### Regression"
   assert_output --regexp '\| ceiling \| keepalive against baseline \| CPU per request \|.*\*\*REGRESSION\*\*'
 }
 
 @test "gate compares the arms of two runs: slower" {
   lab gate "$run_folder:keepalive" "$BATS_FILE_TMPDIR/slower:keepalive" --max-regression 10% --metric cpu_per_request
-  assert_equal "$status" 1
+  assert_failure 1
   assert_output --partial "two runs, unpaired"
 }
 
@@ -111,7 +111,7 @@ PY
     assert_success
     assert_equal "$stderr" ""
     unread gate "$BATS_FILE_TMPDIR/slower" --max-regression 10% ${form:+"$form"}
-    assert_equal "$status" 1
+    assert_failure 1
     assert_equal "$stderr" ""
   done
   for form in "" --json; do
@@ -130,7 +130,7 @@ for path in pathlib.Path(sys.argv[1]).glob("samples/*-keepalive-*/sample.json"):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"verdict": "invalid", "reason": "non-2xx"}))
 PY
   lab gate "$run_folder" "$BATS_TEST_TMPDIR/candidate" --max-regression 50%
-  assert_equal "$status" 1
+  assert_failure 1
   assert_output --partial "REGRESSION: keepalive at ceiling: CPU per request: no valid block of the candidate: non-2xx 6; the base has 6 blocks"
 }
 
@@ -142,13 +142,13 @@ PY
 
 @test "gate with --strict refuses a run that lacks an arm of the base" {
   lab gate "$run_folder" "$BATS_FILE_TMPDIR/lacking" --max-regression 50% --strict
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output --partial "refused (--strict)"
 }
 
 @test "gate --json has the verdict and the exit status" {
   lab gate "$run_folder" --max-regression 1% --strict --json
-  assert_equal "$status" 2
+  assert_failure 2
   run python -c 'import json, sys; told = json.loads(sys.argv[1]); print(told["verdict"], told["exit_status"])' "$output"
   assert_output "cannot-tell 2"
 }
@@ -157,7 +157,7 @@ PY
 unwritten() {
   [[ -e /dev/full ]] || skip "no /dev/full here"
   run --separate-stderr bash -c "python -m lab gate $run_folder --max-regression 50% $* >/dev/full"
-  assert_equal "$status" 2
+  assert_failure 2
   [[ $stderr == *"cannot be written"* ]] || fail "$stderr"
   [[ $stderr != *defect* ]] || fail "$stderr"
 }

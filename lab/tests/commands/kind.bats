@@ -61,7 +61,7 @@ refused() { # STATUS TEXT ARG…: ends with STATUS, says TEXT, has measured noth
   shift 2
   lab "$@"
   [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
-  assert_equal "$status" "$status_wanted"
+  assert_failure "$status_wanted"
   run --separate-stderr find "$LAB_RUNS" -name sample.json
   assert_output ""
 }
@@ -169,13 +169,13 @@ PYTHON
 
 @test "a sabotaged knob is noticed by the read-back" {
   lab sabotage backlog pod-address --target kind
-  assert_equal "$status" 0
+  assert_success
   [[ $stderr == *"caught"* ]] || fail "$stderr"
 }
 
 @test "knobs of the pod, its address, the kernel, the controller's snippets and the node read back on the real controller" {
   lab sabotage --intact --target kind pod-workers-1 digitalocean digitalocean-node proxy-cache qinng-tuned nginx
-  assert_equal "$status" 0
+  assert_success
   [[ $output == *"6 holds"* ]] || fail "$output"
 }
 
@@ -260,7 +260,7 @@ PYTHON
   { grep -v '^nginx:' "${LAB_IMAGES:-/dev/null}" || true; } >"$BATS_TEST_TMPDIR/images.yaml"
   echo 'nginx: lab/nginx:nowhere' >>"$BATS_TEST_TMPDIR/images.yaml"
   LAB_IMAGES=$BATS_TEST_TMPDIR/images.yaml lab with --target kind nginx true
-  assert_equal "$status" 1
+  assert_failure 1
   [[ $stderr == *lab/nginx:nowhere* && $stderr == *LAB_IMAGES* ]] || fail "$stderr"
   run left_over
   assert_output namespace/ingress-lab-client
@@ -334,7 +334,7 @@ PYTHON
   lab bench keepalive --target remote --context "kind-$first-2" --sweep "$sweep"
   measured "baseline baseline-again direct keepalive"
   lab down remote --context "kind-$first-2"
-  assert_equal "$status" 0
+  assert_success
   LAB_KIND_NAME=$first-2 run left_over
   assert_output ""
   LAB_KIND_NAME=$first-2 just down kind

@@ -54,13 +54,13 @@ told() {
   assert_output --partial "just knee --resume $run_id"
 
   lab bench --resume "$run_id"
-  assert_equal "$status" 2
+  assert_failure 2
   [[ $stderr == *"just knee --resume $run_id"* ]] || fail "$stderr"
 
   lab knee --resume "$run_id" --json
   [[ $status == 0 || $status == 1 ]] || fail "$status: $stderr"
   if [[ $(told 'found["complete"]') == False ]]; then
-    assert_equal "$status" 1
+    assert_failure 1
     [[ $(told 'found["knees"][0]["why"]') == *"not resolved"* ]] || fail "$output"
     skip "this machine is too busy for a knee: $(told 'found["knees"][0]["why"]')"
   fi

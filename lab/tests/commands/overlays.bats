@@ -50,7 +50,7 @@ done
   cd "$BATS_TEST_TMPDIR" || return
   sed -i 's/periodSeconds: 1$/periodSecond: 1/' manifests/base/nginx/deployment.yaml
   run scripts/validate nginx direct
-  assert_equal "$status" 1
+  assert_failure 1
   assert_output --partial "Additional properties are not allowed ('periodSecond' was unexpected)"
   assert_line --regexp '^direct: .* Valid: 4, Invalid: 0'
 }
@@ -63,7 +63,7 @@ done
   printf 'apiVersion: example.test/v1\nkind: Widget\nmetadata:\n  name: w\nspec:\n  size: 1\n' >manifests/base/direct/widget.yaml
   printf '  - widget.yaml\n' >>manifests/base/direct/kustomization.yaml
   run offline scripts/validate direct
-  assert_equal "$status" 1
+  assert_failure 1
   assert_output --partial 'could not find schema for Widget'
   mkdir -p manifests/schemas # git keeps no empty folder
   printf '{"type": "object", "properties": {"spec": {"properties": {"size": {"type": "%s"}}}}}' integer \
@@ -72,17 +72,17 @@ done
   assert_success
   sed -i 's/integer/string/' manifests/schemas/widget-example-v1.json
   run offline scripts/validate direct
-  assert_equal "$status" 1
+  assert_failure 1
   assert_output --partial '/spec/size'
 }
 
 @test "validate names an unknown overlay and missing tools before it starts" {
   run scripts/validate direct keepalvie
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output --partial "unknown overlay 'keepalvie'"
   refute_output --partial Summary
   PATH=/usr/bin:/bin run scripts/validate
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output --partial 'not found on PATH'
   assert_output --partial 'scripts/shell scripts/validate'
 }

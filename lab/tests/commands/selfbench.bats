@@ -13,7 +13,7 @@ setup() {
 # bats test_tags=measures
 @test "the lab's own time is a share of a run's, and a log is reduced to the same numbers as by hand" {
   lab selfbench --duration 1 --rows 1e3
-  assert_equal "$status" 0
+  assert_success
   assert_line "k6's log, 1,000 rows, 6 pairs against plain polars"
   assert_line --regexp "^  rows per second: [0-9,]+ against [0-9,]+: [0-9.]+ \\[[0-9.]+, [0-9.]+\\]$"
   assert_line --regexp "^  peak memory: [0-9.]+ [kMG]B against [0-9.]+ [kMG]B: [0-9.]+ "
@@ -29,7 +29,7 @@ setup() {
   printf '#!/bin/bash\necho "nginx version: nginx/1.0.0" >&2\n' >"$BATS_TEST_TMPDIR/bin/nginx"
   chmod +x "$BATS_TEST_TMPDIR/bin/nginx"
   PATH="$BATS_TEST_TMPDIR/bin:$PATH" lab selfbench --rows 1e3
-  assert_equal "$status" 1
+  assert_failure 1
   assert_line --partial "k6's log, 1,000 rows"
   assert_line --regexp "^failed: overhead: .*1.0.0 is too old"
 }
@@ -42,15 +42,15 @@ setup() {
     [[ $(grep -c "\"way\":\"$way\"" "$BATS_TEST_TMPDIR/there/pairs.jsonl") == 2 ]] || fail "$way: $(<"$BATS_TEST_TMPDIR/there/pairs.jsonl")"
   done
   lab selfbench pairs --rounds 1 --into "$BATS_TEST_TMPDIR/there" --plan
-  assert_equal "$status" 0
+  assert_success
   [[ $stderr == *"1 rounds of baseline against baseline"*"; 1 done"* ]] || fail "$stderr"
 }
 
 @test "the plan of a long check says how long it takes and how to go on" {
   lab selfbench --neighbour 20 --plan --into "$BATS_TEST_TMPDIR/there"
-  assert_equal "$status" 0
+  assert_success
   [[ $stderr == *"20 A/A runs"*"0 of them done"*" min"*"--neighbour 20 --into $BATS_TEST_TMPDIR/there"* ]] || fail "$stderr"
   lab selfbench --effects --plan
-  assert_equal "$status" 0
+  assert_success
   [[ $stderr == *"extra-work-"*"40 blocks read in tens"* ]] || fail "$stderr"
 }

@@ -42,7 +42,7 @@ limited() {
 @test "whatever variant a plain user names is planned, or the lab says beforehand why it cannot be shown" {
   [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
   beforehand - baseline
-  assert_equal "$status" 0
+  assert_success
   local variant
   for variant in backend-200m packet-steering open-files aws-a1-node log-slow-disk nds-replicas-4 kernel; do
     beforehand 'not measurable here|cannot be made there' "$variant"
@@ -52,13 +52,13 @@ limited() {
 @test "limits that would not hold are told before the first sample, those that hold are not" {
   [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
   beforehand 'not measurable here: limits: cpu 200m: .*systemd-run' backend-200m
-  if limited; then assert_equal "$status" 0; else assert_equal "$status" 2; fi
+  if limited; then assert_success; else assert_failure 2; fi
 }
 
 @test "less CPU during a run is told beforehand, too" {
   [[ -z ${forbidden-} ]] || skip "user namespaces are forbidden here"
   beforehand 'not measurable here: CPU limits: the proxy cannot be given less CPU here' okd --sweep probes-quick
-  if limited; then assert_equal "$status" 0; else assert_equal "$status" 2; fi
+  if limited; then assert_success; else assert_failure 2; fi
 }
 
 @test "where user namespaces are forbidden every verb that measures says how to go on, and starts nothing" {
@@ -69,7 +69,7 @@ limited() {
     run --separate-stderr timeout 60 python -m lab.tests.support.forbidding python -m lab $verb
     [[ $stderr == *"does not let the lab make its namespaces"*$'\n  '*"as root (sudo)"* ]] || fail "$stderr"
     [[ $stderr != *Traceback* ]] || fail "$stderr"
-    assert_equal "$status" 2
+    assert_failure 2
     assert_output ""
     nothing_recorded
   done

@@ -21,7 +21,7 @@ fails() {
   local text=$1
   shift
   run --separate-stderr just "$@"
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output ""
   [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
   [[ $stderr != *Traceback* ]] || fail "$stderr"

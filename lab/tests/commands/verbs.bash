@@ -27,7 +27,7 @@ refused() {
   before=$(recordings)
   shift
   lab ${verb:+"$verb"} "$@"
-  assert_equal "$status" 2
+  assert_failure 2
   assert_output ""
   [[ $stderr == *"$text"* ]] || fail "expected '$text' in: $stderr"
   [[ $stderr != *Traceback* ]] || fail "$stderr"
