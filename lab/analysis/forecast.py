@@ -22,7 +22,7 @@ from lab.model.metrics import RATIOS
 from lab.model.pairs import SIDES, Scheme
 from lab.model.plan import TAKES_S, Arm, Plan
 from lab.model.run import Promise, RunRecord
-from lab.model.samples import Sample
+from lab.model.samples import Sample, bring_ups_s
 from lab.model.shape import scheme_of
 from lab.model.sweeps import Point
 from lab.records import store
@@ -178,7 +178,7 @@ def past_runs(conditions: Conditions, but: str = "") -> Iterator[Past]:
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
     """What a run of these samples teaches."""
-    taken = [sample.bring_up_s for sample in samples if sample.bring_up_s is not None]
+    taken = bring_ups_s(samples)
     nulls, tried = null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
     only_aa = bool(nulls) and len(nulls) == len(tried)
     digests = {name: variant.manifests_sha256 for name, variant in record.variants.items()}

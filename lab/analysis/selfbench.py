@@ -14,7 +14,7 @@ from pydantic import Field
 
 from lab.base.errors import MeasuringError
 from lab.base.validation import Record
-from lab.model.samples import Sample
+from lab.model.samples import Sample, bring_ups_s
 from lab.stats import paired as stats
 
 Part = Literal["analysis", "overhead"]
@@ -72,10 +72,9 @@ def account(samples: Sequence[Sample], wall_s: float) -> Overhead:
     if not taken:
         why = "; ".join(dict.fromkeys(sample.detail for sample in samples))[:300]
         raise MeasuringError("selfbench: lab bench", f"no sample was measured: {why or 'there is none'}")
-    ups = {(sample.block, sample.arm, sample.generation): sample.bring_up_s or 0.0 for sample in samples}
     return Overhead(
         wall_s=wall_s,
-        bring_up_s=sum(ups.values()),
+        bring_up_s=sum(bring_ups_s(samples)),
         measuring_s=sum(sample.point.duration_s for sample in taken),
         warm_up_s=sum(max(1.0, sample.point.warmup_s) for sample in taken if sample.point.warmup_s),
         samples=len(taken),

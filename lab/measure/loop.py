@@ -30,7 +30,7 @@ from lab.model.variants import workers
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
-from lab.targets.base import System, Target
+from lab.targets.base import System, Target, nothing
 from lab.targets.readback import Reading, read_back
 
 STALE_BLOCK = timedelta(minutes=10)
@@ -45,10 +45,6 @@ class Observer(Protocol):
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None: ...
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
     def failed(self, slot: Slot, error: LabError) -> None: ...
-
-
-def nothing() -> None:
-    """No slot follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +120,31 @@ class Loop:
                 self.observer.measured(side, kept, None, settled(kept))
 
     def _up(self, slot: Slot, lasting: ExitStack) -> list[_Up]:
-        """The slot's systems, the left side's first: in the order of its layout, all at the same time, each read back."""
+        """The slot's systems, the left side's first: started in the order of its layout, all up at the same time, each read back."""
         mine = {(each.layout or Layout()).side: each for each in slot.sides}
         first = slot.layout.first_up if slot.layout else SIDES[0]
-        order: list[Side] = [side for side in (first, *SIDES) if side in mine]
-        up = {side: self._bring_up(mine[side], side, lasting) for side in dict.fromkeys(order)}
+        order: dict[Side, Slot] = {side: mine[side] for side in (first, *SIDES) if side in mine}
+        began = time.monotonic()
+        systems = self._started(list(order.items()), lasting)
+        took_s = (time.monotonic() - began) / len(order)
+        up = {side: self._read(each, systems[side], took_s) for side, each in order.items()}
         return [up[side] for side in SIDES if side in up]
 
-    def _bring_up(self, slot: Slot, side: Side, lasting: ExitStack) -> _Up:
+    def _started(self, slots: Sequence[tuple[Side, Slot]], lasting: ExitStack) -> dict[Side, System]:
+        """Each is waited for when those after it are up: most of a bring-up is waiting."""
+        (side, slot), *others = slots
+        systems: dict[Side, System] = {}
+
+        def rest() -> None:
+            if others:
+                systems.update(self._started(others, lasting))
+
+        variant, changing = self.variants[slot.arm.variant], slot.point.disturbance is not None
+        systems[side] = lasting.enter_context(self.target.up(variant, changing=changing, side=side, meanwhile=rest))
+        return systems
+
+    def _read(self, slot: Slot, system: System, took_s: float) -> _Up:
         variant, generation = self.variants[slot.arm.variant], self._generation(slot)
-        began = time.monotonic()
-        changing = slot.point.disturbance is not None
-        system = lasting.enter_context(self.target.up(variant, changing=changing, side=side))
-        took_s = time.monotonic() - began
         readings = read_back(system, variant.readback)
         name, point = slot.bring_up[1:3], slot.bring_up[3]
         where = "-beside-".join(filter(None, name))

@@ -93,8 +93,8 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        """Of systems: a pair is two."""
-        return len({(slot.bring_up, side.arm.name) for slot in self.slots for side in slot.sides})
+        """A pair is one: its sides come up side by side."""
+        return len({slot.bring_up for slot in self.slots})
 
 
 def arms_for(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:

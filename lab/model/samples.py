@@ -125,7 +125,7 @@ class Sample(Record):
     latency_from: Literal["due", "sent"] = Field(description="what latencies are counted from")
     notes: tuple[str, ...] = Field(default=(), description="what the generator's numbers leave out or cannot tell")
     started_at: str = Field(description="UTC, ISO 8601")
-    bring_up_s: float | None = Field(description="how long this arm took to come up in this block")
+    bring_up_s: float | None = Field(description="how long this arm took to come up in this block; of a pair, which comes up side by side, half of what both took")
     prepared_s: float | None = Field(
         default=None,
         description="after that, until the system was as its disturbance needs it: a first change may wait for a reload interval",
@@ -265,3 +265,14 @@ def settled(sample: Sample) -> bool:
     reason, pair = sample.reason, sample.pair is not None
     helpless = reason is not None and not reason.environmental and not (pair and reason.unserved)
     return counts(sample) and (sample.valid or helpless or sample.attempt >= sample.point.attempts)
+
+
+def bring_ups_s(samples: Iterable[Sample]) -> list[float]:
+    """How long each bring-up took of those that the samples tell of; of a pair both sides together."""
+    ups: dict[tuple[int, int, frozenset[str], str], dict[str, float]] = {}
+    for sample in samples:
+        if sample.bring_up_s is not None:
+            sides = frozenset({sample.arm, sample.pair.against} if sample.pair else {sample.arm})
+            alone = sample.point.name if sample.point.disturbance is not None else ""
+            ups.setdefault((sample.block, sample.generation, sides, alone), {})[sample.arm] = sample.bring_up_s
+    return [sum(each.values()) for each in ups.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -15,6 +15,10 @@ from lab.model.sweeps import Point
 from lab.model.system import Disturbable
 from lab.model.usage import Observation
 from lab.model.variants.variants import Variant
+
+
+def nothing() -> None:
+    """What is done where nobody asks for more."""
 
 
 class Watch(AbstractContextManager["Watch"], Protocol):
@@ -103,7 +107,7 @@ class System(Disturbable, Protocol):
 class Target(Protocol):
     name: str
     bring_up_s: float
-    """How long a variant takes to come up here, about: for forecasts, until a run has shown it."""
+    """How long a variant, or a pair of them, takes to come up here, about: for forecasts, until a run has shown it."""
     sides: Sequence[Side]
     """Where systems can be up at once: two bear pairs."""
 
@@ -160,11 +164,18 @@ class Target(Protocol):
         """On how many CPUs a generator may run; None: not known. Only after `check`."""
         ...
 
-    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> AbstractContextManager[System]:
+    def up(
+        self,
+        variant: Variant,
+        changing: bool = False,
+        side: Side = "left",
+        meanwhile: Callable[[], object] = nothing,
+    ) -> AbstractContextManager[System]:
         """Bring the variant up and wait until it is ready; tear it down at exit.
 
         `changing`: pods and routes may come and go (`System.end_pod` and the like): clients reach the proxy through a
         Service's address that stays. `side`: where it is of two that are up at once; alone it is on the left.
+        `meanwhile`: called once, when the proxy has been started and before it is waited for; what it raises ends the bring-up.
 
         MeasuringError when it does not come up, LostError when nothing else will either.
         """

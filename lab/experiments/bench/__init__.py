@@ -99,7 +99,7 @@ def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) 
         return shown, blocks
     load_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in bearing)
     reload_s = RELOAD_S + SAMPLE_OVERHEAD_S * len(slices)
-    costs = levels.Costs(2 * target.bring_up_s + load_s, reload_s, loaded.sweep.blocks, tuple(slices))
+    costs = levels.Costs(target.bring_up_s + load_s, reload_s, loaded.sweep.blocks, tuple(slices))
     planned, generations = levels.plan_of(known, costs)
     planned = request.blocks or planned
     if wanted is not None:

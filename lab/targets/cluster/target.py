@@ -21,6 +21,7 @@ from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
+from lab.targets.base import nothing
 from lab.targets.cluster import (
     deletion,
     facts,
@@ -164,17 +165,25 @@ class ClusterTarget:
         return unpaired(variant.manifests)
 
     @contextmanager
-    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[ClusterSystem]:
+    def up(
+        self,
+        variant: Variant,
+        changing: bool = False,
+        side: Side = "left",
+        meanwhile: Callable[[], object] = nothing,
+    ) -> Iterator[ClusterSystem]:
         """A right that is missing says nothing about the variant: LostError."""
         try:
-            with self._up(variant, changing, side) as system:
+            with self._up(variant, changing, side, meanwhile) as system:
                 yield system
         except DeniedError as error:
             remedy = "ask for this right (lab/targets/cluster/README.md names them), then --resume"
             raise LostError(error.place, error.fault, remedy) from None
 
     @contextmanager
-    def _up(self, variant: Variant, changing: bool, side: Side) -> Iterator[ClusterSystem]:
+    def _up(
+        self, variant: Variant, changing: bool, side: Side, meanwhile: Callable[[], object]
+    ) -> Iterator[ClusterSystem]:
         taken = self._place
         inventory = taken.inventories[side]
         taken.lease.check()
@@ -189,6 +198,8 @@ class ClusterTarget:
         try:
             with right():
                 inventory.apply(wanted)
+                if len(taken.nodes) == 1:
+                    meanwhile()
                 rollout.wait(taken.api, wanted, deadline)
                 inventory.await_pods(stamp)  # the last variant's, which have had that time to end
                 still_until = time.monotonic() + pending_s
@@ -207,6 +218,8 @@ class ClusterTarget:
                     try:
                         system.wait(deadline, still_until)
                         self._there[side] = system
+                        if len(taken.nodes) > 1:
+                            meanwhile()  # the other side's pods go where these are
                         yield system
                     finally:
                         self._there.pop(side, None)

@@ -7,7 +7,7 @@ import platform
 import resource
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,7 @@ from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import Point
 from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
+from lab.targets.base import nothing
 from lab.targets.local import (
     bringup,
     cgroups,
@@ -185,7 +186,13 @@ class LocalTarget:
         return ""
 
     @contextmanager
-    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[LocalSystem]:
+    def up(
+        self,
+        variant: Variant,
+        changing: bool = False,
+        side: Side = "left",
+        meanwhile: Callable[[], object] = nothing,
+    ) -> Iterator[LocalSystem]:
         manifests = self.manifests(variant, side)
         wanted = services.in_front(self.read(manifests), changing)
         bringup.vet(wanted, self.cpus(), self.realise)
@@ -221,13 +228,34 @@ class LocalTarget:
                 undo.callback(routing.stop)
                 system = LocalSystem(manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
-                try:
-                    for pods in self.order(wanted):
-                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
+                before, after = divided(self.order(wanted))
+                with explained(routing):
+                    for pods in before:
                         kubelet.wait(deadline)
+                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
+                meanwhile()
+                with explained(routing):
+                    for pods in after:
+                        kubelet.wait(deadline)
+                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
+                    kubelet.wait(deadline)
                     system.wait(deadline)
-                except MeasuringError as error:
-                    raise routing.explained(error) from None
                 if control is not None:
                     control.adopt()
             yield system
+
+
+def divided(stages: Sequence[Sequence[Pod]]) -> tuple[Sequence[Sequence[Pod]], Sequence[Sequence[Pod]]]:
+    """(up to the proxies' start, what follows them); all, where there is no proxy."""
+    proxies = [number for number, pods in enumerate(stages, 1) if any(pod.role == "proxy" for pod in pods)]
+    until = proxies[0] if proxies else len(stages)
+    return stages[:until], stages[until:]
+
+
+@contextmanager
+def explained(routing: Routes) -> Iterator[None]:
+    """A system's fault, with what its controllers say of it."""
+    try:
+        yield
+    except MeasuringError as error:
+        raise routing.explained(error) from None

@@ -69,6 +69,18 @@ def test_sides_come_up_in_the_order_drawn() -> None:
     assert [own[order] for order in sorted(own)] == [layout.side for layout in layouts if layout]
 
 
+def test_a_side_is_waited_for_when_the_other_is_up() -> None:
+    target = FakeTarget(sides=SIDES)
+    loop = paired(2, target=target)
+    loop.measure()
+    started, ready = (
+        [sides[at : at + 2] for at in range(0, len(sides), 2)] for sides in (target.ups_at, target.ready_at)
+    )
+    assert ready == [pair[::-1] for pair in started]
+    took = {(one.block, one.bring_up_s) for one in loop.store.samples()}
+    assert len(took) == 2, "of a block both sides have half of what they took together"
+
+
 def test_who_is_alone_is_on_the_left_and_no_side_of_a_pair() -> None:
     target = FakeTarget(sides=SIDES)
     loop = paired(2, alone=1, target=target)

@@ -31,6 +31,7 @@ from lab.model.usage import Observation
 from lab.model.variants.variants import Check, Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
+from lab.targets.base import nothing
 from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
 from lab.tests.support.factories import pair_slots
@@ -271,6 +272,7 @@ class FakeTarget:
     """Variant → why no pair has it."""
     ups: list[str] = field(default_factory=list)
     ups_at: list[Side] = field(default_factory=list[Side])
+    ready_at: list[Side] = field(default_factory=list[Side])
 
     def at(self, context: str | None) -> FakeTarget:
         return self
@@ -302,10 +304,18 @@ class FakeTarget:
         return os.cpu_count()
 
     @contextmanager
-    def up(self, variant: Variant, changing: bool = False, side: Side = "left") -> Iterator[FakeSystem]:
+    def up(
+        self,
+        variant: Variant,
+        changing: bool = False,
+        side: Side = "left",
+        meanwhile: Callable[[], object] = nothing,
+    ) -> Iterator[FakeSystem]:
         self.ups.append(variant.name)
         self.ups_at.append(side)
         self.on_up(len(self.ups))
+        meanwhile()
+        self.ready_at.append(side)
         yield self.system
 
 
