@@ -125,7 +125,9 @@ class Sample(Record):
     latency_from: Literal["due", "sent"] = Field(description="what latencies are counted from")
     notes: tuple[str, ...] = Field(default=(), description="what the generator's numbers leave out or cannot tell")
     started_at: str = Field(description="UTC, ISO 8601")
-    bring_up_s: float | None = Field(description="how long this arm took to come up in this block; of a pair, which comes up side by side, half of what both took")
+    bring_up_s: float | None = Field(
+        description="how long this arm took to come up in this block; of a pair, which comes up side by side, half of what both took"
+    )
     prepared_s: float | None = Field(
         default=None,
         description="after that, until the system was as its disturbance needs it: a first change may wait for a reload interval",

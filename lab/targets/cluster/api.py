@@ -28,6 +28,8 @@ WATCHING_S = 3600
 EVICTION_REFUSED = 429
 WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
+_UNDECLARED = re.compile(r"field not declared in schema|unknown field")
+"""Of server-side apply, which answers 500 to it, and of what else decodes strictly."""
 _ROUTE = "`just up` applies manifests/clusters/route-crd.yaml"
 
 
@@ -158,7 +160,7 @@ class Api:
         return None
 
     def apply(self, obj: Mapping[str, Any]) -> Object:
-        """Server-side apply: fields that MANAGER applied before and does not now, go. Unknown fields are refused."""
+        """Server-side apply: fields that MANAGER applied before and does not now, go. UsageError for a field that the server does not know."""
         query = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
         return self._write("PATCH", obj, query, obj["metadata"]["name"], "application/apply-patch+yaml")
 
@@ -304,7 +306,8 @@ class Api:
             raise DeniedError(place, words, "ask for the rights that this role grants, or name another context")
         if answer.status == 409:
             raise ConflictError(place, words, "try again")
-        raise RefusedError(place, f"{method} refused ({answer.status}): {words}", "correct what it names")
+        fault, remedy = f"{method} refused ({answer.status}): {words}", "correct what it names"
+        raise UsageError(place, fault, remedy) if _UNDECLARED.search(words) else RefusedError(place, fault, remedy)
 
 
 def _root(api_version: str) -> str:

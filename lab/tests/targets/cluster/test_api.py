@@ -154,6 +154,12 @@ def test_deleting_what_is_not_there_is_fine_and_says_whether_it_is_gone(api: Api
         (status(401, "Unauthorized"), DeniedError, "does not know you"),
         (status(409, "already exists"), ConflictError, "already exists"),
         (status(422, "spec.x: Invalid value"), RefusedError, r"context test: ConfigMap n/a: .*spec.x: Invalid value"),
+        (
+            status(500, "failed to create typed patch object: .spec.clusterP: field not declared in schema"),
+            UsageError,
+            r"refused \(500\): .*clusterP: field not declared",
+        ),
+        (status(400, 'strict decoding error: unknown field "spec.x"'), UsageError, r"\(400\): .*unknown field"),
         ((500, "<html>broken"), RefusedError, r"\(500\): <html>broken"),
     ],
 )  # fmt: skip
