@@ -47,6 +47,8 @@ NETWORK_TOOLS = frozenset({"curl", "ss", "sockperf"})
 NOT_FOUND = 127
 SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
+CONNECT_S = 1
+"""For one try: a first packet that was lost is sent again after a second."""
 NGINX = "nginx"
 RENEWAL_LOOK_S = 0.1
 """Between two looks at a proxy's processes, each of which costs it a millisecond."""
@@ -455,6 +457,10 @@ class ClusterSystem:
         """
         last, settled_at = list(self._routed)[-1], time.monotonic()
         running: list[int] = []
+        while (closed := self._closed(self.entry())) and time.monotonic() <= deadline:
+            time.sleep(0.1)
+        if closed:
+            raise MeasuringError(self.entry().base_url, closed, self.log_tail() or "nothing was logged")
         while True:
             faults = [self._fault(endpoint) for endpoint in (self.entry(), self._entry((last,), self._routed[last]))]
             fault = next(filter(None, faults), "")
@@ -482,6 +488,16 @@ class ClusterSystem:
         self._helpers, self._shells = [], {}
 
     # -- inside -----------------------------------------------------------------------------------------
+
+    def _closed(self, endpoint: Endpoint) -> str:
+        """That nobody takes a connection there, in words; empty when somebody does.
+
+        Asked by a program that ends. What the SOCKS server is to connect to may answer when nobody waits for it any more: it keeps that
+        connection, on which nothing is ever said, and nginx' workers wait a minute for its request before a reload ends them.
+        """
+        host, port = fetching.place(endpoint)
+        done = self._client.shell.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
+        return f"{host}:{port} takes no connection within {CONNECT_S} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint) -> str:
         try:
