@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from lab import targets
 from lab.__main__ import main
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances.outage import Outage
+from lab.model.endpoint import Endpoint
 from lab.model.load import Load
 from lab.model.variants.variants import Check, load_variant
 from lab.targets.cluster import requirements
@@ -236,6 +238,24 @@ def test_a_variants_workloads_go_while_the_lease_is_held(
     assert held.log == ["applied", "the last pods are gone", "workloads ended"]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "log"),
+    [
+        (1, ["applied", "the other side", "the last pods are gone"]),
+        (2, ["applied", "the last pods are gone", "the other side"]),
+    ],
+)
+def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(
+    nodes: int, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several nodes it has to know which, so there it waits until this one is up."""
+    held = Held()
+    target = taken(held, monkeypatch)
+    target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
+    with target.up(load_variant("direct"), meanwhile=lambda: held.log.append("the other side")):
+        assert held.log == log
+
+
 def test_closing_without_the_lease_removes_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(lost=True)
     with pytest.raises(MeasuringError, match=r"bob holds it now\n  another lab may be using what is there"):
@@ -363,6 +383,51 @@ def test_nginxs_master_is_told_to_make_new_workers_and_they_are_read_back(monkey
     first, second = made.renew(), made.renew()
     assert (first.ended, first.began, second.ended, second.began) == ((30,), (31,), (31,), (32,))
     assert inside.asked == ["kill -HUP 20"] * 2
+
+
+@dataclass
+class Dialling(Inside):
+    """The client's shell where the first connections are not taken."""
+
+    refused: int = 0
+    tried: list[str] = field(default_factory=list[str])
+
+    @property
+    def shell(self) -> Dialling:
+        return self
+
+    def script(self, text: str) -> subprocess.CompletedProcess[str]:
+        self.tried.append(text)
+        return subprocess.CompletedProcess([text], 124 if len(self.tried) <= self.refused else 0, "", "")
+
+
+def coming_up(inside: Dialling, fetched: list[int], monkeypatch: pytest.MonkeyPatch) -> ClusterSystem:
+    def answers(_: object) -> str:
+        fetched.append(len(inside.tried))
+        return ""
+
+    made, at = system(Held(), inside, monkeypatch), Endpoint("http://10.96.0.7:80", "h", ("h",))
+    monkeypatch.setattr(made, "_fault", answers)
+    monkeypatch.setattr(made, "entry", lambda: at)
+    monkeypatch.setattr(made, "_entry", lambda *_: at)
+    monkeypatch.setattr(made, "processes", lambda _: [])
+    monkeypatch.setattr(made, "log_tail", lambda: "")
+    return made
+
+
+def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the SOCKS server was to make and nobody waits for any more would stay."""
+    inside, fetched = Dialling(refused=2), list[int]()
+    coming_up(inside, fetched, monkeypatch).wait(time.monotonic() + 60, 0)
+    assert set(fetched) == {3}
+    assert inside.tried[0] == "timeout 1 bash -c '</dev/tcp/10.96.0.7/80'"
+
+
+def test_a_way_that_takes_no_connection_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, fetched = Dialling(refused=1000), list[int]()
+    with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 1 s"):
+        coming_up(inside, fetched, monkeypatch).wait(time.monotonic(), 0)
+    assert fetched == []
 
 
 def test_generations_are_refused_of_a_proxy_that_makes_no_new_workers(monkeypatch: pytest.MonkeyPatch) -> None:
