@@ -35,6 +35,17 @@ def test_it_is_over_when_the_old_ones_are_gone_and_not_before() -> None:
     assert (found.began, found.ended, asked) == ((4, 5), (2, 3, 6), [1])
 
 
+def test_a_reload_of_which_nothing_comes_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewing, "AGAIN_S", 0.05)
+    asked: list[int] = []
+
+    def serving() -> dict[int, Running]:
+        return {1: Running(80, "haproxy"), (2 if len(asked) < 2 else 3): Running(1, "haproxy")}
+
+    found = renewing.renewed(lambda: asked.append(1), serving, lambda: True, lambda: "")
+    assert (found.began, found.ended, len(asked)) == ((3,), (2,), 2)
+
+
 @pytest.mark.parametrize(
     ("after", "said"),
     [([1, 2], "0 processes began, 0 ended and 0 old ones stayed"), ([1, 2, 3], "1 processes began, 0 ended and 1 old")],
