@@ -85,6 +85,15 @@ class Prober:
         """Ask it to end; an attempt under way is not waited for, and its outcome not reported."""
         self._stop.set()
 
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        """Wait for an attempt under way. Not from `changed` or `tried`."""
+        if self.running:
+            self._thread.join()
+
     def _run(self) -> None:
         probe, state = self._probe, None
         successes = failures = 0

@@ -66,7 +66,10 @@ class Runner:
         return probes.check(probe, self.process.setting.place.address, self.process.enter)
 
     def stop(self, grace_s: float | None, watched: bool = False) -> None:
-        """End it for good, within a grace period or (None) at once. `watched`: its readiness is probed to the end."""
+        """End it for good, within a grace period or (None) at once. `watched`: its readiness is probed to the end.
+
+        When it returns, nothing of it runs: neither a container that its thread was just starting again, nor an attempt of a probe.
+        """
         self._stop.set()
         self._end_probers(but="readiness" if watched else "")
         if grace_s is None:
@@ -75,7 +78,12 @@ class Runner:
         else:
             self._event("Killing", f"grace period {grace_s:g} s")
             self._event("Stopped" if self.process.stop(grace_s) else "Killed")
-        self._end_probers()
+        if self._thread.is_alive():
+            self._thread.join()
+        while self._probers:  # a startup probe that was just succeeding begins others
+            self._end_probers()
+            for _, prober in self._probers:
+                prober.join()
         self.ready = False
 
     def _run(self) -> None:
@@ -166,7 +174,7 @@ class Runner:
         for kind, prober in self._probers:
             if kind != but:
                 prober.stop()
-        self._probers = [item for item in self._probers if item[0] == but]
+        self._probers = [item for item in self._probers if item[1].running]
 
     def _event(self, kind: str, detail: str = "") -> None:
         self._log.add(CONTAINER, kind, self.pod.name, detail, self.pod.role)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -82,17 +83,20 @@ def target() -> LocalTarget:
 
 @pytest.fixture(autouse=True)
 def clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test inside leaves nothing: no process, no interface, no namespace, no folder."""
+    """Every test inside leaves nothing: no process, nor a thread that could start one, no interface, no namespace, no folder."""
     if not INSIDE:
         yield
         return
     request.getfixturevalue("target")
     yield
-    left = [process.name() for process in psutil.process_iter() if process.pid != os.getpid()]
-    assert left == []
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith(("run-", "probe"))]
+    assert left == [], left
+    left = [str(process) for process in psutil.process_iter() if process.pid != os.getpid()]
+    assert left == [], left
     links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [line.split()[0] for line in links] == ["lo"]
-    assert list(Path("/run/netns").iterdir()) == [] and list(Path("/run/lab/pods").iterdir()) == []
+    assert [line.split()[0] for line in links] == ["lo"], links
+    left = [str(path) for folder in ("/run/netns", "/run/lab/pods") for path in Path(folder).iterdir()]
+    assert left == [], left
 
 
 def changed(name: str, edit: Callable[[dict[str, Any]], None], kind: str = "Deployment", of: str = "proxy") -> Variant:

@@ -23,6 +23,7 @@ from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
 from lab.targets.local import LocalTarget, cgroups, keys, network, objects
 from lab.targets.local.configmap import TABLE
+from lab.targets.local.containers import Process
 from lab.targets.local.images import ingress_nginx
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.readback import read_back
@@ -237,6 +238,22 @@ def test_a_failed_liveness_probe_restarts_the_container(target: LocalTarget) -> 
         until(lambda: system.restarts()["backend-0/backend"] == 1)
         killing = [event.detail for event in system.events if event.kind == "Killing"]
         assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
+
+
+def test_a_container_that_is_just_started_again_ends_with_the_rest(
+    target: LocalTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And with its thread, which `clean` looks for."""
+    start = Process.start
+
+    def late(process: Process) -> None:
+        time.sleep(0.5)
+        start(process)
+
+    with target.up(load_variant("direct")) as system:
+        monkeypatch.setattr(Process, "start", late)
+        os.kill(system.processes("backend")[0], signal.SIGKILL)
+        until(lambda: system.restarts()["backend-0/backend"] == 1)
 
 
 def test_an_unready_pod_is_known_and_comes_back(target: LocalTarget) -> None:

@@ -71,7 +71,7 @@ def test_inside(identity: str, shared: Path) -> None:
         env={**environment(shared), "LAB_TEST_INSIDE": "1", "TMPDIR": str(shared)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
