@@ -29,6 +29,8 @@ from lab.model.metrics import about
 from lab.model.variants.variants import chain, load_overlay
 
 FINDINGS = "findings.toml"
+USUAL = "local"
+"""The target whose name need not be said."""
 Key = tuple[str, str, str, str, str]
 """run, arm, what it is against, point, metric"""
 
@@ -63,6 +65,11 @@ class Step:
     note: str
     gain: tuple[float, float, float] | None
     published: tuple[Published, ...] = ()
+
+    @property
+    def on(self) -> str:
+        """` on TARGET` where that is not the one that most steps are measured on."""
+        return "" if self.target == USUAL else f" on {self.target}"
 
     def gained(self, ratio: float) -> float:
         """A ratio of its metric as `gain` has it."""

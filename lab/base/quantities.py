@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from lab.base.errors import UsageError
 
-_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 
@@ -33,20 +33,19 @@ def quantity(text: str) -> Fraction:
 
 def share(text: str) -> float | None:
     """`5%` and `0.05` → 0.05; None for what is no number of 0 or more."""
-    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip(), re.ASCII)
     return float(found[1]) / (100 if found[2] else 1) if found else None
 
 
 def number(place: str, least: int, most: int) -> Callable[[str], int]:
     def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
+        if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
             raise UsageError(
                 place,
                 f'expected a whole number, got "{text}"',
                 f"from {least} to {most}",
-            ) from None
+            )
+        value = int(text)
         if not least <= value <= most:
             raise UsageError(
                 place,

@@ -71,6 +71,8 @@ def add(adder: Adder) -> None:
 def _selfbench(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.selfbench import PARTS
 
+    if options.plan and options.json:
+        raise UsageError("selfbench --plan", "a plan is text, there is no JSON of it", "leave --json or --plan out")
     alone = {"pairs": check_pairs, "quick": check_quick}
     if len(options.parts) == 1 and options.parts[0] in alone:
         if options.neighbour is not None or options.effects is not None or options.rows:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.analysis.claims import evidence
 from lab.analysis.claims.judging import Verdict
-from lab.analysis.steps import Step, steps
+from lab.analysis.steps import steps
 from lab.model.metrics import about
 from lab.report.html.rows import StepRow, step_rows
 from lab.report.strips import Strip, step_ticks
@@ -20,7 +20,7 @@ WIDTH, LABEL, AXIS = 980, 350, 330
 LINE, THIN, TOP = 17, 4, 34
 LONG = 50
 """Characters of a step's title that have room."""
-OPEN, USUAL = "cannot-tell", "local"
+OPEN = "cannot-tell"
 ORDER = ("better", "same", OPEN, "worse")
 """From top to bottom; each by what it gained."""
 HEAD = """\
@@ -65,18 +65,13 @@ def _row(row: StepRow, strip: Strip, y: int) -> Iterator[str]:
     if not thin:
         title = step.title if len(step.title) <= LONG else f"{step.title[: LONG - 1]}…"
         yield f'<text x="0" y="{y + 8}">{escape(title)}</text>\n'
-        said = f"{step.text.partition(' [')[0]} {about(step.metric).short} at {step.point}{on(step)}"
+        said = f"{step.text.partition(' [')[0]} {about(step.metric).short} at {step.point}{step.on}"
         yield f'<text class="faint" x="{LABEL + AXIS + 20}" y="{y + 8}">{escape(said)}</text>\n'
     size = 1.5 if thin else 4
     yield f'<g class="{row.kind}"><path stroke="currentColor" stroke-width="{1 if thin else 3}" d="M{_x(strip.low)} {middle}H{_x(strip.high)}"/>'
     yield f'<circle fill="currentColor" cx="{_x(strip.at)}" cy="{middle}" r="{size}"/></g>\n'
     for said in () if thin else strip.published:
         yield f'<path class="said" stroke-width="1.5" d="M{_x(said)} {middle - 5}l5 5l-5 5l-5 -5z"/>\n'
-
-
-def on(step: Step) -> str:
-    """On which target, where that is not the one that most steps are measured on."""
-    return "" if step.target == USUAL else f" on {step.target}"
 
 
 def _x(place: float) -> float:

@@ -457,13 +457,11 @@ class ClusterSystem:
         """
         last, settled_at = list(self._routed)[-1], time.monotonic()
         running: list[int] = []
-        while (closed := self._closed(self.entry())) and time.monotonic() <= deadline:
-            time.sleep(0.1)
-        if closed:
-            raise MeasuringError(self.entry().base_url, closed, self.log_tail() or "nothing was logged")
+        ways = (self.entry(), self._entry((last,), self._routed[last]))
+        closed = "not tried"
         while True:
-            faults = [self._fault(endpoint) for endpoint in (self.entry(), self._entry((last,), self._routed[last]))]
-            fault = next(filter(None, faults), "")
+            closed = closed and self._closed(self.entry())  # once open, not asked again
+            fault = closed or next(filter(None, map(self._fault, ways)), "")
             now = sorted(self.processes(self._way_in))
             if now != running:
                 running, settled_at = now, time.monotonic()

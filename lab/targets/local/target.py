@@ -228,16 +228,18 @@ class LocalTarget:
                 undo.callback(routing.stop)
                 system = LocalSystem(manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
+
+                def start(stages: Sequence[Sequence[Pod]]) -> None:
+                    for pods in stages:
+                        kubelet.wait(deadline)
+                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
+
                 before, after = divided(self.order(wanted))
                 with explained(routing):
-                    for pods in before:
-                        kubelet.wait(deadline)
-                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
-                meanwhile()
+                    start(before)
+                meanwhile()  # whose faults are not this routing's
                 with explained(routing):
-                    for pods in after:
-                        kubelet.wait(deadline)
-                        kubelet.start([(pod, job(pod)) for pod in pods], deadline)
+                    start(after)
                     kubelet.wait(deadline)
                     system.wait(deadline)
                 if control is not None:
