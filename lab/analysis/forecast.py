@@ -32,8 +32,8 @@ from lab.stats import power
 
 SAMPLE_OVERHEAD_S = 0.6  # canaries, starting the generator, storing
 ROUNDTRIP_S = TAKES_S
-RELOAD_S = 0.5
-"""Until its new workers alone serve, about: 0.25 s of ingress-nginx."""
+RELOAD_S = 0.15
+"""Of one side, until its new workers alone serve, about: ingress-nginx."""
 POOLED = 10
 """Earlier runs whose noise is put together."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
@@ -246,18 +246,21 @@ def resolved(record: RunRecord, known: Sequence[Noise]) -> tuple[Promise, ...]:
         for arm in record.arms
         if arm.role == "variant" and (asked or record.variants[arm.variant].primary_metric in RATIOS)
     ]
-    judged: list[Noise] = []
+    planned = record.plan()
+    judged: list[tuple[Arm, Noise]] = []
     for arm in tried or [arm for arm in record.arms if arm.role == "again"]:
         metric = asked or (record.variants[arm.variant].primary_metric if arm in tried else None)
         schemes: dict[str, Scheme | None] = {point.name: _scheme(record, arm, point) for point in record.points}
         noise = [each for each in known if each.variant == variant_of[arm.baseline or ""]]
-        judged += judged_at(noise, record.points, metric, asked is not None, schemes)
+        judged += [(arm, each) for each in judged_at(noise, record.points, metric, asked is not None, schemes)]
     level = SURE_P / max(1, len(judged))
     found: dict[tuple[str, str], Promise] = {}
-    for noise in judged:
+    for arm, noise in judged:
         sd, place = power.planned_sd(noise.sd or 0.0, noise.pilot_blocks), (noise.metric, noise.point)
-        values = next(point for point in record.points if point.name == noise.point).counting(record.blocks)
-        effect = power.resolvable(sd, values if noise.scheme else record.blocks, level)
+        mine = [slot for slot in planned.slots if slot.arm == arm and slot.point.name == noise.point]
+        blocks = len({slot.block for slot in mine if (slot.against is None) is (noise.scheme is None)})
+        values = next(point for point in record.points if point.name == noise.point).counting(blocks)
+        effect = power.resolvable(sd, values if noise.scheme else blocks, level)
         if effect is not None and (place not in found or found[place].effect < effect):
             found[place] = Promise(metric=noise.metric, point=noise.point, sd=sd, effect=effect)
     return tuple(found.values())

@@ -31,25 +31,30 @@ LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds: of a bring-up of both sides with all points once, of a reload and what is about its measurements; `blocks` as they were
-    planned, `loads` the points that generations are made for.
+    """Seconds: of a bring-up of both sides and what is about its first measurements, of all other points in it, of a reload and what is
+    about its measurements; `blocks` as they were planned, `loads` the points that generations are made for.
     """
 
-    block_s: float
+    bring_up_s: float
+    others_s: float
     reload_s: float
     blocks: int
     loads: tuple[Point, ...]
+
+    @property
+    def block_s(self) -> float:
+        """As it was planned."""
+        return self.bring_up_s + sum(each.duration_s + each.warmup_s for each in self.loads) + self.others_s
 
     def load_s(self, generations: int) -> float:
         """Of one of so many, the shortest point's."""
         return min(shared(point, generations).duration_s for point in self.loads)
 
     def of(self, generations: int, measured: int | None = None) -> float:
-        """A block with so many, or with fewer of them measured."""
-        loads = [each.duration_s + each.warmup_s for each in self.loads]
+        """A bring-up with so many, or with fewer of them measured, and no other point."""
         short = [each.duration_s + each.warmup_s for each in (shared(point, generations) for point in self.loads)]
         count = generations if measured is None else measured
-        return self.block_s - sum(loads) + count * sum(short) + (count - 1) * self.reload_s
+        return self.bring_up_s + count * sum(short) + (count - 1) * self.reload_s
 
 
 def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | None:
@@ -131,16 +136,21 @@ def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
     """(blocks, generations in each) that tell most in the time that the planned blocks take, or LEAST_S where that is less.
 
     The effect that is found, least over what fits (Kalibera & Jones 2013, §9: repeat the level that scatters, as its cost allows); never
-    fewer bring-ups than MIN_BLOCKS. One generation where workers scatter no more than repeats do.
+    fewer bring-ups than MIN_BLOCKS, and more than were planned where what is measured once in them is not measured more often. As planned
+    where workers scatter no more than repeats do.
     """
     if (one.generation or 0.0) <= WORTHWHILE * (one.repeat or 0.0):
         return costs.blocks, 1
     allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * costs.block_s)
     choices = [
         (blocks, generations)
-        for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.blocks) + 1)
+        for blocks in range(MIN_BLOCKS, MOST + 1)
         for generations in range(1, MOST + 1)
-        if generations == 1 or _takes_s(costs, blocks, generations) <= allowed_s
+        if (
+            blocks <= max(MIN_BLOCKS, costs.blocks)
+            if generations == 1
+            else _takes_s(costs, blocks, generations) <= allowed_s
+        )
     ]
     return min(choices, key=lambda each: (resolvable(one, *each, costs.load_s(each[1])), -each[0]))
 
@@ -160,7 +170,9 @@ def cheapest(one: Known, costs: Costs, effect: float, level: float) -> int:
 
 def _takes_s(costs: Costs, blocks: int, count: int) -> float:
     """A variant's pairs, and those that guard it (`lab.model.shape`)."""
-    return blocks * costs.of(count) + min(blocks, GUARD) * costs.of(count, 1)
+    guards = min(blocks, GUARD)
+    pairs_s = blocks * costs.of(count) + guards * costs.of(count, 1)
+    return pairs_s + (min(blocks, costs.blocks) + guards) * costs.others_s
 
 
 def on_generations(points: Sequence[Point], generations: int, one: Known) -> tuple[Point, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from lab.analysis import rerun
@@ -69,11 +69,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """As many blocks as the subject and point that want the most; `past` is the run that said so."""
+    """As many blocks as the subject and point that want the most; `past` is the run that said so. `once`: as many as those want that are
+    measured on one generation of workers, where others are on several.
+    """
 
     blocks: int
     planned_for: PlannedFor
     past: Past
+    once: int = stats.MIN_BLOCKS
 
 
 def choose_blocks(
@@ -107,8 +110,9 @@ def choose_blocks(
         judged += [(noise, past) for noise in noises]
     level = SURE_P / len(judged)  # of the first step of Holm's method over all of them
     points = {point.name: point for point in conditions.points}
-    choices = (_choice(wanted, noise, past, level, points[noise.point]) for noise, past in judged)
-    return max(choices, key=lambda choice: choice.blocks)
+    choices = [_choice(wanted, noise, past, level, points[noise.point]) for noise, past in judged]
+    most = max(choices, key=lambda choice: choice.blocks)
+    return replace(most, once=max(choice.once for choice in choices))
 
 
 def _judged(wanted: Resolve, subjects: Sequence[Subject]) -> list[tuple[Subject, str]]:
@@ -166,4 +170,5 @@ def _choice(wanted: Resolve, noise: Noise, past: Past, level: float, point: Poin
         effect=effect, metric=metric, point=noise.point, asked=wanted.metric, power=POWER, from_run=past.id
     )
     of_a_block = point.counting(1) if noise.scheme else 1
-    return Choice(max(stats.MIN_BLOCKS, ceil(values / of_a_block)), planned, past)
+    blocks = max(stats.MIN_BLOCKS, ceil(values / of_a_block))
+    return Choice(blocks, planned, past, blocks if point.generations == 1 else stats.MIN_BLOCKS)

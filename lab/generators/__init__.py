@@ -59,6 +59,10 @@ class Generator(Protocol):
         """Seconds at the start of the run that its latencies leave out (wrk2: 10 s + 5 ms per connection and thread)."""
         return 0.0
 
+    def ends_on_interrupt(self, load: Load) -> bool:
+        """Whether SIGINT ends this load at once and all that came until then is told, as if its time were over."""
+        return False
+
     def files(self, load: Load) -> Mapping[str, str]:
         """Scripts it needs, file name → text, laid into the working directory before it starts."""
         return {}

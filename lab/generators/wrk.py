@@ -121,6 +121,9 @@ class Wrk(Generator):
             return f"{load.connections} connections are not a multiple of {separate(load)} {what}, one wrk for each"
         return resumption_refusal(self.name, load) or thread_refusal(load)
 
+    def ends_on_interrupt(self, load: Load) -> bool:
+        return separate(load) == 1
+
     def files(self, load: Load) -> Mapping[str, str]:
         script = COUNTS + (STEPS if load.timed else "") + END
         if separate(load) == 1:

@@ -41,11 +41,16 @@ class Begun:
     warmup_s: float
 
     def warm_up(self, lasting: ExitStack) -> list[Job]:
-        """The same load, of which nothing is kept; none where the point wants none."""
+        """The same load, of which nothing is kept; none where the point wants none.
+
+        A second at least, as not every generator takes less: who can is interrupted before.
+        """
         if not self.warmup_s:
             return []
         load = replace(self.job.load, duration_s=max(1.0, self.warmup_s), requests=None, generators=1, logged=False)
-        return [replace(self.job, load=load, scratch=lasting.enter_context(scratch()))]
+        cut = self.warmup_s < load.duration_s and self.job.generator.ends_on_interrupt(load)
+        before = ("timeout", "--preserve-status", "--signal=INT", f"{self.warmup_s:g}") if cut else ()
+        return [replace(self.job, load=load, scratch=lasting.enter_context(scratch()), before=before)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,12 +130,14 @@ Place = tuple[str, str]
 class Shape:
     """What a run's blocks hold. `pairs`: arm → in how many it is paired with its baseline, at `points`. `alone`: in how many it is
     measured alone; left out: in all. `generations`: of workers that a pair is measured on; left out: as many as the point asks for.
+    `fewer`: in how many of its blocks a pair is measured at a point; left out: in all.
     """
 
     pairs: Mapping[str, int] = field(default_factory=dict[str, int])
     points: frozenset[str] = frozenset()
     alone: Mapping[Place, int] = field(default_factory=dict[Place, int])
     generations: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    fewer: Mapping[Place, int] = field(default_factory=dict[Place, int])
 
 
 def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, shape: Shape | None = None) -> Plan:
@@ -147,7 +149,10 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
     """
     shape, lots = shape or Shape(), random.Random(seed)
     some = lots.sample(range(1, blocks + 1), blocks) if shape.alone else []
-    paired = {name: _layouts(lots, blocks, count, sorted(shape.points)) for name, count in shape.pairs.items()}
+    paired = {
+        name: _layouts(lots, blocks, {point: shape.fewer.get((name, point), count) for point in sorted(shape.points)}, count)
+        for name, count in shape.pairs.items()
+    }
     slots: list[Slot] = []
     for block in range(blocks + 1):
         units: list[tuple[Arm, Arm | None]] = [(arm, None) for arm in arms if (arm.role == "reference") == (block == 0)]
@@ -163,8 +168,7 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
                     count = shape.alone.get((arm.name, point.name), blocks)
                     if block == 0 or count == blocks or block in some[:count]:
                         slots.append(Slot(len(slots) + 1, block, arm, point))
-                elif point.name in shape.points:
-                    layout = paired[arm.name][block][point.name]
+                elif (layout := paired[arm.name][block].get(point.name)) is not None:
                     slots.append(Slot(len(slots) + 1, block, arm, point, against, layout, reload, repeat))
     return Plan(tuple(arms), tuple(points), blocks, seed, tuple(slots))
 
@@ -186,28 +190,32 @@ def _named(arms: Sequence[Arm], name: str | None) -> Arm | None:
     return next(arm for arm in arms if arm.name == name)
 
 
-def _layouts(lots: random.Random, blocks: int, count: int, points: Sequence[str]) -> dict[int, dict[str, Layout]]:
-    """Block → point → how its pair is laid out, in `count` of the blocks."""
-    chosen = sorted(lots.sample(range(1, blocks + 1), min(count, blocks)))
+def _layouts(lots: random.Random, blocks: int, counts: Mapping[str, int], most: int) -> dict[int, dict[str, Layout]]:
+    """Block → point → how its pair is laid out. `counts`: in how many blocks each point is measured, of `most` that have the pair at all."""
+    chosen = sorted(lots.sample(range(1, blocks + 1), min(most, blocks)))
 
-    def halves() -> list[bool]:
+    def halves(of: Sequence[int]) -> list[bool]:
         """One for each block, as many of one kind as of the other."""
-        return lots.sample([bool(at % 2) for at in range(len(chosen))], len(chosen))
+        return lots.sample([bool(at % 2) for at in range(len(of))], len(of))
 
-    side, first_up = halves(), halves()
-    per_point = {name: (halves(), halves()) for name in points}
-    return {
-        block: {
-            name: Layout(
-                side=SIDES[side[at]],
-                first_up=SIDES[first_up[at]],
-                first_slice=SIDES[first_slice[at]],
-                longer=longer[at],
+    side, first_up = (dict(zip(chosen, halves(chosen), strict=True)) for _ in range(2))
+    found: dict[int, dict[str, Layout]] = {block: {} for block in chosen}
+    for name, count in counts.items():
+        mine = chosen if count >= len(chosen) else _half_and_half(lots, side, count)
+        for block, first_slice, longer in zip(mine, halves(mine), halves(mine), strict=True):
+            found[block][name] = Layout(
+                side=SIDES[side[block]],
+                first_up=SIDES[first_up[block]],
+                first_slice=SIDES[first_slice],
+                longer=longer,
             )
-            for name, (first_slice, longer) in per_point.items()
-        }
-        for at, block in enumerate(chosen)
-    }
+    return found
+
+
+def _half_and_half(lots: random.Random, side: Mapping[int, bool], count: int) -> list[int]:
+    """So many blocks by lot, not all, as many with one side as with the other."""
+    some, others = ([block for block, own in side.items() if own is kind] for kind in (True, False))
+    return sorted(lots.sample(some, count // 2) + lots.sample(others, count - count // 2))
 
 
 ArmRole = Literal["variant", "baseline", "again", "reference"]

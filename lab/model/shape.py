@@ -29,11 +29,13 @@ def shape_of(
     sides: Sequence[Side],
     leading: Collection[Place] = (),
     unpaired: Collection[str] = (),
+    once: int | None = None,
 ) -> Shape | None:
     """None: every arm is alone, in every block, as nothing here can be paired, or so few blocks tell no effect anyway (but what several
     generations of workers differ by).
 
-    `leading`: where an arm's own effect leads, alone. `unpaired`: variants of which no other can be up beside them.
+    `leading`: where an arm's own effect leads, alone. `unpaired`: variants of which no other can be up beside them. `once`: the blocks of
+    what is measured once in each, where others are measured on several generations of workers; None: all.
     """
     bearing = [point for point in points if not point.why_alone]
     several = any(point.generations > 1 or point.repeats > 1 for point in bearing)
@@ -70,7 +72,13 @@ def shape_of(
         for point in bearing
         if not itself and arm.role == "again" and point.generations > 1
     }
-    return Shape(pairs, frozenset(point.name for point in bearing), alone, generations)
+    fewer = {
+        (name, point.name): once
+        for name, count in pairs.items()
+        for point in bearing
+        if once is not None and once < count and several and point.generations == 1
+    }
+    return Shape(pairs, frozenset(point.name for point in bearing), alone, generations, fewer)
 
 
 def leads_alone(shared_cost: bool, primary: str | None, point: Point, points: Sequence[Point]) -> bool:

@@ -68,7 +68,8 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
     asked = {name: (leads(loaded, shown, name), primary_of(loaded, name)) for name in shown.variants}
     where = leading(shown.arms, shown.points, asked)
-    shape = shape_of(shown.arms, shown.points, blocks, target.sides, where, shown.unpaired)
+    once = choice.once if choice else request.blocks or loaded.sweep.blocks
+    shape = shape_of(shown.arms, shown.points, blocks, target.sides, where, shown.unpaired, once)
     if shape is None and (asking := [point for point in shown.points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
@@ -97,9 +98,11 @@ def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) 
     slices = [point for point in bearing if point.scheme == "slices" and point.generations == 1]
     if not slices:
         return shown, blocks
-    load_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in bearing)
-    reload_s = RELOAD_S + SAMPLE_OVERHEAD_S * len(slices)
-    costs = levels.Costs(target.bring_up_s + load_s, reload_s, loaded.sweep.blocks, tuple(slices))
+    others = [point for point in bearing if point not in slices]
+    others_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in others)
+    about_s = SAMPLE_OVERHEAD_S * len(slices)
+    reload_s = len(SIDES) * RELOAD_S + about_s
+    costs = levels.Costs(target.bring_up_s + about_s, others_s, reload_s, loaded.sweep.blocks, tuple(slices))
     planned, generations = levels.plan_of(known, costs)
     planned = request.blocks or planned
     if wanted is not None:

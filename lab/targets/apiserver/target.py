@@ -37,7 +37,7 @@ class ApiserverTarget(LocalTarget):
     """One API server for a run, from `check` to `close`; both sides of a pair are on it."""
 
     name = "apiserver"
-    bring_up_s = 4.0
+    bring_up_s = 4.3
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import made_record
 
 LOADS = (make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0),)
-COSTS = Costs(block_s=17.0, reload_s=30.0, blocks=9, loads=LOADS)
+COSTS = Costs(bring_up_s=4.0, others_s=8.0, reload_s=30.0, blocks=9, loads=LOADS)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() ->
     ]  # fmt: skip
     long = point.model_copy(update={"duration_s": 12.0})
     assert [levels.shared(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
-    assert COSTS.of(1) == pytest.approx(17.0) and COSTS.of(2) == pytest.approx(17.0 - 5 + 2 * 2.5 + 30.0)
+    assert COSTS.of(1) == pytest.approx(9.0) and COSTS.of(2) == pytest.approx(4.0 + 2 * 2.5 + 30.0)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() ->
         (known(generation=None), COSTS, 9, 1),
         (known(), COSTS, 9, 1),
         (known(bring_up=0.2), COSTS, 9, 1),
-        (known(), Costs(block_s=17.0, reload_s=1.0, blocks=9, loads=LOADS), 6, 5),
-        (known(), Costs(block_s=5.0, reload_s=50.0, blocks=6, loads=LOADS), 6, 1),
+        (known(), Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS), 6, 5),
+        (known(), Costs(bring_up_s=0.0, others_s=0.0, reload_s=50.0, blocks=6, loads=LOADS), 6, 1),
     ],
     ids=["workers-alike", "not-known", "reloads-dear", "starts-scatter", "reloads-cheap", "no-time"],
 )
@@ -95,7 +95,7 @@ def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.Monk
     assert levels.start_sd(mine) == pytest.approx((0.05**2 + 0.02**2) ** 0.5)
     assert block_sd(mine, 1, 4.0) == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
     assert levels.degrees(known(repeat=0.0, generation=0.0), 4, 4.0) == pytest.approx(29)
-    costs = Costs(block_s=17.0, reload_s=1.0, blocks=9, loads=LOADS)
+    costs = Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
     many = plan_of(mine, costs)
     monkeypatch.setattr(levels, "committed", lambda: (mine,))
     assert many[0] >= plan_of(mine, costs)[0] and many[1] <= plan_of(mine, costs)[1], "bring-ups are what is repeated"

@@ -138,6 +138,10 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
     planned, promised = made.record.planned_for, {one.point: one.effect for one in made.record.promised}
     assert planned is not None and planned.from_run == "data/pairs and data/levels"
     assert promised["ceiling"] <= 0.02 and ceiling.counting(made.record.blocks) >= made.record.blocks >= 6
+    mine = [slot for slot in made.plan.slots if slot.arm.name == "log-off" and slot.layout is not None]
+    of_rate = len({slot.block for slot in mine if slot.point == rate})
+    assert promised[rate.name] <= 0.02 and 6 <= of_rate <= made.record.blocks
+    assert (of_rate < made.record.blocks) is (at_most is None), "no more than it needs itself"
     with pytest.raises(UsageError, match="not known: no earlier run"):
         prepare(request, FakeTarget(), ())
 

@@ -336,3 +336,17 @@ def test_a_pair_that_only_guards_is_measured_on_fewer_generations() -> None:
             mine = [slot for slot in paired(made, arm, "ceiling") if slot.block == block]
             assert [slot.reload for slot in mine] == reloads
     assert made.reloads == 2 * 2 * 2  # of two sides, in two bring-ups
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_point_in_fewer_blocks_has_its_chances_half_and_half_too(seed: int) -> None:
+    ceiling, rate = make_point("ceiling", rate_rps=None, generations=3), make_point("rate")
+    shape = Shape({"keepalive": 16}, frozenset({"ceiling", "rate"}), fewer={("keepalive", "rate"): 9})
+    made = plan(arms_for([("keepalive", "baseline")], None), [ceiling, rate], 16, seed, shape)
+    mine = [slot for slot in made.slots if slot.layout]
+    assert Counter(slot.point.name for slot in mine) == {"ceiling": 48, "rate": 9}
+    rates = [slot.layout for slot in mine if slot.layout and slot.point.name == "rate"]
+    for kinds in ([one.side for one in rates], [one.first_slice for one in rates], [one.longer for one in rates]):
+        assert sorted(Counter(kinds).values()) == [4, 5]
+    bring_ups = {(slot.block, slot.layout.side, slot.layout.first_up) for slot in mine if slot.layout}
+    assert len(bring_ups) == 16, "of one bring-up every point has the same sides"

@@ -76,6 +76,19 @@ def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_
     assert itself is not None and not itself.generations and itself.pairs == {"baseline-again": 7}
 
 
+def test_what_is_measured_once_in_a_bring_up_is_not_measured_in_more_of_them_than_it_needs() -> None:
+    """Bring-ups are many because workers scatter, and a rate beside them would take most of the time."""
+    several, asked = make_point("ceiling", rate_rps=None, generations=3), {"keepalive": (False, "cpu_per_request")}
+
+    def fewer(points: list[Point], once: int | None) -> object:
+        found = shape_of(ARMS, points, 16, SIDES, leading(ARMS, points, asked), once=once)
+        assert found is not None and found.pairs == {"keepalive": 16, "baseline-again": GUARD}
+        return found.fewer
+
+    assert fewer([several, RATE], 9) == {("keepalive", "rate-1000"): 9}, "its guard has six anyway"
+    assert fewer([several, RATE], 16) == fewer([several, RATE], None) == fewer([CEILING, RATE], 9) == {}
+
+
 @pytest.mark.parametrize("blocks", [6, 7, 20])
 def test_no_more_is_asked_for_than_there_are_blocks(blocks: int) -> None:
     found = shape([CEILING], blocks)

@@ -1,0 +1,78 @@
+"""Warm-ups: as long as a point says, where the generator can be told to end, and a second at least where not."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lab.generators import Generator, generators
+from lab.measure.sample_run import Begun, parsed
+from lab.model.load import Load
+from lab.targets.common.process import Job, run_generators
+from lab.tests.support.fakes import FakeSystem
+
+LOAD = Load(url="http://127.0.0.1:9/", host="h", connections=2, duration_s=5.0)
+
+
+class Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: Load = LOAD) -> list[Job]:
+    job = Job(FakeSystem(), generator, generator.binary, load, tmp_path)
+    with ExitStack() as lasting:
+        return Begun(*cast(Any, (None, None, None)), job, warmup_s).warm_up(lasting)
+
+
+@pytest.mark.parametrize("name", generators())
+@pytest.mark.parametrize(("asked_s", "planned_s"), [(0.3, 1.0), (1.0, 1.0), (3.0, 3.0)])
+def test_less_than_a_second_is_only_asked_of_who_can_be_interrupted(
+    name: str, asked_s: float, planned_s: float, tmp_path: Path
+) -> None:
+    (job,) = warm_up(generators()[name], asked_s, tmp_path)
+    assert job.load.duration_s == planned_s
+    cut = ("timeout", "--preserve-status", "--signal=INT", "0.3")
+    assert job.before == (cut if asked_s < 1 and name == "wrk" else ())
+
+
+def test_none_is_none_and_many_processes_are_not_interrupted(tmp_path: Path) -> None:
+    """A shell that waits for them would end without them."""
+    wrk = generators()["wrk"]
+    assert warm_up(wrk, 0.0, tmp_path) == []
+    (job,) = warm_up(wrk, 0.3, tmp_path, replace(LOAD, hosts=("a", "b"), sni_per_host=True, url="https://127.0.0.1:9/"))
+    assert job.before == ()
+
+
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
+def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path, url: str) -> None:
+    """By which the length of slices is chosen; the run that it would have made is a minute."""
+    wrk = generators()["wrk"]
+    (job,) = warm_up(wrk, 0.3, tmp_path, replace(LOAD, url=url))
+    long = replace(job, load=replace(job.load, duration_s=60.0), scratch=tmp_path)
+    (ended,) = run_generators([long])
+    found, faults = parsed(wrk, long.load, ended)
+    assert not faults and found is not None and found.requests > 0 and 0 < found.duration_s < 50
