@@ -163,7 +163,8 @@ def _bench_here(options: argparse.Namespace, talk: Console, target: Target) -> i
             worth=options.worth or WORTH,
         )
         prepared, run = bench.prepare(request, target, recorded(options, "variants")), None
-    print_plan(talk, prepared, done := done_samples(run))
+    own = options.blocks is None and options.resolve is None and run is None
+    print_plan(talk, prepared, done := done_samples(run), may_be_less=own)
     if options.plan:
         return answer_plan(options, [(prepared, done)])
     store = measure(talk, prepared, run, target, resume_command(options, "bench", prepared.record.id))

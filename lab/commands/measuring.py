@@ -141,12 +141,16 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
 
 EACH = 3
 """Points that the plan names one by one."""
+LONG_S = 300.0
+"""Who is to wait for longer is told how not to."""
 
 
-def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
+def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool = False) -> None:
+    """`may_be_less`: nobody asked for so many blocks."""
     from lab.analysis.forecast import UNKNOWN
     from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
+    from lab.stats.paired import MIN_BLOCKS
 
     record, planned, known = prepared.record, prepared.plan, prepared.forecast
     measured = [arm.name for arm in planned.arms if arm.role != "reference"]
@@ -179,7 +183,9 @@ def print_plan(talk: Console, prepared: Prepared, done: int) -> None:
         said = f"so many blocks, because then {wanted} is found with {chosen_for.power:.0%} probability"
         say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
     share = 1 - done / len(planned.slots) if planned.slots else 0
-    say(talk, "duration", f"about {format_duration(known.duration_s * share)}")
+    long = may_be_less and known.duration_s > LONG_S and planned.blocks > MIN_BLOCKS
+    shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
+    say(talk, "duration", f"about {format_duration(known.duration_s * share)}{shorter}")
     by_metric: dict[str, list[tuple[float, str]]] = {}
     for one in known.promised:
         by_metric.setdefault(about(one.metric).title, []).append((one.effect, one.point))

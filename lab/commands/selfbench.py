@@ -10,6 +10,7 @@ from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.base.quantities import number
 from lab.commands import Adder
 from lab.commands.answers import answer
+from lab.commands.arguments import TARGET
 from lab.commands.measuring import say, settle
 from lab.commands.selfbench_checks import check_effects, check_neighbour, check_pairs, check_quick
 
@@ -36,6 +37,7 @@ def add(adder: Adder) -> None:
         metavar="VARIANT",
         help="of pairs and quick, any number of times (default: the baseline against itself; keepalive)",
     )
+    verb.add_argument("--target", help=f"of quick: {TARGET}")
     verb.add_argument(
         "--duration",
         type=number("--duration", 1, 600),
@@ -73,6 +75,8 @@ def _selfbench(options: argparse.Namespace, talk: Console) -> int:
 
     if options.plan and options.json:
         raise UsageError("selfbench --plan", "a plan is text, there is no JSON of it", "leave --json or --plan out")
+    if options.target is not None and options.parts != ["quick"]:
+        raise UsageError("--target", "only runs of `quick` are made elsewhere than on local", "leave it out")
     alone = {"pairs": check_pairs, "quick": check_quick}
     if len(options.parts) == 1 and options.parts[0] in alone:
         if options.neighbour is not None or options.effects is not None or options.rows:

@@ -72,14 +72,17 @@ def check_quick(options: argparse.Namespace, talk: Console) -> int:
 
     folder, variants = _into(options.into, "selfbench-quick"), list(dict.fromkeys(options.variant or ["keepalive"]))
     _known(variants)
+    target = known_target(options.target, None).name
     done = quick.finished(folder)
-    takes = format_duration((options.rounds * len(variants) - len(done)) * quick.TAKES_S)
+    takes = format_duration((options.rounds * len(variants) - len(done)) * quick.takes_s(target))
+    again = [f"--rounds {options.rounds}", *(f"--variant {name}" for name in options.variant or ())]
+    again += [f"--target {options.target}"] if options.target else []
     say(talk, "plan", f"{options.rounds} runs of {', '.join(variants)}, {len(done)} of them done: about {takes}")
-    say(talk, "goes on", f"just selfbench quick --rounds {options.rounds} --into {folder}\n")
+    say(talk, "goes on", f"just selfbench quick {' '.join(again)} --into {folder}\n")
     if options.plan:
         return 0
     settle()
-    for one in quick.measured(folder, variants, options.rounds, options.seed):
+    for one in quick.measured(folder, variants, options.rounds, options.seed, target):
         talk.print(quick.line(one), markup=False, highlight=False, soft_wrap=True)
     found, text = quick.finished(folder), quick.verdict(quick.finished(folder))
     if options.json:

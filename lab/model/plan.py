@@ -150,7 +150,9 @@ def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, s
     shape, lots = shape or Shape(), random.Random(seed)
     some = lots.sample(range(1, blocks + 1), blocks) if shape.alone else []
     paired = {
-        name: _layouts(lots, blocks, {point: shape.fewer.get((name, point), count) for point in sorted(shape.points)}, count)
+        name: _layouts(
+            lots, blocks, {point: shape.fewer.get((name, point), count) for point in sorted(shape.points)}, count
+        )
         for name, count in shape.pairs.items()
     }
     slots: list[Slot] = []

@@ -11,23 +11,28 @@ from typing import Literal
 
 from pydantic import Field
 
+from lab.analysis import levels
 from lab.analysis.decision import SURE_P, Decision
+from lab.analysis.noise import BASELINE
 from lab.analysis.summary import beyond_plan, summarise_run
 from lab.base.files import writing
 from lab.base.validation import Record
 from lab.experiments.selfbench import lines
 from lab.experiments.selfbench.process import measured_run
 from lab.model.metrics import about
+from lab.model.names import DEFAULT_TARGET
 from lab.records.store import RunStore, run_names
 
 DONE = "quick.jsonl"
-TAKES_S = 240.0
+TAKES_S, AMONG_WORKERS_S = 240.0, 360.0
+"""One run, about; the second where it is known that workers scatter."""
 
 
 class Quick(Record):
     """One run. Effects and promises: metric at point → a fraction."""
 
     number: int
+    target: str
     variant: str
     run: str
     wall_s: float
@@ -52,18 +57,24 @@ def finished(folder: Path) -> list[Quick]:
     return lines.read(folder / DONE, Quick)
 
 
-def measured(folder: Path, variants: Sequence[str], runs: int, seed: int) -> Iterator[Quick]:
+def takes_s(target: str) -> float:
+    return AMONG_WORKERS_S if levels.known(target, [BASELINE], "slices") else TAKES_S
+
+
+def measured(
+    folder: Path, variants: Sequence[str], runs: int, seed: int, target: str = DEFAULT_TARGET
+) -> Iterator[Quick]:
     """Those of `runs` of each that are not done yet. StoreError without room, MeasuringError when one stops."""
-    done = {(one.variant, one.number) for one in finished(folder)}
+    done = {(one.target, one.variant, one.number) for one in finished(folder)}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for number in range(1, runs + 1):
         for variant in variants:
-            if (variant, number) in done:
+            if (target, variant, number) in done:
                 continue
             known = run_names(folder / "runs")
-            words = ["bench", f"--seed={seed + number}", "--json", variant]
-            run, timed = measured_run(f"selfbench: quick {number}", folder / "runs", words, TAKES_S, known)
+            words = ["bench", f"--seed={seed + number}", f"--target={target}", "--json", variant]
+            run, timed = measured_run(f"selfbench: quick {number}", folder / "runs", words, takes_s(target), known)
             found = judged(run, variant, number, timed.wall_s)
             lines.add(folder / DONE, [found])
             yield found
@@ -82,6 +93,7 @@ def judged(run: RunStore, variant: str, number: int, wall_s: float) -> Quick:
     signs = [one.estimate.p_value or 0.0 for one in itself if one.estimate and one.estimate.has_interval]
     return Quick(
         number=number,
+        target=run.record.target,
         variant=variant,
         run=run.record.id,
         wall_s=wall_s,
@@ -101,7 +113,7 @@ def line(one: Quick) -> str:
         for place, effect in one.effects.items()
     )
     more = f"; {'; '.join(one.beyond)}" if one.beyond else ""
-    return f"{one.number:>3}  {one.variant}  {one.wall_s:.0f} s  {said}; a/a {one.null_signs} of {one.nulls}{more}"
+    return f"{one.number:>3}  {one.variant} on {one.target}  {one.wall_s:.0f} s  {said}; a/a {one.null_signs} of {one.nulls}{more}"
 
 
 def verdict(found: Sequence[Quick]) -> str:

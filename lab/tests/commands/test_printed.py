@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -81,6 +82,16 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
     assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["ceiling:"]
     assert lines["plain:"].endswith("plain: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
+
+
+@pytest.mark.parametrize(("blocks", "duration_s", "asked", "told"), [
+    (9, 301.0, False, True), (6, 301.0, False, False), (9, 299.0, False, False), (9, 301.0, True, False),
+])  # fmt: skip
+def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
+    made, out = prepare(Request(("log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ()), io.StringIO()
+    longer = replace(made, forecast=replace(made.forecast, duration_s=duration_s))
+    print_plan(Console(file=out, width=200), longer, 0, may_be_less=not asked)
+    assert ("less with --blocks, at least 6 for an interval" in out.getvalue()) is told
 
 
 def test_the_plan_says_what_is_done_and_where_nothing_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ class Answering(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"ok")
 
-    def log_message(self, *_: object) -> None: ...
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None: ...
 
 
 @pytest.fixture
@@ -44,8 +44,9 @@ def url() -> Iterator[str]:
 
 def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: Load = LOAD) -> list[Job]:
     job = Job(FakeSystem(), generator, generator.binary, load, tmp_path)
+    unseen = cast("Any", None)
     with ExitStack() as lasting:
-        return Begun(*cast(Any, (None, None, None)), job, warmup_s).warm_up(lasting)
+        return Begun(unseen, unseen, unseen, job, warmup_s).warm_up(lasting)
 
 
 @pytest.mark.parametrize("name", generators())

@@ -92,6 +92,9 @@ class FakeGenerator:
     def calibration_s(self, load: Load) -> float:
         return 0.0
 
+    def ends_on_interrupt(self, load: Load) -> bool:
+        return False
+
     def files(self, load: Load) -> Mapping[str, str]:
         return {"load.py": self.script}
 

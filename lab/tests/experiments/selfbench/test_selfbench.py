@@ -381,6 +381,9 @@ def test_quick_runs_that_are_done_are_not_measured_again(tmp_path: Path, monkeyp
     assert [one.run for one in quick.finished(tmp_path)] == [first.run, second.run] == ["run-1", "run-2"]
     assert (first.number, second.number, first.wall_s, first.null_signs) == (1, 2, 100.0, 0) and first.nulls > 0
     assert quick.verdict([first, second]).startswith("2 runs, the longest 100 s; 0 scattered more than planned; of ")
+    monkeypatch.setattr(quick, "measured_run", lambda place, runs, words, *_: pytest.fail(words[2]))
+    with pytest.raises(pytest.fail.Exception, match="--target=kind"):
+        list(quick.measured(tmp_path, ["baseline"], 1, seed=1, target="kind"))  # elsewhere is another run
     (tmp_path / quick.DONE).write_text("{")
     with pytest.raises(UsageError, match="--into"):
         quick.finished(tmp_path)
