@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from lab.records.store import RunStore, run_names
 from lab.targets.cluster import kind
 from lab.targets.cluster.names import CLIENT_NAMESPACE, LEASE
 from lab.targets.local import cgroups, images, objects
+from lab.tests.support.waiting import until
 from lab.tests.targets.apiserver.test_apiserver import missing
 
 ROOT = Path(__file__).parents[3]
@@ -88,13 +89,6 @@ TWENTY = [
     *(Kill(seed, "apiserver", blocks, "paused server") for seed, blocks in ((17, PLAIN), (18, PAIRED))),
     *(Kill(seed, "apiserver", blocks, "full disk") for seed, blocks in ((19, PLAIN), (20, PAIRED))),
 ]
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def lab(folder: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -219,12 +213,12 @@ def survives(kill: Kill, folder: Path) -> None:
         outer = psutil.Process(first.pid)
         read_back = f"runs/*/readback/b01-{kill.variant}.json"
         up = (lambda: any(folder.glob(read_back))) if kill.blocks == ONE else (lambda: bool(complete(folder)))
-        until(lambda: first.poll() is not None or up(), "no sample")
+        until(lambda: first.poll() is not None or up(), "no sample", DEADLINE_S)
         assert first.poll() is None, (folder / "said").read_text()
         family = outer.children(recursive=True)
         trouble(kill, folder, family)
         moment = time.monotonic() + lot.uniform(0, 0.5 if kill.blocks == ONE else 8)
-        until(lambda: time.monotonic() > moment or first.poll() is not None, "")
+        until(lambda: time.monotonic() > moment or first.poll() is not None, "", DEADLINE_S)
         with suppress(psutil.NoSuchProcess):
             family += outer.children(recursive=True)
         assert kill.blocks != ONE or proxies(kill.variant) <= names(family)
@@ -232,7 +226,9 @@ def survives(kill: Kill, folder: Path) -> None:
         first.wait()
         if kill.target == "kind" and kill.trouble == "paused server":
             docker("unpause")
-        until(lambda: not any(map(alive, family)), f"still there: {[each for each in family if alive(each)]}")
+        until(
+            lambda: not any(map(alive, family)), f"still there: {[each for each in family if alive(each)]}", DEADLINE_S
+        )
         assert [
             line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(folder / "scratch") in line
         ] == []

@@ -60,4 +60,6 @@ def test_runs_of_quick_are_planned_with_how_to_go_on(runs: Path, capsys: pytest.
     again = "just selfbench quick --rounds 3 --variant gzip --variant keepalive"
     assert f"{again} --into {runs / 'selfbench-quick'}" in said
     said = planned(runs, capsys, "selfbench", "quick", "--target", "apiserver")
-    assert "8 runs of keepalive, 0 of them done: about 48 min" in said and "--rounds 8 --target apiserver --into" in said
+    assert (
+        "8 runs of keepalive, 0 of them done: about 48 min" in said and "--rounds 8 --target apiserver --into" in said
+    )

@@ -21,7 +21,7 @@ from lab.base.files import reference_folder
 from lab.records.store import RunStore
 from lab.report.html import run, site
 from lab.report.result import Result
-from lab.tests.support.inside import until
+from lab.tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.committed]
 

@@ -23,7 +23,8 @@ from lab.targets.local import LocalSystem, cgroups, proxies
 from lab.targets.local.namespaces import prepare
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import changed, until
+from lab.tests.support.inside import changed
+from lab.tests.support.waiting import until
 
 if "LAB_TEST_INSIDE" not in os.environ:
     pytest.skip("runs inside the namespaces: see test_apiserver.py", allow_module_level=True)
@@ -218,12 +219,12 @@ def test_routes_that_are_added_and_endpoints_that_move_reach_the_controller(targ
         assert system.fetch(system.entry(), "/8kB.txt", 2.0, more).status == 404
         with system.recorder() as recorder:
             system.apply([MORE])
-            until(lambda: system.fetch(system.entry(), "/8kB.txt", 2.0, more).status == 200, 20)
+            until(lambda: system.fetch(system.entry(), "/8kB.txt", 2.0, more).status == 200)
         assert {"Reload", "Reloaded"} <= {event.kind for event in recorder.events()}
         assert isinstance(system.routing, Registry) and system.routing.events()
         system.end_pod("backend", "delete")
-        until(lambda: [pod["metadata"]["name"] for pod in system.pods("backend")] == ["backend-1"], 20)
-        until(lambda: served(system) == 200, 20)
+        until(lambda: [pod["metadata"]["name"] for pod in system.pods("backend")] == ["backend-1"])
+        until(lambda: served(system) == 200)
 
 
 def test_a_reload_of_the_controller_itself_makes_new_workers(target: ApiserverTarget) -> None:
@@ -247,14 +248,14 @@ def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: Api
         assert [reading.ok for side in (left, right) for reading in read_back(side, logging.readback)] == [False, True]
         assert left.gauges()["proxy/workers"] == len(target.cpus()["proxy"])
         left.apply([MORE])
-        until(lambda: left.fetch(left.entry(), "/8kB.txt", 2.0, more).status == 200, 20)
+        until(lambda: left.fetch(left.entry(), "/8kB.txt", 2.0, more).status == 200)
         assert right.fetch(right.entry(), "/8kB.txt", 2.0, more).status == 404
         left.end_pod("backend", "delete")
-        until(lambda: left.fetch(left.entry(), "/8kB.txt", 2.0).headers.get("x-lab-backend") == "backend-1", 20)
+        until(lambda: left.fetch(left.entry(), "/8kB.txt", 2.0).headers.get("x-lab-backend") == "backend-1")
         left.end_pod("proxy", "delete")
-        until(lambda: [pod["metadata"]["name"] for pod in left.pods("proxy")] == ["proxy-1"], 20)
-        until(lambda: serves(left), 20)
-        until(lambda: not any(pod.pod.name == "proxy-0" for pod in left.kubelet.pods), 20)
+        until(lambda: [pod["metadata"]["name"] for pod in left.pods("proxy")] == ["proxy-1"])
+        until(lambda: serves(left))
+        until(lambda: not any(pod.pod.name == "proxy-0" for pod in left.kubelet.pods))
         kinds = [event.kind for event in left.events if event.object == "proxy-0"]
         assert "Stopped" in kinds and "Killed" not in kinds
         assert served(right) == 200

@@ -302,7 +302,7 @@ def test_a_watch_that_broke_after_a_while_is_taken_up_again(monkeypatch: pytest.
     server = Server([pod(version=3)], first, Lines(changed("MODIFIED", pod(version=5))))
     told: list[tuple[str, str]] = []
     watch = watched(server, told)
-    first.over.wait(5)
+    first.over.wait(60)
     server.now = [pod(version=5)]
     watch.stop()
     assert told == [("LISTED", "3"), ("MODIFIED", "5")]
@@ -329,16 +329,16 @@ def test_a_watch_that_is_ended_while_it_connects_leaves_no_stream_open() -> None
     class Slow(Server):
         def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Any:
             connecting.set()
-            go_on.wait(5)
+            go_on.wait(60)
             return super().watch(api_version, kind, namespace, since)
 
     watch = watched(Slow([], late), [])
-    connecting.wait(5)
+    connecting.wait(60)
     ending = threading.Thread(target=watch.end)
     ending.start()
     time.sleep(0.05)
     go_on.set()
-    ending.join(2)
+    ending.join(60)
     assert not ending.is_alive()
     assert late.closed
 

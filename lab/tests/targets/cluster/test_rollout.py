@@ -48,7 +48,7 @@ def exited(code: int, reason: str = "Error") -> Object:
     return {"terminated": {"exitCode": code, "reason": reason}}
 
 
-def fails(*there: Object, limit_s: float = 5.0, fake: FakeApi | None = None) -> MeasuringError:
+def fails(*there: Object, limit_s: float = 120.0, fake: FakeApi | None = None) -> MeasuringError:
     """The error, which must not have taken the whole limit."""
     fake = fake or FakeApi()
     for obj in there:
@@ -57,7 +57,7 @@ def fails(*there: Object, limit_s: float = 5.0, fake: FakeApi | None = None) -> 
     started = time.monotonic()
     with pytest.raises(MeasuringError) as raised:
         rollout.wait(cast("Api", fake), applied, started + limit_s)
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 30.0
     return raised.value
 
 

@@ -21,6 +21,7 @@ from lab.targets.local.images import ingress_nginx
 from lab.targets.local.system import AT_ONCE
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.waiting import until
 
 __all__ = ["clean", "target"]  # fixtures
 
@@ -122,13 +123,6 @@ def flooded(system: LocalSystem, folder: Path) -> Iterator[None]:
         finally:
             wrk.kill()
             wrk.wait()
-
-
-def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def names(system: LocalSystem, role: Any = "proxy") -> list[str]:
@@ -287,7 +281,7 @@ def test_a_proxy_without_cpu_misses_its_probes_and_is_let_go_again(target: Local
         with system.recorder() as recorder, flooded(system, tmp_path):
             before = len(system.events)  # while it came up probes failed, too
             system.squeeze("proxy", "1m")
-            until(lambda: any(event.kind == "Unhealthy" for event in system.events[before:]), 30.0)
+            until(lambda: any(event.kind == "Unhealthy" for event in system.events[before:]))
             until(lambda: system.counters()["proxy/cpu_throttled_periods"] > 5)
             system.squeeze("proxy", None)
         missed = [event for event in recorder.events() if event.kind == "Unhealthy"]
@@ -295,7 +289,7 @@ def test_a_proxy_without_cpu_misses_its_probes_and_is_let_go_again(target: Local
         assert all("no answer within" in event.detail for event in missed), missed
         with asked(system) as client:
             pass
-        assert client.gap_s < 1.0
+        assert client.gap_s < 5.0
         with pytest.raises(MeasuringError, match="expected a quantity"):
             system.squeeze("proxy", "much")
 
@@ -314,7 +308,7 @@ def test_a_hook_that_never_ends_holds_nothing_up(target: LocalTarget, frozen: bo
             if frozen:
                 system.freeze("backend", True)
             system.end_pod("backend", "delete")
-            until(lambda: happened(system, "Gone"), 10.0)
+            until(lambda: happened(system, "Gone"))
         events = [event for event in recorder.events() if event.object == "backend-0"]
         (ended,) = [event.detail for event in events if event.kind == "Exited"]
         took_s = at(events, "Exited", "backend-0") - at(events, "Killing", "backend-0")

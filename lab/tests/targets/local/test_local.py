@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from lab.targets.local.namespaces import unshare
+from lab.tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[4]
 CONTAINER, WORKER, LOAD = "unshare --mount --uts", "nginx: worker process", "wrk -t1"
@@ -146,7 +147,7 @@ def wait_for(outer: subprocess.Popen[bytes], command: str) -> list[psutil.Proces
     return family
 
 
-def assert_gone(family: Sequence[psutil.Process], mark: str, within_s: float = 2.0) -> None:
+def assert_gone(family: Sequence[psutil.Process], mark: str, within_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + within_s
     while (left := [process for process in [*family, *marked(mark)] if alive(process)]) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -185,7 +186,7 @@ def test_kill_9_leaves_nothing_of_a_stuck_lab(victim: str, tmp_path: Path) -> No
         outer.kill()
     else:
         parent.kill()
-    outer.wait(5)
+    outer.wait(PATIENCE_S)
     assert_gone(family, mark)
     if victim == "unshare":
         assert outer.returncode == 128 + signal.SIGKILL
@@ -198,7 +199,7 @@ def test_a_signal_to_the_outer_process_ends_the_run_cleanly(number: signal.Signa
     outer = lab("baseline", tmp_path, mark)
     family = wait_for(outer, LOAD)
     outer.send_signal(number)
-    assert outer.wait(2.0) == 1
+    assert outer.wait(PATIENCE_S) == 1
     assert_gone(family, mark)
 
 
@@ -212,7 +213,7 @@ def test_a_third_interrupt_does_not_ask(tmp_path: Path) -> None:
     for _ in range(3):
         outer.send_signal(signal.SIGINT)
         time.sleep(0.05)
-    assert outer.wait(2.0) == 128 + signal.SIGKILL
+    assert outer.wait(PATIENCE_S) == 128 + signal.SIGKILL
     assert_gone(family, mark)
 
 
@@ -242,7 +243,7 @@ def test_the_lab_ends_with_the_just_that_started_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_exit_status_comes_through(tmp_path: Path) -> None:
     outer = lab("nonsense", tmp_path, uuid.uuid4().hex)
-    assert outer.wait(20) == 2
+    assert outer.wait(PATIENCE_S) == 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.namespaces import real_root
 from lab.targets.readback import read_back
 from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
+from lab.tests.support.waiting import until
 
 __all__ = ["target"]  # a fixture
 
@@ -197,13 +197,6 @@ def test_a_helper_lives_in_its_roles_network_on_its_cpus_and_ends_with_the_syste
 
 def network_of(system: LocalSystem, role: Role) -> os.stat_result:
     return Path(f"/proc/{system.kubelet.runners(role)[0].process.pid}/ns/net").stat()
-
-
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 @inside

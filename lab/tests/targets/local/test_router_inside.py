@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from lab.targets.local.haproxy_conf import CONF, RUN
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
+from lab.tests.support.waiting import until
 
 __all__ = ["target"]  # a fixture
 
@@ -58,13 +58,6 @@ def variable(name: str, value: str) -> Callable[[dict[str, Any]], None]:
         ]
 
     return edit
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def served(system: LocalSystem) -> bool:

@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from lab.targets.common import fetching
 from lab.targets.local import LocalSystem, LocalTarget, network
 from lab.targets.local.routing import Routes
 from lab.tests.support.inside import IDENTITIES, INSIDE, inside, run_inside, target
+from lab.tests.support.waiting import until
 
 __all__ = ["target"]  # a fixture
 
@@ -106,15 +107,6 @@ def up(target: LocalTarget, name: str, env: Mapping[str, str] | None = None, fai
             system.routing.check()
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> float:
-    """Seconds that it took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() < began + seconds, "did not happen in time"
-        time.sleep(0.01)
-    return time.monotonic() - began
-
-
 def route(prefix: str = "", host: str = HOST) -> Mapping[str, Any]:
     spec: dict[str, Any] = {
         "host": host,
@@ -176,7 +168,7 @@ def test_an_ingress_that_is_added_and_its_endpoints_move(target: LocalTarget) ->
         it.routing.apply([it.slice(8080, ready=False)])
         until(lambda: it.status() == 503)
         it.routing.apply([it.slice(8080)])
-        until(lambda: it.status() == 200, 15)
+        until(lambda: it.status() == 200)
         until(lambda: len(it.events("Reloaded")) >= 3)
         begun = [event.at_s for event in it.events("Reload")]
         assert all(later - sooner > 2 for sooner, later in itertools.pairwise(begun))
@@ -263,7 +255,7 @@ def test_a_router_that_is_restarted_starts_with_what_there_is_now(target: LocalT
 def test_a_configuration_that_nginx_refuses_leaves_the_old_one_at_work(target: LocalTarget) -> None:
     with up(target, "baseline", fails=True) as it:
         it.routing.apply([SERVICE, it.slice(8080), ingress('/"')])
-        until(lambda: faulty(it.routing), 5)
+        until(lambda: faulty(it.routing))
         assert it.status("bench.lab.test") == 200 and it.events("Reload") == []
         with pytest.raises(MeasuringError, match="nginx -t"):
             it.routing.check()

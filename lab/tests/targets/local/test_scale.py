@@ -21,7 +21,7 @@ from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import INSIDE, inside, run_inside, target
-from lab.tests.targets.local.test_router_inside import until
+from lab.tests.support.waiting import until
 
 __all__ = ["target"]  # a fixture
 

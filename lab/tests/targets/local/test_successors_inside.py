@@ -18,7 +18,8 @@ from lab.model.variants import workers
 from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, variant_names
 from lab.targets.local import LocalSystem, LocalTarget, images, objects
 from lab.tests.support.factories import limited, make_point, plain_systems
-from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target, until
+from lab.tests.support.inside import IDENTITIES, INSIDE, clean, inside, run_inside, target
+from lab.tests.support.waiting import until
 
 __all__ = ["clean", "target"]  # fixtures
 
@@ -104,13 +105,13 @@ def test_it_takes_endpoints_and_routes_while_it_runs(target: LocalTarget, name: 
         before = system.restarts()
         with system.recorder():
             system.scale("backend", 1)
-            until(lambda: set(client.answers[-20:]) == {"backend-0"}, 15.0)
+            until(lambda: set(client.answers[-20:]) == {"backend-0"})
             route = next(copy.deepcopy(item) for item in variant.manifests if item["kind"] == "HTTPRoute")
             route["metadata"]["name"], route["spec"]["hostnames"] = "changing", ["changing.lab.test"]
             entry = system.entry().at("changing.lab.test")
             assert system.fetch(entry, "/1kB.bin", 5.0).status in (404, 503)
             system.apply([route])
-            until(lambda: _status(system, entry) == 200, 15.0)
+            until(lambda: _status(system, entry) == 200)
         lost = [answer for answer in client.end() if answer not in ("backend-0", "backend-1")]
         assert len(lost) <= 2 if name == "caddy" else set(lost) <= {"502", "503"}, lost
         after = system.restarts()
