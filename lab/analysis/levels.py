@@ -18,7 +18,7 @@ from lab.stats.paired import MIN_BLOCKS
 
 WORTHWHILE = 1.5
 """Workers that differ by no more than this many times what a repeat does are no reason to make others."""
-LEAST_S = 290.0
+LEAST_S = 302.0
 """What one variant's pairs and those that guard it may take together where workers scatter, however short the sweep: some five minutes."""
 MOST = 50
 BOUNDING, SHARE = 30, 0.1

@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -163,12 +164,16 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))
+    tried = [slot for slot in planned.slots if slot.against is not None and slot.arm.role == "variant"]
+    paired = Counter(name for name, _ in {(slot.point.name, slot.block) for slot in tried})
     for point in planned.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
         done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
         words = [f"{point.name}: {name}, {load_text(point)}", done_to_it]
         words += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
+        fewer = 0 < paired[point.name] < max(paired.values(), default=0)
+        words += [f"pairs in {paired[point.name]} of the {planned.blocks} blocks"] if fewer else []
         say(talk, "point", "; ".join(filter(None, words)))
     for variant in record.variants.values():
         if variant.unpaired:

@@ -142,6 +142,8 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
     of_rate = len({slot.block for slot in mine if slot.point == rate})
     assert promised[rate.name] <= 0.02 and 6 <= of_rate <= made.record.blocks
     assert (of_rate < made.record.blocks) is (at_most is None), "no more than it needs itself"
+    print_plan(Console(file=(out := io.StringIO()), width=200), made, 0)
+    assert (f"pairs in {of_rate} of the {made.record.blocks} blocks" in out.getvalue()) is (at_most is None)
     with pytest.raises(UsageError, match="not known: no earlier run"):
         prepare(request, FakeTarget(), ())
 
