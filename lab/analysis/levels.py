@@ -19,7 +19,9 @@ from lab.stats.paired import MIN_BLOCKS
 WORTHWHILE = 1.5
 """Workers that differ by no more than this many times what a repeat does are no reason to make others."""
 LEAST_S = 302.0
-"""What one variant's pairs and those that guard it may take together where workers scatter, however short the sweep: some five minutes."""
+"""What one variant's pairs and those that guard it may take together where workers scatter, however short the sweep: with `quick`'s arms
+alone that is six minutes.
+"""
 MOST = 50
 BOUNDING, SHARE = 30, 0.1
 """Generations count singly where so many bring-ups or more bound what those of one share, as a variance, below that part of a bring-up's
@@ -32,7 +34,7 @@ LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Seconds: of a bring-up of both sides and what is about its first measurements, of all other points in it, of a reload and what is
-    about its measurements; `blocks` as they were planned, `loads` the points that generations are made for.
+    about its measurements; `blocks` as they were planned, `loads` the points that generations are made for. `most`: blocks that there may be.
     """
 
     bring_up_s: float
@@ -40,6 +42,7 @@ class Costs:
     reload_s: float
     blocks: int
     loads: tuple[Point, ...]
+    most: int = MOST
 
     @property
     def block_s(self) -> float:
@@ -144,7 +147,7 @@ def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
     allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * costs.block_s)
     choices = [
         (blocks, generations)
-        for blocks in range(MIN_BLOCKS, MOST + 1)
+        for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.most) + 1)
         for generations in range(1, MOST + 1)
         if (
             blocks <= max(MIN_BLOCKS, costs.blocks)
@@ -171,8 +174,8 @@ def cheapest(one: Known, costs: Costs, effect: float, level: float) -> int:
 def _takes_s(costs: Costs, blocks: int, count: int) -> float:
     """A variant's pairs, and those that guard it (`lab.model.shape`)."""
     guards = min(blocks, GUARD)
-    pairs_s = blocks * costs.of(count) + guards * costs.of(count, 1)
-    return pairs_s + (min(blocks, costs.blocks) + guards) * costs.others_s
+    others = blocks if count == 1 else min(blocks, costs.blocks)
+    return blocks * costs.of(count) + guards * costs.of(count, 1) + (others + guards) * costs.others_s
 
 
 def on_generations(points: Sequence[Point], generations: int, one: Known) -> tuple[Point, ...]:

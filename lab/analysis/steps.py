@@ -26,11 +26,10 @@ from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import reference_folder
 from lab.base.validation import read_toml, validated
 from lab.model.metrics import about
+from lab.model.names import DEFAULT_TARGET
 from lab.model.variants.variants import chain, load_overlay
 
 FINDINGS = "findings.toml"
-USUAL = "local"
-"""The target whose name need not be said."""
 Key = tuple[str, str, str, str, str]
 """run, arm, what it is against, point, metric"""
 
@@ -69,7 +68,7 @@ class Step:
     @property
     def on(self) -> str:
         """` on TARGET` where that is not the one that most steps are measured on."""
-        return "" if self.target == USUAL else f" on {self.target}"
+        return "" if self.target == DEFAULT_TARGET else f" on {self.target}"
 
     def gained(self, ratio: float) -> float:
         """A ratio of its metric as `gain` has it."""

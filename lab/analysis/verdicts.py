@@ -140,10 +140,15 @@ def _verdict(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
 
 def _nothing(summary: Summary, arm: str, found: Sequence[Found]) -> Verdict:
     """Why there is nothing to judge, and what to do about it."""
-    short = [effect.estimate.n for _, effect in found if effect.decision is Decision.NO_INTERVAL and effect.estimate]
+    short = [
+        (effect.estimate.n, (row.pair.own if row.pair and effect.scheme else row.cell).planned_blocks)
+        for row, effect in found
+        if effect.decision is Decision.NO_INTERVAL and effect.estimate
+    ]
     if short:
-        text = f"no interval ({format_blocks(min(short))}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
-        more = more_blocks(summary.resume, summary.blocks, min(short))
+        valid, planned = min(short)
+        text = f"no interval ({format_blocks(valid)}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
+        more = more_blocks(summary.resume, planned, valid)
         return Verdict(arm, "no-interval", f"{arm}: {text}; {more}")
     why = _untold(summary, arm, found) if summary.disturbed else _unjudged(summary, arm, found)
     mend = f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"

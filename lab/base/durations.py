@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|ns)")
-_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|ns)", re.ASCII)
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 

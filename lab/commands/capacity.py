@@ -21,8 +21,8 @@ BYTES = {"B": 1, "kB": 1024, "MB": 1024**2}
 RATE_MOST = 1e12
 PAGE_MOST_BYTES = 1024**4
 SHARE_LEAST = 0.01
-RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)")
-PAGE_FORM = re.compile(r"(\d+(?:\.\d+)?)(B|kB|MB)(?:\.(?:bin|txt))?")
+RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)", re.ASCII)
+PAGE_FORM = re.compile(r"(\d+(?:\.\d+)?)(B|kB|MB)(?:\.(?:bin|txt))?", re.ASCII)
 RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
 
 

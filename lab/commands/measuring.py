@@ -147,7 +147,7 @@ LONG_S = 300.0
 
 
 def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool = False) -> None:
-    """`may_be_less`: nobody asked for so many blocks."""
+    """What is to be measured, how long that takes, and what it resolves. `may_be_less`: nobody asked for so many blocks."""
     from lab.analysis.forecast import UNKNOWN
     from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
@@ -164,16 +164,21 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))
-    tried = [slot for slot in planned.slots if slot.against is not None and slot.arm.role == "variant"]
-    paired = Counter(name for name, _ in {(slot.point.name, slot.block) for slot in tried})
+    tried = {
+        (slot.arm.name, slot.point.name, slot.block)
+        for slot in planned.slots
+        if slot.against and slot.arm.role == "variant"
+    }
+    counts_of = Counter((arm, name) for arm, name, _ in tried)
+    paired = {name: max(counts_of[arm, name] for arm, _ in counts_of) for _, name in counts_of}
     for point in planned.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
         done_to_it = "nothing is done (control)" if point.control else disturbance_text(point)
         words = [f"{point.name}: {name}, {load_text(point)}", done_to_it]
         words += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
-        fewer = 0 < paired[point.name] < max(paired.values(), default=0)
-        words += [f"pairs in {paired[point.name]} of the {planned.blocks} blocks"] if fewer else []
+        count = paired.get(point.name, planned.blocks)
+        words += [f"pairs in {count} of the {planned.blocks} blocks"] if count < max(paired.values(), default=0) else []
         say(talk, "point", "; ".join(filter(None, words)))
     for variant in record.variants.values():
         if variant.unpaired:

@@ -73,18 +73,27 @@ def check_quick(options: argparse.Namespace, talk: Console) -> int:
     folder, variants = _into(options.into, "selfbench-quick"), list(dict.fromkeys(options.variant or ["keepalive"]))
     _known(variants)
     target = known_target(options.target, None).name
-    done = quick.finished(folder)
-    takes = format_duration((options.rounds * len(variants) - len(done)) * quick.takes_s(target))
+
+    def asked() -> list[quick.Quick]:
+        """Of this call; others' may lie there, too."""
+        done = quick.finished(folder)
+        return [
+            one for one in done if one.target == target and one.variant in variants and one.number <= options.rounds
+        ]
+
+    done = len(asked())
+    takes = format_duration((options.rounds * len(variants) - done) * quick.takes_s(target))
     again = [f"--rounds {options.rounds}", *(f"--variant {name}" for name in options.variant or ())]
     again += [f"--target {options.target}"] if options.target else []
-    say(talk, "plan", f"{options.rounds} runs of {', '.join(variants)}, {len(done)} of them done: about {takes}")
+    again += [f"--seed {options.seed}"] if options.seed != 1 else []
+    say(talk, "plan", f"{options.rounds} runs of {', '.join(variants)}, {done} of them done: about {takes}")
     say(talk, "goes on", f"just selfbench quick {' '.join(again)} --into {folder}\n")
     if options.plan:
         return 0
     settle()
     for one in quick.measured(folder, variants, options.rounds, options.seed, target):
         talk.print(quick.line(one), markup=False, highlight=False, soft_wrap=True)
-    found, text = quick.finished(folder), quick.verdict(quick.finished(folder))
+    found, text = asked(), quick.verdict(asked())
     if options.json:
         _answer([quick.QuickReport(runs=tuple(found), verdict=text).model_dump_json(indent=1)])
     else:

@@ -41,7 +41,7 @@ class Resolve:
 
 def parse(text: str) -> Resolve:
     """As the command line has it: `5%`, `2.5 %,rate`; a bare number from 1 on is per cent, too. UsageError for what is neither more than 0 % nor at most 100 %."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+) ?(%?)(?:,(.+))?", text.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+) ?(%?)(?:,(.+))?", text.strip(), re.ASCII)
     if not found or (not found[2] and 0 < float(found[1]) < 1):  # 0.05: a share, or per cent?
         raise UsageError(PLACE, f'expected a percentage, got "{text}"', "as in --resolve 5% or --resolve 5%,rate")
     percent, metric = float(found[1]), found[3]

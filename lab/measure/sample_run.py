@@ -43,7 +43,8 @@ class Begun:
     def warm_up(self, lasting: ExitStack) -> list[Job]:
         """The same load, of which nothing is kept; none where the point wants none.
 
-        A second at least, as not every generator takes less: who can is interrupted before.
+        A second at least, as not every generator takes less: who can is interrupted before. One that is late with its first second tells
+        too low a rate, and slices are longer then, no other.
         """
         if not self.warmup_s:
             return []

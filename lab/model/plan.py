@@ -203,7 +203,7 @@ def _layouts(lots: random.Random, blocks: int, counts: Mapping[str, int], most: 
     side, first_up = (dict(zip(chosen, halves(chosen), strict=True)) for _ in range(2))
     found: dict[int, dict[str, Layout]] = {block: {} for block in chosen}
     for name, count in counts.items():
-        mine = chosen if count >= len(chosen) else _half_and_half(lots, side, count)
+        mine = chosen if count >= len(chosen) else _half_and_half(lots, side, first_up, count)
         for block, first_slice, longer in zip(mine, halves(mine), halves(mine), strict=True):
             found[block][name] = Layout(
                 side=SIDES[side[block]],
@@ -214,10 +214,17 @@ def _layouts(lots: random.Random, blocks: int, counts: Mapping[str, int], most: 
     return found
 
 
-def _half_and_half(lots: random.Random, side: Mapping[int, bool], count: int) -> list[int]:
-    """So many blocks by lot, not all, as many with one side as with the other."""
+TRIES = 100
+"""Draws of which the most even one is taken."""
+
+
+def _half_and_half(
+    lots: random.Random, side: Mapping[int, bool], first_up: Mapping[int, bool], count: int
+) -> list[int]:
+    """So many blocks by lot, not all, as many with one side as with the other, and as many in which one came up first."""
     some, others = ([block for block, own in side.items() if own is kind] for kind in (True, False))
-    return sorted(lots.sample(some, count // 2) + lots.sample(others, count - count // 2))
+    drawn = [lots.sample(some, count // 2) + lots.sample(others, count - count // 2) for _ in range(TRIES)]
+    return sorted(min(drawn, key=lambda blocks: abs(2 * sum(first_up[block] for block in blocks) - count)))
 
 
 ArmRole = Literal["variant", "baseline", "again", "reference"]

@@ -42,7 +42,9 @@ Subject = Literal["errors", "listen-overflow"]
 
 RATE = "offered requests per second; null = closed loop"
 DURATION = "how long to load; with `requests` the deadline: a generator still running well after it is killed"
-WARMUP = "the same load before it, not recorded, for this long, at least 1 s of all generators but wrk; 0 = none"
+WARMUP = (
+    "the same load before it, not recorded, for this long, at least 1 s of all generators but a single wrk; 0 = none"
+)
 THREADS = "threads of the generator, for those that have them; no more than it has CPUs"
 MOST_THREADS = "instead of `threads`: as many as the generator has CPUs, so many at most, each with as many connections"
 REQUESTS = "end after so many requests instead of after `duration_s` (hey, oha); null = by time"

@@ -28,7 +28,7 @@ from lab.measure.loop import stale_blocks
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.pairs import SIDES
-from lab.model.plan import Plan, plan
+from lab.model.plan import Place, Plan, plan
 from lab.model.run import RunRecord
 from lab.model.shape import leading, scheme_of, shape_of
 from lab.model.sweeps import Point
@@ -66,8 +66,7 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     choice = choose_blocks(loaded, shown, chosen, target)
     blocks = choice.blocks if choice else planned_blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    asked = {name: (leads(loaded, shown, name), primary_of(loaded, name)) for name in shown.variants}
-    where = leading(shown.arms, shown.points, asked)
+    where = _led(loaded, shown)
     once = choice.once if choice else request.blocks or loaded.sweep.blocks
     shape = shape_of(shown.arms, shown.points, blocks, target.sides, where, shown.unpaired, once)
     if shape is None and (asking := [point for point in shown.points if point.generations > 1]):
@@ -102,13 +101,22 @@ def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) 
     others_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in others)
     about_s = SAMPLE_OVERHEAD_S * len(slices)
     reload_s = len(SIDES) * RELOAD_S + about_s
-    costs = levels.Costs(target.bring_up_s + about_s, others_s, reload_s, loaded.sweep.blocks, tuple(slices))
+    own = loaded.sweep.blocks
+    # What the arms tell alone is measured in every block: more of these would be theirs.
+    most = own if _led(loaded, shown) or shown.unpaired or len(bearing) < len(shown.points) else levels.MOST
+    costs = levels.Costs(target.bring_up_s + about_s, others_s, reload_s, own, tuple(slices), most)
     planned, generations = levels.plan_of(known, costs)
     planned = request.blocks or planned
     if wanted is not None:
         judged = len(shown.asked) * len(bearing)
         generations = levels.cheapest(known, costs, wanted.effect, SURE_P / max(1, judged))
     return replace(shown, points=levels.on_generations(shown.points, generations, known)), planned
+
+
+def _led(loaded: LoadedRequest, shown: MeasurableRun) -> frozenset[Place]:
+    """Where an arm's effect is its own alone."""
+    asked = {name: (leads(loaded, shown, name), primary_of(loaded, name)) for name in shown.variants}
+    return leading(shown.arms, shown.points, asked)
 
 
 def choose_blocks(

@@ -32,7 +32,7 @@ class Quick(Record):
     """One run. Effects and promises: metric at point → a fraction."""
 
     number: int
-    target: str
+    target: str = DEFAULT_TARGET
     variant: str
     run: str
     wall_s: float

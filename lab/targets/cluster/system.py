@@ -457,10 +457,10 @@ class ClusterSystem:
         """
         last, settled_at = list(self._routed)[-1], time.monotonic()
         running: list[int] = []
-        ways = (self.entry(), self._entry((last,), self._routed[last]))
         closed = "not tried"
         while True:
             closed = closed and self._closed(self.entry())  # once open, not asked again
+            ways = self.entry(), self._entry((last,), self._routed[last])  # anew: a pod may be replaced meanwhile
             fault = closed or next(filter(None, map(self._fault, ways)), "")
             now = sorted(self.processes(self._way_in))
             if now != running:

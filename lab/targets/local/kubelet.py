@@ -113,7 +113,7 @@ class Kubelet:
     def end(self, pod: RunningPod) -> None:
         """End one pod within its grace period, its readiness probed to the end, and forget it."""
         with ThreadPoolExecutor(len(pod.runners)) as pool:
-            list(pool.map(lambda runner: runner.stop(pod.pod.grace_s, watched=True), pod.runners))
+            list(pool.map(lambda runner: runner.stop(pod.pod.grace_s), pod.runners))
         reap_orphans()
         with self._listing:
             self.pods = [other for other in self.pods if other is not pod]
@@ -131,8 +131,11 @@ class Kubelet:
         self._stopped.set()
         for process in list(self._initialising):
             process.kill()
-        for runner in [runner for pod in self.pods for runner in pod.runners]:
-            runner.stop(None)
+        runners = [runner for pod in self.pods for runner in pod.runners]
+        for runner in runners:
+            runner.kill()
+        for runner in runners:
+            runner.join()
         reap_orphans()
 
     def begin(self, running: RunningPod, make: Make, deadline: float) -> None:

@@ -91,8 +91,7 @@ class Prober:
 
     def join(self) -> None:
         """Wait for an attempt under way. Not from `changed` or `tried`."""
-        if self.running:
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         probe, state = self._probe, None

@@ -39,6 +39,7 @@ class Runner:
         self._ready, self._heard = False, heard
         self._stop = threading.Event()
         self._probers: list[tuple[str, probes.Prober]] = []
+        self._probing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"run-{pod.name}", daemon=True)
 
     @property
@@ -65,24 +66,29 @@ class Runner:
     def attempt(self, probe: Probe) -> str | None:
         return probes.check(probe, self.process.setting.place.address, self.process.enter)
 
-    def stop(self, grace_s: float | None, watched: bool = False) -> None:
-        """End it for good, within a grace period or (None) at once. `watched`: its readiness is probed to the end.
-
-        When it returns, nothing of it runs: neither a container that its thread was just starting again, nor an attempt of a probe.
-        """
+    def stop(self, grace_s: float) -> None:
+        """End it for good within a grace period, its readiness probed to the end."""
         self._stop.set()
-        self._end_probers(but="readiness" if watched else "")
-        if grace_s is None:
-            self.process.release()
-            self.process.kill()
-        else:
-            self._event("Killing", f"grace period {grace_s:g} s")
-            self._event("Stopped" if self.process.stop(grace_s) else "Killed")
+        self._end_probers(but="readiness")
+        self._event("Killing", f"grace period {grace_s:g} s")
+        self._event("Stopped" if self.process.stop(grace_s) else "Killed")
+        self.join()
+
+    def kill(self) -> None:
+        """End it for good and at once; `join` waits for what that leaves."""
+        self._stop.set()
+        self._end_probers()
+        self.process.release()
+        self.process.kill()
+
+    def join(self) -> None:
+        """Of one that was told to end: when this returns, nothing of it runs that had been started, neither a container that its thread
+        was just starting again, nor an attempt of a probe.
+        """
         if self._thread.is_alive():
             self._thread.join()
-        while self._probers:  # a startup probe that was just succeeding begins others
-            self._end_probers()
-            for _, prober in self._probers:
+        while probers := self._end_probers():  # a startup probe that was just succeeding begins others
+            for prober in probers:
                 prober.join()
         self.ready = False
 
@@ -151,8 +157,10 @@ class Runner:
                 self._event("Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {fault}")
 
         prober = probes.Prober(probe, attempt=lambda: self.attempt(probe), changed=changed, tried=tried)
-        self._probers.append((kind, prober))
-        prober.start()
+        with self._probing:
+            if not self._stop.is_set():
+                self._probers.append((kind, prober))
+                prober.start()
 
     def confine(self) -> None:
         """Bring threads back that have left the role's CPUs (nginx sets affinities of its own)."""
@@ -170,11 +178,14 @@ class Runner:
         self._event("Killing", f"{kind} probe failed {probe.failures} times: {detail}; grace period {grace_s} s")
         self.process.stop(grace_s)  # the runner's own thread starts it again
 
-    def _end_probers(self, but: str = "") -> None:
-        for kind, prober in self._probers:
-            if kind != but:
-                prober.stop()
-        self._probers = [item for item in self._probers if item[1].running]
+    def _end_probers(self, but: str = "") -> list[probes.Prober]:
+        """Those that still run, told to end or not."""
+        with self._probing:
+            for kind, prober in self._probers:
+                if kind != but:
+                    prober.stop()
+            self._probers = [item for item in self._probers if item[1].running]
+            return [prober for _, prober in self._probers]
 
     def _event(self, kind: str, detail: str = "") -> None:
         self._log.add(CONTAINER, kind, self.pod.name, detail, self.pod.role)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -83,7 +84,9 @@ def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_t
     if generations == 1:
         assert found == (blocks, generations)
     allowed_s = max(levels.LEAST_S, (costs.blocks + 6) * costs.block_s)
-    assert found[1] == 1 or found[0] * costs.of(found[1]) + 6 * costs.of(found[1], 1) <= allowed_s
+    others_s = (min(found[0], costs.blocks) + 6) * costs.others_s
+    assert found[1] == 1 or found[0] * costs.of(found[1]) + 6 * costs.of(found[1], 1) + others_s <= allowed_s
+    assert plan_of(one, replace(costs, most=costs.blocks))[0] <= costs.blocks, "where arms alone are in all of them"
 
 
 def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.MonkeyPatch) -> None:

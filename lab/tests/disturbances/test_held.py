@@ -207,7 +207,7 @@ def test_a_cut_connection_is_told_with_its_time_and_opened_anew(context: Disturb
     cut = told(context, "Cut")
     assert {event.detail.split()[0] for event in cut} == {"websocket", "download"}
     assert len(cut) == 8
-    assert all(abs(event.at_s - at_s) < 2.5 for event in cut)
+    assert all(abs(event.at_s - at_s) < 2.0 for event in cut)
     assert sum(event.at_s > at_s + 0.9 for event in told(context, "Held")) >= 8
 
 

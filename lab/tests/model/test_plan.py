@@ -346,7 +346,7 @@ def test_a_point_in_fewer_blocks_has_its_chances_half_and_half_too(seed: int) ->
     mine = [slot for slot in made.slots if slot.layout]
     assert Counter(slot.point.name for slot in mine) == {"ceiling": 48, "rate": 9}
     rates = [slot.layout for slot in mine if slot.layout and slot.point.name == "rate"]
-    for kinds in ([one.side for one in rates], [one.first_slice for one in rates], [one.longer for one in rates]):
-        assert sorted(Counter(kinds).values()) == [4, 5]
+    for drawn in ("side", "first_up", "first_slice", "longer"):
+        assert sorted(Counter(getattr(one, drawn) for one in rates).values()) == [4, 5], drawn
     bring_ups = {(slot.block, slot.layout.side, slot.layout.first_up) for slot in mine if slot.layout}
     assert len(bring_ups) == 16, "of one bring-up every point has the same sides"

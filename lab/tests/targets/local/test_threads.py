@@ -145,9 +145,37 @@ def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None
     process = cast("Any", Held(tmp_path))
     process.release = process.kill = lambda: None
     runner = Runner(pod, process, EventLog())
-    runner.stop(None)
+    runner.kill()
     runner.start()
     assert not process.started
+
+
+def test_probes_that_a_startup_probe_was_just_beginning_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is past the look at whether it is to end, and says that the container has started."""
+    (pod,) = objects.read(load_variant("okd-edge").manifests).role("proxy")
+    ended, telling, told = threading.Event(), threading.Event(), threading.Event()
+    process = cast("Any", Held(tmp_path))
+    process.container = pod.containers[0]
+    process.release, process.kill, process.linger = lambda: None, ended.set, lambda: None
+    process.popen = SimpleNamespace(wait=ended.wait)
+    monkeypatch.setattr(Runner, "attempt", lambda *_: None)
+    runner = Runner(pod, process, EventLog())
+    health = runner._probe_health
+
+    def late() -> None:
+        telling.set()
+        told.wait(60)
+        health()
+
+    monkeypatch.setattr(runner, "_probe_health", late)
+    runner.start()
+    assert telling.wait(60) and pod.containers[0].startup is not None
+    runner.kill()
+    threading.Timer(0.3, told.set).start()  # while it is joined
+    runner.join()
+    assert not [thread for thread in threading.enumerate() if thread.name == "probe"]
 
 
 def test_a_pod_has_one_timer_for_its_min_ready_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
