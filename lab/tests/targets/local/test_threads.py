@@ -161,15 +161,14 @@ def test_probes_that_a_startup_probe_was_just_beginning_end_with_it(
     process.release, process.kill, process.linger = lambda: None, ended.set, lambda: None
     process.popen = SimpleNamespace(wait=ended.wait)
     monkeypatch.setattr(Runner, "attempt", lambda *_: None)
-    runner = Runner(pod, process, EventLog())
-    health = runner._probe_health
 
-    def late() -> None:
-        telling.set()
-        told.wait(60)
-        health()
+    class Late(EventLog):
+        def add(self, source: str, kind: str, *more: Any, **others: Any) -> None:
+            if kind == "StartupSucceeded":
+                telling.set()
+                told.wait(60)
 
-    monkeypatch.setattr(runner, "_probe_health", late)
+    runner = Runner(pod, process, Late())
     runner.start()
     assert telling.wait(60) and pod.containers[0].startup is not None
     runner.kill()
