@@ -18,7 +18,7 @@ from lab.stats.paired import MIN_BLOCKS
 
 WORTHWHILE = 1.5
 """Workers that differ by no more than this many times what a repeat does are no reason to make others."""
-LEAST_S = 290.0
+LEAST_S = 280.0
 """What one variant's pairs and those that guard it may take together where workers scatter, however short the sweep: with `quick`'s arms
 alone that is six minutes.
 """
