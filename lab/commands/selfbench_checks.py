@@ -93,7 +93,8 @@ def check_quick(options: argparse.Namespace, talk: Console) -> int:
     settle()
     for one in quick.measured(folder, variants, options.rounds, options.seed, target):
         talk.print(quick.line(one), markup=False, highlight=False, soft_wrap=True)
-    found, text = asked(), quick.verdict(asked())
+    found = asked()
+    text = quick.verdict(found)
     if options.json:
         _answer([quick.QuickReport(runs=tuple(found), verdict=text).model_dump_json(indent=1)])
     else:
