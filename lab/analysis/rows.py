@@ -14,6 +14,7 @@ from lab.analysis.judging import ERRORS_MIX, LIMITED, limited
 from lab.analysis.recovery import usual_gap
 from lab.model.metrics import QUANTILES, WINDOWED, about
 from lab.model.plan import Arm
+from lab.model.samples import TLS_FACTS
 from lab.model.sweeps import Point
 from lab.stats import paired as stats
 from lab.stats.histogram import BEYOND
@@ -144,7 +145,19 @@ def slowed_by(rows: Sequence[Row]) -> str | None:
 def general_notes(rows: Sequence[Row], disturbed: bool) -> tuple[str, ...]:
     """How to read the rows' table, as far as it holds for what stands in it."""
     stood_in = (f"{row.cell.generator} stood in for {row.cell.stand_in_for}" for row in rows if row.cell.stand_in_for)
-    return tuple(dict.fromkeys((*stood_in, *(_of_disturbances(rows) if disturbed else _of_steady_loads(rows)))))
+    others = _of_disturbances(rows) if disturbed else _of_steady_loads(rows)
+    return tuple(dict.fromkeys((*stood_in, *_of_handshakes(rows), *others)))
+
+
+def _of_handshakes(rows: Sequence[Row]) -> Iterator[str]:
+    """What the canaries' TLS came to: once where it is the same for all that had any, else with the arms that it is of."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for tls in (sample.tls for sample in row.cell.counted.values() if sample.tls):
+            found.setdefault(", ".join(tls[name] for name in TLS_FACTS if name in tls), {})[row.arm.name] = None
+    for agreed, arms in found.items():
+        whose = f" of {', '.join(arms)}" if len(found) > 1 else ""
+        yield f"TLS{whose}, as a canary's handshake came to it: {agreed}"
 
 
 def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from lab.measure import brotli
 from lab.measure.validity import Fault
 from lab.model.endpoint import Endpoint, Response
-from lab.model.samples import Reason
+from lab.model.samples import TLS_FACTS, Reason
 from lab.model.sweeps import Point
 from lab.targets.base import System
 
 FETCH_TIMEOUT_S = 10.0
-TLS_FACTS = ("version", "cipher", "key")
 GZIP = 16 + zlib.MAX_WBITS
 POD = "x-lab-backend"
 """The header by which the backend names its pod: each has pages of its own (random bytes that do not compress)."""

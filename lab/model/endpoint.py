@@ -37,7 +37,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`tls` of a TLS connection: `version`, `cipher`, `key` (type and size), `subject` (the certificate's common name)."""
+    """`tls` of a TLS connection: `version`, `cipher`, `group` (of the key exchange, where there is one), `key` (type and size), `subject` (the certificate's common name)."""
 
     status: int
     body: bytes

@@ -16,6 +16,8 @@ from lab.model.sweeps import Point
 from lab.model.usage import Usage
 
 SCHEMA = 1
+TLS_FACTS = ("version", "cipher", "group", "key")
+"""What a sample keeps of `Response.tls`."""
 
 
 class Reason(StrEnum):
@@ -164,7 +166,8 @@ class Sample(Record):
     )
     counters: dict[str, int] = Field(default_factory=dict, description="kernel counters' increase, by role/name")
     tls: dict[str, str] | None = Field(
-        default=None, description="of the canary's TLS connection: version, cipher, key; null = no TLS"
+        default=None,
+        description=f"of the canary's TLS connection: {', '.join(TLS_FACTS)} (group: of the key exchange, X25519, …); null = no TLS",
     )
     limited_by: Limit | None = Field(
         default=None,

@@ -76,7 +76,7 @@ class Check(Record, coerce_numbers_to_str=True):
                 of it); `client` is the address of whoever opened the connection, `balancer` the load balancer's
     routes      how many routes answer, each under its own host, and no more
     shards      how many proxies share the routes: each answers for its own hosts and for no others
-    tls         what a client's handshake comes to (`name`: version or cipher, as OpenSSL calls them) on every host
+    tls         what a client's handshake comes to (`name`: version or cipher, as OpenSSL calls them, group or key: X25519, `RSA 2048`) on every host
     termination where TLS ends, from the certificate that a client sees and from what reaches the backend
     disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
     """

@@ -11,8 +11,10 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from urllib3.util.ssltransport import SSLTransport
+
 from lab.model.endpoint import Endpoint, Response
-from lab.targets.common import certificates
+from lab.targets.common import certificates, key_exchange
 
 
 def place(endpoint: Endpoint) -> tuple[str, int]:
@@ -38,7 +40,8 @@ def fetch(
     tls: Mapping[str, str] = {}
     try:
         if urlsplit(endpoint.base_url).scheme == "https":
-            connection.sock, tls = _encrypted(connected, endpoint.host)
+            connection.sock = heard = key_exchange.Heard(connected)
+            connection.sock, tls = _encrypted(heard, endpoint.host)
         connection.request("GET", path, headers={"Host": endpoint.host, "Connection": "close", **(headers or {})})
         answer = connection.getresponse()
         named = {name.lower(): value for name, value in answer.getheaders()}
@@ -49,11 +52,12 @@ def fetch(
         connection.close()
 
 
-def _encrypted(connection: socket.socket, host: str) -> tuple[ssl.SSLSocket, Mapping[str, str]]:
+def _encrypted(connection: key_exchange.Heard, host: str) -> tuple[SSLTransport, Mapping[str, str]]:
     """The connection with TLS, and what it agreed on. Raises OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    encrypted = context.wrap_socket(connection, server_hostname=host)
-    cipher, der = encrypted.cipher(), encrypted.getpeercert(binary_form=True)
-    shown = certificates.described(der) if der else {}
-    return encrypted, {"version": encrypted.version() or "", "cipher": cipher[0] if cipher else "", **shown}
+    encrypted = SSLTransport(connection, context, server_hostname=host)  # ssl's own reads past our socket's `recv`
+    cipher, der = (encrypted.cipher() or ("",))[0], encrypted.getpeercert(binary_form=True)
+    agreed = {"version": encrypted.version(), "cipher": cipher, "group": key_exchange.group(connection.heard, cipher)}
+    told = {name: value for name, value in agreed.items() if value}
+    return encrypted, told | (certificates.described(der) if der else {})

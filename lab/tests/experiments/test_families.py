@@ -24,7 +24,14 @@ def test_all_of_the_family_are_held_to_the_same_tls() -> None:
         for name in EQUAL
     }
     assert all(
-        checks == {("version", "TLSv1.2"), ("cipher", "ECDHE-RSA-AES128-GCM-SHA256")} for checks in wanted.values()
+        checks
+        == {
+            ("version", "TLSv1.2"),
+            ("cipher", "ECDHE-RSA-AES128-GCM-SHA256"),
+            ("group", "X25519"),
+            ("key", "RSA 2048"),
+        }
+        for checks in wanted.values()
     )
 
 

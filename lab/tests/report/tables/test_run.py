@@ -418,6 +418,28 @@ def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
     assert "1 invalid: non-2xx" in row.notes
 
 
+def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -> None:
+    def same(slot: Slot, sample: Sample) -> Sample:
+        tls = {"key": "RSA 2048", "version": "TLSv1.3", "cipher": "AES"}  # of a run before groups were recorded
+        return sample if slot.arm.role == "reference" else sample.model_copy(update={"tls": tls})
+
+    def another(slot: Slot, sample: Sample) -> Sample:
+        found = same(slot, sample)
+        if slot.arm.name != "keepalive":
+            return found
+        return found.model_copy(update={"tls": {**(found.tls or {}), "group": "P-256"}})
+
+    assert (
+        "TLS, as a canary's handshake came to it: TLSv1.3, AES, RSA 2048" in summary_of(make_plan(), change=same).notes
+    )
+    told = [note for note in summary_of(make_plan(), change=another).notes if note.startswith("TLS")]
+    assert told == [
+        "TLS of baseline, baseline-again, as a canary's handshake came to it: TLSv1.3, AES, RSA 2048",
+        "TLS of keepalive, as a canary's handshake came to it: TLSv1.3, AES, P-256, RSA 2048",
+    ]
+    assert not any(note.startswith("TLS") for note in summary_of(make_plan()).notes)
+
+
 def test_invalid_samples_are_counted_by_reason() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
         reasons = {1: Reason.STEAL, 2: Reason.STEAL, 3: Reason.PROXY_DIED}

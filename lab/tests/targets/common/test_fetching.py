@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from lab.model.endpoint import Endpoint
-from lab.targets.common import certificates, fetching
+from lab.targets.common import certificates, fetching, key_exchange
 
 ANSWER = b"HTTP/1.1 404 Not Found\r\nX-Lab-Backend: one\r\nContent-Length: 3\r\n\r\nno\n"
 PLAIN = Endpoint("http://10.0.0.1:8080", "bench.lab.test")
+ENCRYPTED = Endpoint("https://bench.lab.test", "bench.lab.test", tls="edge")
 
 
 def connected(
@@ -45,8 +46,20 @@ def test_an_answer_is_told_as_it_came() -> None:
     assert connection.fileno() == -1
 
 
-def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
-    """Version, cipher, key and the name on a certificate that nobody has signed."""
+@pytest.mark.parametrize(
+    ("version", "cipher", "curve", "group"),
+    [
+        (ssl.TLSVersion.TLSv1_3, "TLS_AES_256_GCM_SHA384", "prime256v1", "P-256"),
+        (ssl.TLSVersion.TLSv1_3, "TLS_AES_256_GCM_SHA384", "secp521r1", "P-521"),
+        (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", None, "X25519"),
+        (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", "secp384r1", "P-384"),
+        (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", "prime256v1", "P-256"),
+    ],
+)
+def test_tls_is_recorded_and_not_judged(
+    tmp_path: Path, version: ssl.TLSVersion, cipher: str, curve: str | None, group: str
+) -> None:
+    """Version, cipher, the curve that the server chose, key and the name on a certificate that nobody has signed."""
     request = certificates.requested("here", {certificates.NAMES: "bench.lab.test", certificates.KEY: "ecdsa-256"})
     assert request is not None
     issued = certificates.issue(request)
@@ -54,9 +67,37 @@ def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(issued["tls.key"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    context.maximum_version = version
+    context.set_ciphers("ECDHE+AESGCM+AES128")
+    if curve:
+        context.set_ecdh_curve(curve)
     connection, _ = connected(ANSWER, lambda end: context.wrap_socket(end, server_side=True))
-    got = fetching.fetch(connection, Endpoint("https://bench.lab.test", "bench.lab.test", tls="edge"), "/", None, 5.0)
-    assert got.status == 404 and got.tls["version"] == "TLSv1.3" and got.tls["subject"] == "bench.lab.test"
+    got = fetching.fetch(connection, ENCRYPTED, "/", None, 5.0)
+    assert (got.status, got.body) == (404, b"no\n")
+    assert got.tls == {
+        "version": version.name.replace("_", ".", 1).replace("_", "."),
+        "cipher": cipher,
+        "group": group,
+        "key": "ECDSA 256",
+        "subject": "bench.lab.test",
+    }
+
+
+def test_a_handshake_that_fails_is_an_os_error_and_leaves_no_connection() -> None:
+    """As one that never comes: the answer is not TLS."""
+    connection, _ = connected(b"garbage")
+    with pytest.raises(OSError, match=r"."):
+        fetching.fetch(connection, ENCRYPTED, "/", None, 5.0)
+    assert connection.fileno() == -1
+
+
+def test_a_key_exchange_without_a_group_is_told_of_none() -> None:
+    """RSA's own (TLS 1.2: no ServerKeyExchange), and what ends before it began."""
+    hello = (
+        bytes.fromhex("16030300310200002d0303") + bytes(32) + bytes.fromhex("00009c00000500230000 00".replace(" ", ""))
+    )
+    assert key_exchange.group(hello, "AES128-GCM-SHA256") is None
+    assert key_exchange.group(b"", "") is None
 
 
 @pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nno"])

@@ -388,6 +388,16 @@ def test_a_knob_that_does_not_take_is_read_back_as_such(
         assert not reading.ok and found in reading.detail
 
 
+def test_another_curve_than_its_family_has_is_found_by_a_handshake(target: LocalTarget) -> None:
+    def edit(settings: dict[str, Any]) -> None:
+        settings["data"]["ssl-ecdh-curve"] = "prime256v1"
+
+    wrong = changed("baseline-equal", edit, kind="ConfigMap", of="ingress-nginx-controller")
+    with target.up(wrong) as system:
+        bad = [str(reading) for reading in read_back(system, wrong.readback) if not reading.ok]
+        assert bad == ["proxy tls group: asked for X25519, found P-256 (expected 'X25519', found 'P-256')"]
+
+
 def test_a_configuration_written_after_the_start_is_not_believed(target: LocalTarget) -> None:
     with target.up(load_variant("baseline")) as system:
         later = "sed -i 's/keepalive_requests 1000;/keepalive_requests 77;/; ' /tmp/nginx/nginx.conf; touch -d '+1 hour' /tmp/nginx/nginx.conf"
