@@ -47,6 +47,8 @@ class Summary:
     """Arms that are another system than what they are compared with: there is nothing to apply."""
     nulls: frozenset[str] = frozenset()
     """Arms that are compared with their own variant: there is no effect, and what is claimed of them is false."""
+    instruments: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arms that are only to measure by → why: nobody should apply them."""
     resume: str = ""
     """The command that measures what an interruption left out; empty = everything planned was begun."""
 
@@ -101,6 +103,9 @@ def summarise_run(
         not_measurable=record.not_measurable,
         systems=record.systems - nulls,
         nulls=nulls,
+        instruments={
+            name: variant.only_to_measure_by for name, variant in variants.items() if variant.only_to_measure_by
+        },
         resume=left_out(record, samples),
     )
 

@@ -20,10 +20,13 @@ from lab.stats.units import format_blocks
 
 NEEDS = "needs "
 """How the note begins of an effect that needs what no sweep does."""
+ONLY_TO_MEASURE_BY = "only to measure by, nothing to apply"
 NO_BLOCK = "no valid block of it and its baseline together"
 
 
-Kind = Literal["apply", "worse", "differs", "false", "mixed", "same", "unresolved", "no-interval", "not-measurable"]
+Kind = Literal[
+    "apply", "worse", "differs", "false", "mixed", "same", "unresolved", "no-interval", "not-measurable", "instrument"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Verdict:
 
     `mixed`: better at some loads and worse at others, or better and in some blocks not working; the text says when to apply it. `differs`: another system than what it is
     compared with, so that there is nothing to apply. `false`: the same variant under another name (`just aa`), so that the claim is
-    noise. `same`: smaller than what is worth knowing, wherever it is judged. `no-interval`: fewer than six blocks.
+    noise. `instrument`: only to measure by, nothing to apply whatever it showed. `same`: smaller than what is worth knowing, wherever it is judged. `no-interval`: fewer than six blocks.
     """
 
     arm: str
@@ -70,6 +73,8 @@ def remedy(why: str, arms: str, sweep: str | None, target: str | None) -> str:
 def concluded(summary: Summary, arm: str, said: str, claims: Sequence[tuple[str, Effect]]) -> Verdict:
     """What to do about what is claimed. `said`: that; `claims`: of each where ("p99 at ceiling") and the effect."""
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
+    if why := summary.instruments.get(arm):
+        return Verdict(arm, "instrument", f"{said}: {ONLY_TO_MEASURE_BY}: {why}")
     system = arm in summary.systems
     if len(better) > 1:
         good, bad = (next(where for where, effect in claims if effect.better is each) for each in (True, False))

@@ -41,6 +41,7 @@ class VariantRecord(Record):
         default="", description="what its effect needs and no sweep does: nothing is judged; empty = nothing"
     )
     family: Family = Field(default=AS_SHIPPED, description="systems of different families are never compared")
+    only_to_measure_by: str = Field(default="", description="why nobody should apply it; empty = they may")
 
 
 class NotMeasured(Record):

@@ -108,6 +108,7 @@ def print_show(console: Console, name: str) -> None:
         ("baseline", variant.baseline or "none, it is a root"),
         ("study", variant.study),
         ("reference", "measured once in every run" if variant.reference else None),
+        ("to measure by", variant.only_to_measure_by or None),
         ("inherits", ", ".join(knob.name for knob in variant.knobs if knob.name not in own)),
     )
     for knob in sorted((knob for knob in variant.knobs if knob.name in own), key=lambda knob: own.index(knob.name)):

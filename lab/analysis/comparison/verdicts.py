@@ -12,7 +12,7 @@ from lab.analysis.comparison.comparison import TOO_FEW, Comparison
 from lab.analysis.comparison.meeting import TWO_MACHINES
 from lab.analysis.comparison.rows import Compared, change_text, size_text
 from lab.analysis.decision import Decision
-from lab.analysis.verdicts import another_load, bound, remedy
+from lab.analysis.verdicts import ONLY_TO_MEASURE_BY, another_load, bound, remedy
 from lab.model.metrics import CARRIED, QUANTILES, about
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
@@ -29,7 +29,7 @@ WIDE = 0.1
 """A bound beyond 10 % is worth more blocks."""
 
 
-AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "nothing"]
+AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "nothing", "instrument"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Advice:
     same        what differs is smaller than what is worth knowing, in all that is judged
     unresolved  no difference resolved; the text has the bound
     nothing     no row could be judged; the text says what would help
+    instrument  a difference, and the other side is only to measure by: nothing to apply
     """
 
     base_arm: str
@@ -119,6 +120,8 @@ class _Pair:
             said += f" (of these not clearly beyond what their common baseline moved: {len(resolved) - len(clear)})"
         if not self.comparison.paired and not self._anchored:
             said += f" (no common baseline says what drifted between the runs; {self._beside})"
+        if why := self.variants[1].only_to_measure_by:
+            return "instrument", f"{said}: {ONLY_TO_MEASURE_BY}: {why}", ""
         first = {row.decision: row for row in reversed(clear)}
         better, worse = first.get(Decision.BETTER), first.get(Decision.WORSE)
         if better and worse:

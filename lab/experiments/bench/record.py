@@ -115,6 +115,7 @@ def variant_record(variant: Variant, manifests: Path) -> VariantRecord:
         shared_cost=variant.shared_cost,
         needs=variant.needs,
         family=variant.family,
+        only_to_measure_by=variant.only_to_measure_by,
     )
 
 

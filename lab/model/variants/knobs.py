@@ -181,6 +181,11 @@ class Knob(Record):
         min_length=20,
         description="what has to happen during the load for an effect to show, and no sweep does yet",
     )
+    only_to_measure_by: str | None = Field(
+        default=None,
+        min_length=20,
+        description="what is learnt by it, of what nobody should apply: no verdict ends in applying it",
+    )
     readback: tuple[Check, ...] = Field(
         min_length=1, description="how to see that it took: YAML text, a list of checks"
     )

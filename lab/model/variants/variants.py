@@ -71,6 +71,11 @@ class Overlay(Record):
         default=AS_SHIPPED,
         description="of a root: in which family of comparisons it is; systems of different families are never compared",
     )
+    only_to_measure_by: str | None = Field(
+        default=None,
+        min_length=20,
+        description="what is learnt by it, of what nobody should choose, where its knobs do not say it",
+    )
     readback: tuple[Check, ...] = Field(
         default=(), description="how to see that what its bases set took: YAML text, a list of checks"
     )
@@ -104,6 +109,9 @@ class Variant(Record):
     only_on: tuple[str, ...] = Field(default=(), description="the targets that can run it; empty = every one")
     family: Family = AS_SHIPPED
     root_cost: Cost = Field(default="process", description="what its root's lab/cost says")
+    only_to_measure_by: str = Field(
+        default="", description="why nobody should apply it, by itself and its own knobs; empty = they may"
+    )
 
     def refuse_on(self, target: str) -> None:
         """NotMeasurableError for a target that cannot run its system, or has nothing of what a knob sets."""
@@ -253,6 +261,7 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         only_on=_only_on(name, [overlays[0].only_on, *(knob.only_on for knob in knobs)]),
         family=overlays[0].family,
         root_cost=overlays[0].cost,
+        only_to_measure_by="; ".join(filter(None, (each.only_to_measure_by for each in (overlay, *own)))),
         readback=tuple({check.subject: check for each in (*overlays, *knobs) for check in each.readback}.values()),
     )
 
@@ -284,12 +293,12 @@ def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
 
 
 def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
-    """What applies the own knobs to a cluster of one's own. Empty for a root.
+    """What applies the own knobs to a cluster of one's own. Empty for a root, and for what is only to measure by.
 
     `oc` commands for the knobs that OpenShift's operator has a field for; for the others patches as YAML, under the names
     that users know.
     """
-    if variant.baseline is None:
+    if variant.baseline is None or variant.only_to_measure_by:
         return ""
     own = [knob for knob in variant.knobs if knob.name in variant.own_knobs]
     commands = openshift.snippet(openshift_patches(variant))

@@ -34,6 +34,7 @@ WORDS = {
     "unresolved": "cannot tell",
     "no-interval": "no interval",
     "not-measurable": "nothing to judge",
+    "instrument": "only to measure by",
 }
 HANDICAPPED = {"apply": "better than", "worse": "worse than"}
 """The same of a knob that was compared with another variant than the root."""

@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from lab.base.errors import NotMeasurableError, UsageError
+from lab.experiments.bench.record import variant_record
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
 from lab.model.variants.knobs import MANIFESTS, Check, knob_names, load_knob
@@ -345,6 +346,19 @@ def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write
     container = {"name": "controller", "resources": {"limits": {"cpu": "200m"}}}
     assert patch["spec"] == {"template": {"spec": {"containers": [container]}}}
     assert config_snippet(load_variant("baseline")) == diff(load_variant("baseline")) == ""
+
+
+@pytest.mark.parametrize("name", ["lua-bypassed", "baseline+backend-wait-1ms", "keepalive+extra-work-8", "nginx-bare"])
+def test_of_what_is_only_to_measure_by_there_is_nothing_to_apply(name: str) -> None:
+    """By its own knobs, however they were put on, or by what a root says of itself; a variant that builds on it says nothing of it."""
+    variant = load_variant(name)
+    assert variant.only_to_measure_by and not config_snippet(variant)
+    assert variant_record(variant, MANIFESTS).only_to_measure_by == variant.only_to_measure_by
+    assert not load_variant("waiting+keep-alive-requests-10000").only_to_measure_by
+
+
+def test_every_known_cost_is_only_to_measure_by() -> None:
+    assert [knob.name for knob in map(load_knob, knob_names()) if knob.dose and not knob.only_to_measure_by] == []
 
 
 def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path: Path) -> None:

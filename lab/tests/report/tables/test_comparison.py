@@ -155,6 +155,17 @@ def test_what_is_worse_is_not() -> None:
     assert (advice.kind, advice.snippet) == ("keep", "") and advice.text.endswith(": do not apply it")
 
 
+@pytest.mark.parametrize("factor", [0.8, 1.3])
+def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: float) -> None:
+    store = made(effects={"keepalive": factor})
+    variants = store.record.variants
+    instrument = variants["keepalive"].model_copy(update={"only_to_measure_by": "what Lua costs"})
+    store.record = store.record.model_copy(update={"variants": variants | {"keepalive": instrument}})
+    advice = advice_of(compare_runs(store, None))
+    assert (advice.kind, advice.snippet) == ("instrument", "")
+    assert advice.text.endswith(": only to measure by, nothing to apply: what Lua costs")
+
+
 def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     def change(slot: Slot, sample: Sample) -> Sample:
         if slot.arm.name != "keepalive":

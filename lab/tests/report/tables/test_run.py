@@ -164,6 +164,19 @@ def test_of_another_system_there_is_nothing_to_apply() -> None:
         assert verdict.text.endswith(f"another system, no setting to apply: {choice}")
 
 
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: float) -> None:
+    """As its run recorded it, and even were there what applies it."""
+    samples, histograms = make_run(make_plan(), {"keepalive": factor})
+    record = made_record("r", make_plan())
+    variants = dict(record.variants)
+    variants["keepalive"] = variants["keepalive"].model_copy(update={"only_to_measure_by": "what Lua costs"})
+    record = record.model_copy(update={"variants": variants})
+    (verdict,) = verdicts.verdicts(summarise_run(record, samples, lambda sample: histograms.get(sample.id)))
+    assert (verdict.kind, verdict.snippet) == ("instrument", "")
+    assert verdict.text.endswith(": only to measure by, nothing to apply: what Lua costs")
+
+
 @pytest.mark.parametrize(
     ("own", "theirs", "system"), [((), (), True), (("cpu",), ("cpu",), True), (("cpu",), (), False)]
 )
