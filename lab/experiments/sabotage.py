@@ -14,6 +14,7 @@ still fail when they ask for another value.
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,11 +90,11 @@ class Saboteur:
             below = {differences.label(obj): obj for obj in without(variant, knob).manifests}
         except UsageError:  # told already
             return
-        for number, obj in enumerate(variant.manifests):
-            for place, wrong in misspellings(obj, below.get(differences.label(obj), {})):
-                manifests = (*variant.manifests[:number], wrong, *variant.manifests[number + 1 :])
-                sabotaged = variant.model_copy(update={"manifests": manifests})
-                yield self._judged(variant, knob, f"misspelt: {differences.label(obj)} {place}", sabotaged, part=True)
+        for number, place, wrong in told_apart(variant.manifests, below):
+            manifests = (*variant.manifests[:number], wrong, *variant.manifests[number + 1 :])
+            sabotaged = variant.model_copy(update={"manifests": manifests})
+            where = f"{differences.label(variant.manifests[number])} {place}"
+            yield self._judged(variant, knob, f"misspelt: {where}", sabotaged, part=True)
 
     def _judged(self, variant: Variant, knob: str, sabotage: str, sabotaged: Variant, part: bool = False) -> Finding:
         """`part`: of what the knob sets one name alone is wrong, and one check that fails is enough."""
@@ -198,6 +199,24 @@ def _rename(path: Path) -> list[str]:
     if found:
         path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
     return found
+
+
+def told_apart(
+    objects: Sequence[dict[str, Any]], below: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """(object's place, where in it, the object with that name written wrongly), less what would tell nothing more: a further one of
+    the many alike that a knob adds, and a label by which nothing is selected. `below`: label → the same without a knob.
+    """
+    selecting = json.dumps([{**obj, "metadata": None} for obj in objects])
+    tried: set[tuple[str, str]] = set()
+    for number, obj in enumerate(objects):
+        known = below.get(differences.label(obj))
+        for place, wrong in misspellings(obj, known or {}):
+            _, labelled, label = place.partition("metadata.labels.")
+            if (known is None and (obj["kind"], place) in tried) or (labelled and label not in selecting):
+                continue
+            tried.add((obj["kind"], place))
+            yield number, place, wrong
 
 
 def misspellings(obj: Mapping[str, Any], below: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
