@@ -59,6 +59,13 @@ class Costs:
         count = generations if measured is None else measured
         return self.bring_up_s + count * sum(short) + (count - 1) * self.reload_s
 
+    def takes_s(self, blocks: int, generations: int) -> float:
+        """A variant's pairs in so many blocks of so many, and those that guard it (`lab.model.shape`)."""
+        guards = min(blocks, GUARD)
+        others = blocks if generations == 1 else min(blocks, self.blocks)
+        own = blocks * self.of(generations) + guards * self.of(generations, 1)
+        return own + (others + guards) * self.others_s
+
 
 def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | None:
     """Of these that there alone are compared, the one whose workers scatter most; None where none is known.
@@ -152,7 +159,7 @@ def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
         if (
             blocks <= max(MIN_BLOCKS, costs.blocks)
             if generations == 1
-            else _takes_s(costs, blocks, generations) <= allowed_s
+            else costs.takes_s(blocks, generations) <= allowed_s
         )
     ]
     return min(choices, key=lambda each: (resolvable(one, *each, costs.load_s(each[1])), -each[0]))
@@ -166,16 +173,9 @@ def cheapest(one: Known, costs: Costs, effect: float, level: float) -> int:
         singly = counts_singly(one, count, load_s)
         values = power.blocks_for(*scatter(one, count, singly, load_s), effect, level)
         blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
-        return inf if blocks is None else _takes_s(costs, blocks, count)
+        return inf if blocks is None else costs.takes_s(blocks, count)
 
     return min(range(1, MOST + 1), key=takes_s)
-
-
-def _takes_s(costs: Costs, blocks: int, count: int) -> float:
-    """A variant's pairs, and those that guard it (`lab.model.shape`)."""
-    guards = min(blocks, GUARD)
-    others = blocks if count == 1 else min(blocks, costs.blocks)
-    return blocks * costs.of(count) + guards * costs.of(count, 1) + (others + guards) * costs.others_s
 
 
 def on_generations(points: Sequence[Point], generations: int, one: Known) -> tuple[Point, ...]:

@@ -61,14 +61,14 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     """
     loaded = load(request)
     shown = measurable(loaded, target)
-    shown, planned_blocks = on_generations(loaded, shown, target)
+    led = _led(loaded, shown)  # the same on any number of generations
+    shown, planned_blocks = on_generations(loaded, shown, target, led)
     chosen = choose_generators(loaded, shown, target)
     choice = choose_blocks(loaded, shown, chosen, target)
     blocks = choice.blocks if choice else planned_blocks
     seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
-    where = _led(loaded, shown)
     once = choice.once if choice else request.blocks or loaded.sweep.blocks
-    shape = shape_of(shown.arms, shown.points, blocks, target.sides, where, shown.unpaired, once)
+    shape = shape_of(shown.arms, shown.points, blocks, target.sides, led, shown.unpaired, once)
     if shape is None and (asking := [point for point in shown.points if point.generations > 1]):
         fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
         raise UsageError(f"point {asking[0].name}", fault, "--target local or apiserver, or leave `generations` out")
@@ -81,10 +81,12 @@ def prepare(request: Request, target: Target, command: Sequence[str]) -> Prepare
     return Prepared(record, planned, shown.variants, chosen, known)
 
 
-def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) -> tuple[MeasurableRun, int]:
+def on_generations(
+    loaded: LoadedRequest, shown: MeasurableRun, target: Target, led: frozenset[Place]
+) -> tuple[MeasurableRun, int]:
     """(with its closed loops on as many generations of workers as what is known of the systems' scatter asks for, the blocks that go with it).
 
-    As they are where another metric's effect was named, or a variant is beside itself. Where an effect was, `choose_blocks` says how many
+    `led`: where an arm's effect is its own alone. As they are where another metric's effect was named, or a variant is beside itself. Where an effect was, `choose_blocks` says how many
     blocks go with it; named blocks stay as many, each on the generations that the sweep's own would have.
     """
     request, blocks = loaded.request, loaded.request.blocks or loaded.sweep.blocks
@@ -103,7 +105,7 @@ def on_generations(loaded: LoadedRequest, shown: MeasurableRun, target: Target) 
     reload_s = len(SIDES) * RELOAD_S + about_s
     own = loaded.sweep.blocks
     # What the arms tell alone is measured in every block: more of these would be theirs.
-    most = own if _led(loaded, shown) or shown.unpaired or len(bearing) < len(shown.points) else levels.MOST
+    most = own if led or shown.unpaired or len(bearing) < len(shown.points) else levels.MOST
     costs = levels.Costs(target.bring_up_s + about_s, others_s, reload_s, own, tuple(slices), most)
     planned, generations = levels.plan_of(known, costs)
     planned = request.blocks or planned

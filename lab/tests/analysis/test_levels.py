@@ -60,6 +60,15 @@ def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() ->
     assert COSTS.of(1) == pytest.approx(9.0) and COSTS.of(2) == pytest.approx(4.0 + 2 * 2.5 + 30.0)
 
 
+def test_a_plan_takes_its_pairs_and_the_guards_which_are_one_generation_and_other_points_as_often_as_was_planned() -> (
+    None
+):
+    assert COSTS.takes_s(9, 1) == pytest.approx((9 + 6) * COSTS.block_s) == pytest.approx(255.0)
+    assert COSTS.takes_s(9, 2) == pytest.approx(9 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0)
+    assert COSTS.takes_s(12, 2) == pytest.approx(12 * 39.0 + 6 * 6.5 + (9 + 6) * 8.0), "9 blocks were planned"
+    assert COSTS.takes_s(4, 1) == pytest.approx((4 + 4) * COSTS.block_s), "no more guards than blocks"
+
+
 @pytest.mark.parametrize(
     ("one", "costs", "blocks", "generations"),
     [
@@ -84,8 +93,7 @@ def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_t
     if generations == 1:
         assert found == (blocks, generations)
     allowed_s = max(levels.LEAST_S, (costs.blocks + 6) * costs.block_s)
-    others_s = (min(found[0], costs.blocks) + 6) * costs.others_s
-    assert found[1] == 1 or found[0] * costs.of(found[1]) + 6 * costs.of(found[1], 1) + others_s <= allowed_s
+    assert found[1] == 1 or costs.takes_s(*found) <= allowed_s
     assert plan_of(one, replace(costs, most=costs.blocks))[0] <= costs.blocks, "where arms alone are in all of them"
 
 

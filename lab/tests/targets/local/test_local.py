@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from lab.targets.local.namespaces import unshare
-from lab.tests.support.waiting import PATIENCE_S
+from lab.tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[4]
 CONTAINER, WORKER, LOAD = "unshare --mount --uts", "nginx: worker process", "wrk -t1"
@@ -148,10 +148,10 @@ def wait_for(outer: subprocess.Popen[bytes], command: str) -> list[psutil.Proces
 
 
 def assert_gone(family: Sequence[psutil.Process], mark: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while (left := [process for process in [*family, *marked(mark)] if alive(process)]) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert left == []
+    def left() -> list[psutil.Process]:
+        return [process for process in [*family, *marked(mark)] if alive(process)]
+
+    until(lambda: not left(), lambda: f"still there: {left()}")
 
 
 @pytest.mark.slow
