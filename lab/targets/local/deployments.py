@@ -71,6 +71,8 @@ def _named(pod: Pod, name: str) -> Pod:
 
 SHARES_CPUS = "lab/workers-share-cpus"
 """A pod's annotation, `true`: it may have more workers than CPUs, as what they cost is the question and not how many fit."""
+RESOURCES = ("cpu", "memory", "ephemeral-storage")
+"""What a container may be limited in, beside huge pages and what has a domain."""
 _REF = "\0fieldRef:"
 
 
@@ -201,7 +203,7 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
             mounts=mounts,
             ports=ports,
             host_ports=host_ports,
-            limits={str(key): str(value) for key, value in resources.take("limits", dict[str, Any]()).items()},
+            limits=_limits(resources),
             privileged=security.take("privileged", False),
             uid=security.take("runAsUser", uid),
             gid=security.take("runAsGroup", gid),
@@ -210,6 +212,15 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
             readiness=_probe(fields, "readinessProbe", ports),
             liveness=_probe(fields, "livenessProbe", ports),
         )
+
+
+def _limits(resources: Fields) -> dict[str, str]:
+    """A name without a domain is one of Kubernetes' own, as its API server has it."""
+    found = {str(name): str(value) for name, value in resources.take("limits", dict[str, Any]()).items()}
+    for name in found:
+        if "/" not in name and not name.startswith("hugepages-"):
+            refuse_unknown(name, RESOURCES, f"{resources.place}.limits", f"there is no resource {name!r}")
+    return found
 
 
 def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:

@@ -95,6 +95,7 @@ def test_a_pod_knows_its_name_and_namespace() -> None:
         (lambda item: pod(item).update(volumes=[{"name": "c", "configMap": {"name": "backend", "items": [{"key": "x", "path": "y"}]}}]), "Deployment/proxy: volume c: items: ConfigMap backend has no key 'x'"),
         (lambda item: pod(item).update(volumes=[{"name": "e", "emptyDir": {"sizeLimit": "1Gi"}}]), "emptyDir.sizeLimit: the local target limits volumes in memory only"),
         (lambda item: pod(item).update(volumes=[{"name": "e", "emptyDir": {"medium": "Memory", "sizeLimit": "1GB"}}]), "emptyDir.sizeLimit: expected a quantity"),
+        (lambda item: first(item).update(resources={"limits": {"cu": "1"}}), "spec.template.spec.containers[proxy].resources.limits: there is no resource 'cu'\n  did you mean 'cpu'?"),
         (lambda item: pod(item).update(hostNetwork="yes"), "spec.hostNetwork: expected true or false"),
         (lambda item: pod(item).update(hostNetwork=True), "no Service of type LoadBalancer is in front"),
         (lambda item: pod(item).update(hostNetwork=True, securityContext={"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}), "spec.hostNetwork: a kubelet refuses pod sysctls (net.core.somaxconn) with hostNetwork"),
