@@ -23,6 +23,10 @@ SYSTEM = SHORT = images.MACHINE
 MADE = False
 CONFIG, PROXY = "", "traefik"
 SAYS = ("stdout", "stderr")
+_CHECK = """\
+said=$("$0" healthcheck "$@" 2>&1) ||
+! printf '%s' "$said" | sed -n 's/.*"error":"command healthcheck error: \\(.*\\)","time".*/\\1/p' | grep . >&2"""
+"""It has no checker; its healthcheck reads the same command line first, and fails for another reason where it takes that."""
 _PROVIDER = re.compile(r"--providers\.kubernetesingress(nginx)?(=true|\.\w+=.*)?", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _SAID = re.compile(r"^\S+ (?:ERR|FTL|PNC) (?P<words>.*)$")
@@ -48,6 +52,7 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=(program.inside, *container.args),
         env=container.env,
+        checker=("sh", "-c", _CHECK, program.inside, *container.args),
         programs={program.inside: program.file},
         about=f"{program.about} (control plane and proxy are one process)",
     )

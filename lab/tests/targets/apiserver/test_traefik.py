@@ -69,3 +69,15 @@ def test_a_controller_without_a_provider_is_refused() -> None:
     wanted = objects.read(changed("traefik-ingress", edit).manifests)
     with pytest.raises(UsageError, match="a Kubernetes provider among the arguments"):
         bringup.vet(wanted, PINNED, images.realise)
+
+
+@pytest.mark.slow
+def test_a_command_line_that_it_does_not_take_is_refused_in_its_words_before_anything_starts() -> None:
+    def edit(deployment: dict[str, Any]) -> None:
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"].append(
+            "--serverstransport.maxidleconnsperhot=2"
+        )
+
+    bringup.try_out(objects.read(load_variant("traefik-ingress").manifests), PINNED, images.realise)
+    with pytest.raises(UsageError, match=r"traefik refuses this configuration: .*, node: maxidleconnsperhot\n"):
+        bringup.try_out(objects.read(changed("traefik-ingress", edit).manifests), PINNED, images.realise)
