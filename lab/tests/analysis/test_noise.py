@@ -141,6 +141,16 @@ def test_pairs_and_arms_alone_are_two_noises() -> None:
         assert noise.level == pytest.approx(25e-6, rel=0.05)
 
 
+@pytest.mark.parametrize(("singly", "blocks"), [(False, 8), (True, 8 * 3 + GUARD - 1)])
+def test_a_guard_on_one_generation_does_not_tell_what_a_mean_of_several_scatters_by(singly: bool, blocks: int) -> None:
+    """Its values are what each of them is only where generations count singly."""
+    arms = arms_for([("keepalive", "baseline")], None)
+    points = [make_point("ceiling", rate_rps=None, generations=3, singly=singly)]
+    of = plan(arms, points, 8, 1, shape_of(arms, points, 8, SIDES))
+    cpu = one(noises(summary_of(of)), "cpu_per_request")
+    assert cpu.pilot_blocks == blocks and cpu.aa is not None and cpu.aa.n == GUARD
+
+
 def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
     """Their scatter is the baseline's too, whatever their effect."""
     arms = arms_for([("keepalive", "baseline")], None)
