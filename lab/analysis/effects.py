@@ -227,17 +227,21 @@ def size_of(metric: str, sides: Pair, guard: float, worth: float) -> Size:
 
 
 def lengths_agree(pair: Pair, metric: str) -> bool:
-    """Whether a pair in slices tells the metric: rates do where shorter and longer slices show the same one."""
+    """Whether a pair in slices tells the metric: rates do where shorter and longer slices show the same one.
+
+    A machine that was faster in some blocks had shorter ones there: there may be more lengths than two.
+    """
     if metric != "rate" or pair.own.point.scheme != "slices":
         return True
     mine, theirs = pair.own.known(metric), pair.base.known(metric)
-    by_length: dict[float | None, list[float]] = {}
+    by_length: dict[float, list[float]] = {}
     for block in sorted(mine.keys() & theirs.keys()):
         side = pair.own.counted[block].pair
-        by_length.setdefault(side.slice_s if side else None, []).append(log(mine[block] / theirs[block]))
-    if len(by_length) != 2:
-        return False
-    p_value = stats.apart_p(*by_length.values())
+        by_length.setdefault((side.slice_s if side else None) or 0.0, []).append(log(mine[block] / theirs[block]))
+    told = [by_length[length_s] for length_s in sorted(by_length)]
+    split = [(sum(told[:at], []), sum(told[at:], [])) for at in range(1, len(told))]
+    shorter, longer = min(split, key=lambda each: abs(len(each[0]) - len(each[1])), default=((), ()))
+    p_value = stats.apart_p(shorter, longer)
     return p_value is not None and p_value > SAME_P
 
 

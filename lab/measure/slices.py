@@ -23,6 +23,8 @@ from lab.targets.common.process import Ended, Job, run_generators, scratch
 
 SCRIPT = Path(__file__).with_name("slices.bash")
 LENGTHS_S = (0.05, 0.1, 0.25, 0.5, 1.0)
+LEAST = 10
+"""Slices of each side: what the machine does for longer than one is then on both. Of fewer a pair scatters by several times as much."""
 MAX_UNEVEN = 0.05
 """By so much the sides' own times may differ, of the longer."""
 END_S = 5.0
@@ -43,7 +45,7 @@ class Slices:
     def choose_length(self, warmed: Sequence[Ended], longer: bool) -> None:
         """The shortest in which few enough answers are in flight at its end, as fast as both together were; `longer`: the next one.
 
-        Of those that give both sides as many slices; the last of them, where even that is too short.
+        Of those that give both sides as many slices, LEAST or more; the last of them, where even that is too short: it tells no rate then.
         """
         rate_rps = 0.0
         for job, ended in zip(self.jobs, warmed, strict=False):
@@ -51,8 +53,9 @@ class Slices:
             rate_rps += result.achieved_rps if result is not None else 0.0
         load = self.jobs[0].load
         even = [length_s for length_s in LENGTHS_S if round(load.duration_s / length_s, 6) % 2 == 0] or [LENGTHS_S[0]]
-        enough = [length_s for length_s in even if load.connections <= MAX_IN_FLIGHT * rate_rps * length_s]
-        at = even.index(enough[0]) if enough else len(even) - 1
+        short = [length_s for length_s in even if length_s * 2 * LEAST <= load.duration_s] or even[:1]
+        enough = [length_s for length_s in short if load.connections <= MAX_IN_FLIGHT * rate_rps * length_s]
+        at = even.index((enough or short[-1:])[0])
         self.length_s = even[min(at + longer, len(even) - 1)]
 
     def run(self, lasting: ExitStack) -> list[Ended]:

@@ -81,9 +81,7 @@ def test_closed_loops_run_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         True,
         True,
     )
-    assert left.pair.scheme == "slices" and left.pair.slice_s == 0.5, (
-        "without a warm-up nothing tells that less would do"
-    )
+    assert (left.pair.scheme, left.pair.slice_s) == ("slices", 0.05), "a second has ten of each side, however slow they are"
     assert 0 < own(left) <= 1 and 0 < own(right) <= 1
     assert left.requests == 4000 and left.achieved_rps is left.duration_s is left.histogram is None
     assert left.pair.in_flight == pytest.approx(4 * (left.pair.slices or 0) / 4000)
@@ -173,16 +171,17 @@ def test_a_switching_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         (4_000, False, 0.05),  # 2 of 200 answers
         (4_000, True, 0.1),
         (1_500, False, 0.1),
-        (300, False, 0.5),
-        (300, True, 0.5),  # a whole second does not go evenly into five
-        (10, False, 0.5),
-        (0, False, 0.5),
+        (300, False, 0.25),  # of half a second each would have five
+        (300, True, 0.5),
+        (10, False, 0.25),
+        (0, False, 0.25),
+        (0, True, 0.5),
     ],
 )
 def test_slices_are_as_long_as_few_answers_in_flight_ask(
     rate_rps: int, longer: bool, length_s: float, tmp_path: Path
 ) -> None:
-    """Both sides together were that fast in the warm-up; the lengths give both as many slices."""
+    """Both sides together were that fast in the warm-up; the lengths give both as many slices, ten or more but of the longer ones."""
     record = json.dumps({"requests": rate_rps // 2, "duration_s": 1.0, "bytes": 1, "errors": {}})
     said = record if rate_rps else "nothing"
     turns = Slices([Job(FakeSystem(), FakeGenerator(), "x", LOAD5, tmp_path)] * 2, first=0)
