@@ -58,6 +58,9 @@ ROLES: Sequence[Role] = ("proxy", "backend")
 _PARENTS = r"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
+  title=
+  IFS= read -r title <$p/cmdline || :
+  case $title in "$LOADER"*) continue ;; esac
   rest=${line##*) }
   parent=${rest#* }
   parent=${parent%% *}
@@ -87,6 +90,13 @@ for p in /proc/[0-9]*; do
 done
 true
 """
+
+
+def processes_of(shell: Shell) -> Mapping[int, renewing.Running]:
+    """Those of a container, without the shell and what nginx has ending by itself."""
+    script = f"SHELL_PID={shell.pid}\nLOADER='{nginx.LOADER}'\n{_PARENTS}"
+    words = [line.split(" ", 2) for line in shell.script(script).stdout.splitlines()]
+    return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in words}
 
 
 class ClusterSystem:
@@ -280,7 +290,7 @@ class ClusterSystem:
         present = self.pods(role) if self._changing is not None else self._came_up.get(role, ())
         shells = [self._client.shell] if role == "generator" else [self._shell(pod) for pod in present]
         # Each pod counts from 1.
-        return [(number << 32) + pid for number, shell in enumerate(shells) for pid in self._processes_of(shell)]
+        return [(number << 32) + pid for number, shell in enumerate(shells) for pid in processes_of(shell)]
 
     @right()
     def renew(self) -> Renewed:
@@ -288,7 +298,7 @@ class ClusterSystem:
 
         def ask() -> None:
             for shell in map(self._shell, self._came_up["proxy"]):
-                pid = renewing.master(self._processes_of(shell), NGINX)
+                pid = renewing.master(processes_of(shell), NGINX)
                 done = shell.script(f"kill -HUP {pid}") if pid else None
                 if done is None or done.returncode:
                     fault = f"takes no reload: {done.stderr.strip() if done else 'no nginx is there'}"
@@ -303,13 +313,8 @@ class ClusterSystem:
         return {
             (number << 32) + pid: renewing.Running((number << 32) + one.parent, one.name)
             for number, pod in enumerate(self._came_up["proxy"])
-            for pid, one in self._processes_of(self._shell(pod)).items()
+            for pid, one in processes_of(self._shell(pod)).items()
         }
-
-    def _processes_of(self, shell: Shell) -> Mapping[int, renewing.Running]:
-        lines = shell.script(f"SHELL_PID={shell.pid}\n{_PARENTS}").stdout.splitlines()
-        words = [line.split(" ", 2) for line in lines]
-        return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in words}
 
     def restarts(self) -> Mapping[str, int]:
         return {

@@ -16,6 +16,8 @@ PORT, PATH = 10246, "/nginx_status"
 MODULE = "http_stub_status_module"
 """As `nginx -V` has it."""
 TIMEOUT_S = 2.0
+LOADER = "nginx: cache loader process"
+"""It reads what a cache has on disk and ends by itself, a minute after each start or reload: no process that a proxy must have."""
 
 _COUNTS = re.compile(r"^ *\d+ +\d+ +(\d+) *$", re.MULTILINE)
 

@@ -200,7 +200,8 @@ class LocalSystem:
             return [
                 pid for generator in self._generators if generator.returncode is None for pid in tree(generator.pid)
             ]
-        return [pid for runner in self.kubelet.runners(role) for pid in runner.process.processes()]
+        pids = [pid for runner in self.kubelet.runners(role) for pid in runner.process.processes()]
+        return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(nginx.LOADER)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if role == "node":

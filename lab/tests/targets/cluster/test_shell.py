@@ -17,7 +17,11 @@ from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.targets.cluster import shell as module
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.shell import Shell
+from lab.targets.cluster.system import processes_of
+from lab.targets.common import nginx
+from lab.targets.common.renewing import Running
 from lab.tests.support.pods_here import ApiHere
+from lab.tests.support.waiting import until
 
 NAP = 4_000_000 + os.getpid()
 """Seconds that no other test sleeps for, so that this one's sleeps are known."""
@@ -60,6 +64,20 @@ def test_what_a_question_does_leaves_the_shell_alone(asked: Shell) -> None:
     assert asked.script("kill $$; cd /; x=1").returncode == 0
     assert asked.script('printf "%s" "${x-unset}"').stdout == "unset"
     assert asked.pid == pid
+
+
+def test_a_containers_processes_are_those_that_do_not_end_by_themselves(asked: Shell) -> None:
+    """nginx's cache loader does."""
+    titles = (nginx.LOADER, "nginx: worker process")
+    loader, worker = (subprocess.Popen(["bash", "-c", f"exec -a '{title}' sleep 60"]) for title in titles)
+    try:
+        until(lambda: all(psutil.Process(one.pid).name() == "sleep" for one in (loader, worker)))
+        found = processes_of(asked)
+        assert found[worker.pid] == Running(os.getpid(), "sleep") and loader.pid not in found and asked.pid not in found
+    finally:
+        for one in (loader, worker):
+            one.kill()
+            one.wait()
 
 
 def test_a_late_question_is_killed_with_all_it_started(asked: Shell) -> None:

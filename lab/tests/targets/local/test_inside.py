@@ -21,6 +21,7 @@ import pytest
 from lab.base.errors import LabError, MeasuringError, NotMeasurableError
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Check, load_overlay, load_variant, variant_names
+from lab.targets.common import nginx
 from lab.targets.local import LocalTarget, cgroups, keys, network, objects
 from lab.targets.local.configmap import TABLE
 from lab.targets.local.containers import Process
@@ -210,6 +211,14 @@ def test_replicas_all_serve_and_one_that_is_missing_is_not_hidden(target: LocalT
         served = {system.fetch(entry, "/1kB.bin", 2.0).headers["x-lab-backend"] for _ in range(9)}
         assert served == {"backend-0", "backend-1", "backend-2"}
         assert len(system.processes("backend")) == 6
+
+
+def test_a_process_of_nginx_that_ends_by_itself_is_none_that_must_stay(target: LocalTarget) -> None:
+    """The loader of its cache, a minute after each start: a sample meanwhile has lost nothing."""
+    with target.up(load_variant("proxy-cache")) as system:
+        pids = [pid for runner in system.kubelet.runners("proxy") for pid in runner.process.processes()]
+        loaders = [pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_text().startswith(nginx.LOADER)]
+        assert loaders and sorted(system.processes("proxy")) == sorted({*pids}.difference(loaders))
 
 
 def test_a_crashed_proxy_is_restarted_and_written_down(target: LocalTarget) -> None:
