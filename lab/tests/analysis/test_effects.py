@@ -134,11 +134,10 @@ def test_a_rate_is_told_where_both_lengths_of_slice_show_the_same() -> None:
 def test_of_three_lengths_the_shorter_are_held_against_the_longer(factor: float, scheme: str | None) -> None:
     """In some blocks the machine was slower, and the longer ones longer still."""
 
-    def change(slot: Slot, sample: Sample) -> Sample:
-        sample = more_in(True, factor)(slot, sample)
-        if sample.pair is None or sample.pair.slice_s != 0.1 or slot.block > 3:
-            return sample
-        return sample.model_copy(update={"pair": sample.pair.model_copy(update={"slice_s": 0.25})})
+    def change(slot: Slot, sample: Sample) -> Sample | None:
+        if sample.pair and sample.pair.slice_s == 0.1 and slot.block <= 3:
+            sample = sample.model_copy(update={"pair": sample.pair.model_copy(update={"slice_s": 0.25})})
+        return more_in(True, factor)(slot, sample)
 
     made = run(1.05, primary="rate", change=change)
     assert {sample.pair.slice_s for sample in made.samples() if sample.untimed and sample.pair} == {0.05, 0.1, 0.25}
