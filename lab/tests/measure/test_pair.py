@@ -81,7 +81,9 @@ def test_closed_loops_run_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         True,
         True,
     )
-    assert (left.pair.scheme, left.pair.slice_s) == ("slices", 0.05), "a second has ten of each side, however slow they are"
+    assert (left.pair.scheme, left.pair.slice_s) == ("slices", 0.05), (
+        "a second has ten of each side, however slow they are"
+    )
     assert 0 < own(left) <= 1 and 0 < own(right) <= 1
     assert left.requests == 4000 and left.achieved_rps is left.duration_s is left.histogram is None
     assert left.pair.in_flight == pytest.approx(4 * (left.pair.slices or 0) / 4000)
