@@ -84,7 +84,7 @@ def places() -> list[str]:
 
 def matrix() -> Matrix:
     """UsageError for a damaged run, trial or study."""
-    files = {key: load_study(key).file for key in study_keys()}
+    files = _files()
     parameters = (
         parameter_line(row["source"], row["parameter"], files[row["source"]]) for row in published.texts("parameters")
     )
@@ -102,11 +102,17 @@ def matrix() -> Matrix:
 
 
 @cache
+def _files() -> Mapping[str, StudyFile]:
+    """By study. UsageError for a damaged one."""
+    return {key: load_study(key).file for key in study_keys()}
+
+
+@cache
 def study_sweeps() -> Mapping[str, Sequence[str]]:
     """Each sweep that is of a study, by itself or by the study's file → the variants that are measured with it there."""
     found: dict[str, list[str]] = {}
-    for key in study_keys():
-        for name, variants in _named(load_study(key).file).items():
+    for file in _files().values():
+        for name, variants in _named(file).items():
             found.setdefault(name, []).extend(variants)
     for name in sweeps.sweep_names():
         if (study := load_sweep(name)[1].study) is not None:
@@ -116,9 +122,14 @@ def study_sweeps() -> Mapping[str, Sequence[str]]:
 
 def _own(sweep: str, study: str) -> list[str]:
     """Overlays whose last knob's effect could show in it; where there is none, the study's first."""
+    return [name for name, shows in _showing().items() if shows == sweep] or _files()[study].variants[:1]
+
+
+@cache
+def _showing() -> Mapping[str, str | None]:
+    """Overlay with knobs of its own → the sweep in which the last one's effect could show."""
     last = ((name, chain(name)[-1].own_knobs) for name in variant_names())
-    found = [name for name, knobs in last if knobs and load_knob(knobs[-1]).sweep == sweep]
-    return found or load_study(study).file.variants[:1]
+    return {name: load_knob(knobs[-1]).sweep for name, knobs in last if knobs}
 
 
 @cache
@@ -137,9 +148,11 @@ def alone(tried: Mapping[str, Tried]) -> list[str]:
     ]
 
 
-def _studies_of(sweep: str) -> list[str]:
+@cache
+def _studies_of(sweep: str) -> Sequence[str]:
     """That it is of by itself, or by the study's file."""
-    return [key for key in study_keys() if load_sweep(sweep)[1].study == key or sweep in _named(load_study(key).file)]
+    own = load_sweep(sweep)[1].study
+    return [key for key, file in _files().items() if own == key or sweep in _named(file)]
 
 
 def _named(file: StudyFile) -> Mapping[str, Sequence[str]]:
