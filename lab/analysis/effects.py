@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import log
 
 from lab.analysis.cells import Cell, Cells, Pair, paired, resolution_s
@@ -239,7 +240,7 @@ def lengths_agree(pair: Pair, metric: str) -> bool:
         side = pair.own.counted[block].pair
         by_length.setdefault((side.slice_s if side else None) or 0.0, []).append(log(mine[block] / theirs[block]))
     told = [by_length[length_s] for length_s in sorted(by_length)]
-    split = [(sum(told[:at], []), sum(told[at:], [])) for at in range(1, len(told))]
+    split = [([*chain(*told[:at])], [*chain(*told[at:])]) for at in range(1, len(told))]
     shorter, longer = min(split, key=lambda each: abs(len(each[0]) - len(each[1])), default=((), ()))
     p_value = stats.apart_p(shorter, longer)
     return p_value is not None and p_value > SAME_P
