@@ -39,6 +39,10 @@ class MeasuringError(LabError):
     exit_status = 1
 
 
+class StartError(MeasuringError):
+    """A container's program ends whenever it is started, or a controller makes nothing of its objects: it refuses what it is told."""
+
+
 class LostError(MeasuringError):
     """What the run goes on with is gone (the cluster, the generator's pod, the right to measure there): it stops here.
 

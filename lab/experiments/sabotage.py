@@ -26,7 +26,7 @@ from typing import Any, Literal, cast
 
 import yaml
 
-from lab.base.errors import LabError, NotMeasurableError, UsageError
+from lab.base.errors import LabError, NotMeasurableError, StartError, UsageError
 from lab.model.variants import diff as differences
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.model.variants.variants import Variant, load_variant, without
@@ -111,6 +111,8 @@ class Saboteur:
         except NotMeasurableError as error:
             return found("not measurable", f"{error.what}: {error.why}")
         except UsageError as error:
+            return found("caught", f"refused: {_line(error)}")
+        except StartError as error:  # as it is it came up, so its program refuses what is sabotaged
             return found("caught", f"refused: {_line(error)}")
         except LabError as error:  # what fails later proves nothing about the read-back
             return found("FAILED", _line(error))

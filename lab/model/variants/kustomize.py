@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,19 @@ def render(resources: Iterable[Path], components: Iterable[Path] = ()) -> bytes:
 def objects(rendered: bytes) -> Objects:
     """The objects of a rendered stream."""
     return tuple(item for item in yaml.load_all(rendered, Loader=yaml.CSafeLoader) if item)
+
+
+def laid_over(rendered: Iterable[Mapping[str, Any]], component: Path) -> Objects:
+    """These objects with a component applied. BuildError in kustomize's own words."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="lab-overlay-") as name:
+            scratch = Path(name).resolve()
+            (scratch / "objects.yaml").write_text(yaml.dump_all(rendered, Dumper=yaml.CSafeDumper), encoding="utf-8")
+            listed = {"resources": ["objects.yaml"], "components": [os.path.relpath(component.resolve(), scratch)]}
+            (scratch / "kustomization.yaml").write_text(yaml.safe_dump(listed), encoding="utf-8")
+            return objects(_kustomize(scratch))
+    except OSError as error:
+        raise _unwritable(error) from None
 
 
 def read_yaml(path: Path, place: str) -> Any:
@@ -114,9 +127,11 @@ def _built(resources: tuple[Path, ...], components: tuple[Path, ...]) -> bytes:
             (scratch / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
             return _kustomize(scratch)
     except OSError as error:
-        raise UsageError(
-            "temporary folder", str(error), "free some space there, or set TMPDIR to a writable folder"
-        ) from None
+        raise _unwritable(error) from None
+
+
+def _unwritable(error: OSError) -> UsageError:
+    return UsageError("temporary folder", str(error), "free some space there, or set TMPDIR to a writable folder")
 
 
 def _kustomize(folder: Path) -> bytes:

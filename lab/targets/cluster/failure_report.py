@@ -9,6 +9,8 @@ from lab.base.errors import LabError, LostError
 from lab.targets.cluster.api import Api
 
 EVENTS = 6
+LOG = "log of "
+"""Begins a line that is of a container's log."""
 LOG_LINES = 5
 LINE = 300
 """Characters of a line that are shown; the end says more than the middle."""
@@ -24,7 +26,7 @@ def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         done = (container.get("state") or {}).get("terminated") or {}
         if not container.get("ready") and done.get("exitCode") != 0:
-            what = f"log of {container['name']}"
+            what = f"{LOG}{container['name']}"
             found += or_why(what, _log, api, metadata["namespace"], metadata["name"], container)
     return found
 
@@ -84,7 +86,7 @@ def _log(api: Api, namespace: str, pod: str, container: Mapping[str, Any]) -> li
     text = api.log(namespace, pod, container["name"], LOG_LINES)
     if not text.strip() and container.get("restartCount"):
         text = api.log(namespace, pod, container["name"], LOG_LINES, previous=True)
-    return [_short(f"log of {container['name']}: {line}") for line in text.splitlines() if line.strip()]
+    return [_short(f"{LOG}{container['name']}: {line}") for line in text.splitlines() if line.strip()]
 
 
 def _when(event: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,7 @@ NOT_OF_VARIANTS = frozenset({"kind-node", "debian", "loadgen"})
 """What clusters and generators are made of; every other image is one that some variant runs."""
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "lab" / "targets" / "provision" / "images" / "Dockerfile"
+PROGRAM_DOCKERFILE = DOCKERFILE.with_name("program.Dockerfile")
 FLAKE = (ROOT / "flake.lock", ROOT / "flake.nix")
 OWN_PROGRAMS = ("k6", "oha", "wrk2")
 """What Debian has not. Only k6 must be there."""
@@ -149,13 +150,24 @@ def build_target(target: str, reference: str, base: str) -> None:
     programs_in_it = _programs()
     if "k6" not in programs_in_it:
         raise UsageError("k6", "neither in .cache/bin nor on PATH", "start the lab by scripts/shell, which builds it")
+    _build(target, reference, base, (DOCKERFILE, *programs_in_it.values()), ["--target", target])
+
+
+def build_program(short: str, program: Path, reference: str, base: str) -> None:
+    """An image that is one program."""
+    _build(short, reference, base, (PROGRAM_DOCKERFILE, program), ["--build-arg", f"PROGRAM={program.name}"])
+
+
+def _build(short: str, reference: str, base: str, context: Sequence[Path], asked: Sequence[str]) -> None:
+    """Of a Dockerfile, which is the context's first file, and what lies beside it. UsageError with the builder's last words."""
+    dockerfile, remedy_base = context[0], f"on {base}; LAB_IMAGES chooses another `debian`, or a ready `{short}`"
     with TemporaryDirectory(prefix="lab-image-") as name:
-        context = Path(name)
-        for path in (DOCKERFILE, *programs_in_it.values()):
-            shutil.copy(path, context / path.name)
-        argv = ["docker", "build", "--target", target, "--build-arg", f"BASE={base}", "--tag", reference, name]
-        remedy = f"it is built from {DOCKERFILE.relative_to(ROOT)} on {base}; LAB_IMAGES chooses another `debian`, or a ready `{target}`"
-        programs.output(argv, BUILD_S, f"image {target}", remedy)
+        for path in context:
+            shutil.copy(path, Path(name) / path.name)
+        file = ["--file", f"{name}/{dockerfile.name}"]
+        argv = ["docker", "build", *file, *asked, "--build-arg", f"BASE={base}", "--tag", reference, name]
+        remedy = f"it is built from {dockerfile.relative_to(ROOT)} {remedy_base}"
+        programs.output(argv, BUILD_S, f"image {short}", remedy)
 
 
 def _nix() -> bool:

@@ -8,18 +8,24 @@ from __future__ import annotations
 import base64
 import copy
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_unknown
 from lab.model.pairs import Side
+from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, NO_BALANCER, RUN_LABEL
 from lab.targets.common import certificates
+from lab.targets.common.paths import at
 
+ON_CLUSTERS = "lab/on-clusters"
+"""Annotation of a base's Deployment: the component of manifests/clusters that is laid over the variant on a cluster."""
+CLUSTERS = Path(__file__).parents[3] / "manifests" / "clusters"
 ORDER = (
     "Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "IngressClass",
     "ConfigMap", "Secret", "Service", "Ingress", "Route",
@@ -29,6 +35,8 @@ WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "Cro
 SPREAD_ROLES = ("proxy", "backend")
 """Away from the generator, where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_MADE = "spec.provider.kubernetes.envoyDeployment"
+"""Of an EnvoyProxy: what Envoy Gateway makes a Deployment of."""
 _OTHER = {"proxy": "backend", "backend": "proxy"}
 OWN = "ingress-lab"
 """Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
@@ -59,6 +67,19 @@ class Reference:
     def __str__(self) -> str:
         """`Deployment ingress-lab/proxy`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def on_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """As they are there: with what their objects say is to be laid over them. UsageError in kustomize's words."""
+    told = {(obj["metadata"].get("annotations") or {}).get(ON_CLUSTERS): obj for obj in flat(manifests)}
+    for name, obj in told.items():
+        if name is not None:
+            place = f"{obj['kind']}/{obj['metadata']['name']}: {ON_CLUSTERS}: {name}"
+            try:
+                manifests = kustomize.laid_over(manifests, CLUSTERS / name)
+            except kustomize.BuildError as error:
+                raise UsageError(place, f"kustomize: {error}", "what it patches is what the base has") from None
+    return manifests
 
 
 def on_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
@@ -107,21 +128,32 @@ def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
     """UsageError for a kind that the cluster does not know."""
     for obj in flat(manifests):
         if api.resource(obj["apiVersion"], obj["kind"]) is None:
-            remedy = "`just up` brings Routes (manifests/clusters/route-crd.yaml); of others, install the definition"
+            remedy = "`just up` brings those of OKD's router and of Envoy Gateway; of others, install the definition"
             raise UsageError(api.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
 
 
 def pod_template(obj: Mapping[str, Any]) -> Object | None:
-    """The object that has `metadata` and `spec` of the pods; None for a kind that makes none."""
+    """The object that has `metadata` and `spec` of the pods; None for a kind that makes none. Of an EnvoyProxy what it lays over its controller's."""
     match obj["kind"]:
         case "Pod":
             return dict(obj)
         case "CronJob":
             return obj["spec"]["jobTemplate"]["spec"]["template"]
+        case "EnvoyProxy":
+            return at(obj, f"{_MADE}.patch.value.spec.template")
         case kind if kind in WORKLOADS:
             return obj["spec"]["template"]
         case _:
             return None
+
+
+def made(obj: Mapping[str, Any]) -> Reference | None:
+    """The workload that makes an object's pods: itself, or the Deployment that a controller makes of it; None where it makes none."""
+    ref = Reference.of(obj)
+    name = at(obj, f"{_MADE}.name") if ref.kind == "EnvoyProxy" else None
+    if name is not None:
+        return Reference("apps/v1", "Deployment", ref.namespace, name)
+    return ref if ref.kind in WORKLOADS else None
 
 
 def pod_spec(obj: Mapping[str, Any]) -> Object:
@@ -198,10 +230,13 @@ def beside(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) ->
 
 
 def certify(secret: Object) -> None:
-    """Fill in the certificate that its annotations ask for, if they do. UsageError for one that cannot be made."""
+    """Fill in the certificate that its annotations ask for, if they do. UsageError for one that cannot be made, and a key that it does not fill."""
     metadata = secret["metadata"]
     place = f"Secret {metadata.get('namespace', '')}/{metadata['name']}"
     request = certificates.requested(place, metadata.get("annotations") or {})
     if request is not None:
         made = {key: base64.b64encode(text.encode()).decode() for key, text in certificates.issue(request).items()}
+        for key, value in (secret.get("data") or {}).items():
+            if not value:
+                refuse_unknown(key, made, f"{place}: data", f"'{key}' is empty, and no part of a certificate")
         secret["data"] = (secret.get("data") or {}) | made

@@ -7,20 +7,22 @@ nodes yet, a Route not admitted yet) PATIENCE_S.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.base.errors import LostError, MeasuringError
+from lab.base.errors import LostError, MeasuringError, StartError
 from lab.targets.cluster import failure_report
 from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.names import RUN_LABEL
-from lab.targets.cluster.objects import Reference
+from lab.targets.cluster.objects import Reference, made
 from lab.targets.cluster.pods import conditions, ready
 
 POLL_S = 0.2
 ROUTES_POLL_S = 0.5
 PATIENCE_S = 10.0
+MAKING_S = 20.0
+"""For a controller that is up to make a workload: 1 to 3 s are usual."""
 CRASHES = 3
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
 SYSCTLS = "the kubelet must allow it: allowedUnsafeSysctls (lab/targets/provision/kind.yaml has it)"
@@ -47,17 +49,22 @@ class Fault:
     remedy: str = ""
     final: bool = False
     patience_s: float = 0.0
+    refused: bool = False
+    """A program does not take what it is told: it ends whenever it is started, or does not make what it is to make."""
     about: Mapping[str, Any] | None = None
     """The object as it was found; None where there is none."""
 
 
 def wait(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> None:
-    """Until every Deployment, DaemonSet, StatefulSet and Pod is ready and every Route admitted; `deadline` of time.monotonic().
+    """Until every Deployment, DaemonSet, StatefulSet and Pod is ready, those that a controller makes of an object, too, and every Route
+    admitted; `deadline` of time.monotonic().
 
     MeasuringError that names the object, its condition and the container's state; its remedy has events and log.
     """
-    refs = [Reference.of(obj) for obj in objects]
-    _wait(api, deadline, POLL_S, lambda: _workload_faults(api, refs))
+    wanted = list(objects)
+    refs = [Reference.of(obj) for obj in wanted]
+    to_come = {ref for obj in wanted if (ref := made(obj)) is not None} - set(refs)
+    _wait(api, deadline, POLL_S, lambda: _workload_faults(api, [*refs, *to_come], to_come))
     _wait(api, deadline, ROUTES_POLL_S, lambda: _route_faults(api, refs))
 
 
@@ -79,21 +86,37 @@ def _wait(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Faul
 
 
 def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
-    """LostError for an image that cannot be had: that says nothing about a variant, and the next one lacks it, too."""
+    """LostError for an image that cannot be had: that says nothing about a variant, and the next one lacks it, too. StartError for a program
+    that does not take what it is told.
+    """
     said = failure_report.lines(api, fault.about) if fault.about else []
     remedy = "\n  ".join(filter(None, (fault.remedy, *said)))
-    kind = LostError if fault.remedy == IMAGES else MeasuringError
-    return kind(f"{api.place}: {fault.place}", prefix + fault.words, remedy or "nothing else is known of it")
+    kind = LostError if fault.remedy == IMAGES else StartError if fault.refused else MeasuringError
+    last = next((f"; {line}" for line in reversed(said) if fault.refused and line.startswith(failure_report.LOG)), "")
+    return kind(f"{api.place}: {fault.place}", prefix + fault.words + last, remedy or "nothing else is known of it")
 
 
-def _workload_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
-    """Of the workloads, then of the pods of those that are not ready."""
+def _workload_faults(api: Api, refs: Sequence[Reference], to_come: Collection[Reference]) -> list[Fault]:
+    """Of the workloads, then of the pods of those that are not ready. `to_come`: those that a controller is to make."""
     workloads = [ref for ref in refs if ref.kind in ("Deployment", "DaemonSet", "StatefulSet", "Pod")]
     found = {ref: api.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in workloads}
     faults = {ref: fault for ref, obj in found.items() if (fault := _fault(ref, obj)) is not None}
+    unmade = {ref for ref in to_come if found[ref] is None}
+    faults |= {ref: _unmade(api, ref, up=not faults.keys() - unmade) for ref in unmade}
     places = sorted({ref.namespace for ref in faults})
     pods = [pod for namespace in places for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]
     return [*faults.values(), *filter(None, map(pod_fault, pods))]
+
+
+def _unmade(api: Api, ref: Reference, up: bool) -> Fault:
+    """In the words in which its Gateway's conditions, if any, tell why. `up`: its controller, and all else; then it refuses what it is told."""
+    gateways = api.list("gateway.networking.k8s.io/v1", "Gateway", ref.namespace)
+    failing = [one for gateway in gateways for one in conditions(gateway).values() if one.get("status") == "False"]
+    said = "".join(f"; {_told(one.get('reason', ''), one.get('message'))}" for one in failing)
+    place = f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
+    remedy = "its controller's log says why (`kubectl logs` of the Deployment labelled lab/scope=controller)"
+    words = f"its controller has not made it{said}"
+    return Fault(place, words, remedy, final=up, patience_s=MAKING_S, refused=True)
 
 
 def _route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
@@ -157,9 +180,9 @@ def _unready(known: Fault, found: Object) -> Fault | None:
 
 
 def pod_fault(pod: Object) -> Fault | None:
-    """None for a pod that is ready, or is being deleted."""
+    """None for a pod that is ready, is being deleted, or has done what it was to do."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    if "deletionTimestamp" in metadata or ready(pod):
+    if "deletionTimestamp" in metadata or ready(pod) or status.get("phase") == "Succeeded":
         return None
     known = Fault(f"pod {metadata['namespace']}/{metadata['name']}", "", about=pod)
     if status.get("phase") == "Failed":
@@ -189,6 +212,7 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
     if last.get("terminated"):
         before = f" (before: {failure_report.exited(last['terminated'] | {'message': ''})})"
     words, remedy, final = f"running, not ready{before}", "its readiness or startup probe does not succeed", False
+    crashed = False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
         crashed = reason == "CrashLoopBackOff" and container.get("restartCount", 0) + 1 >= CRASHES
@@ -198,7 +222,8 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
         words, remedy = failure_report.exited(ended), ""
     elif noun == "init container":
         words, remedy = f"running{before}", ""
-    return replace(known, words=f"not ready: {noun} {container['name']}: {words}", remedy=remedy, final=final)
+    told = f"not ready: {noun} {container['name']}: {words}"
+    return replace(known, words=told, remedy=remedy, final=final, refused=crashed)
 
 
 def _told(reason: str, message: str | None) -> str:

@@ -3,6 +3,7 @@
     3 nginx: worker process        →  a worker; the master, a cache's manager and workers that shut down are none
     2 haproxy -f /…                →  as many workers as threads; of two with `-W` one is the master, a thread that serves nobody
     go_sched_gomaxprocs_threads 2  →  of a program in Go, as it tells itself
+    server.concurrency: 2          →  of Envoy, the same
 
 Each system has its own way to a number where none is asked for (`lab.model.variants.workers`). None for a system that is not known here.
 """
@@ -12,18 +13,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lab.targets.common import traefik
+from lab.targets.common import envoy, inside, traefik
 
 LISTED = rf"""
-go=
+asks=
 for p in /proc/[0-9]*; do
   while read -r key value; do
-    case $key in Name:) [ "$value" = traefik ] && go=1 ;; Threads:) printf '%s ' "$value" ;; esac
+    case $key in Name:) case $value in traefik | envoy) asks=$value ;; esac ;; Threads:) printf '%s ' "$value" ;; esac
   done <$p/status && tr '\0' ' ' <$p/cmdline && echo
 done 2>/dev/null
-[ -z "$go" ] || wget -q -T 5 -O - http://127.0.0.1:{traefik.PORT}{traefik.METRICS} 2>/dev/null | grep ^{traefik.WORKERS} || true
+case $asks in
+  traefik) {{ {inside.asked(traefik.PORT, traefik.METRICS)}; }} 2>/dev/null | grep ^{traefik.WORKERS} ;;
+  envoy) {{ {inside.asked(envoy.PORT, envoy.CONCURRENCY)}; }} 2>/dev/null | grep ^server.concurrency ;;
+esac || true
 """
-"""Script that prints a line for each process of a container: its threads, and its command line; and what a Traefik counts of its own."""
+"""Script that prints a line for each process of a container: its threads, and its command line; and what a Traefik or an Envoy counts of its own."""
 
 
 def listed(text: str) -> list[tuple[int, str]]:
@@ -33,9 +37,9 @@ def listed(text: str) -> list[tuple[int, str]]:
 
 
 def told(text: str) -> int | None:
-    """What a program in Go tells of itself in that."""
+    """What a program in Go, or Envoy, tells of itself in that."""
     found = re.search(rf"^{traefik.WORKERS} (\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else None
+    return int(found[1]) if found else envoy.workers(text)
 
 
 def started(processes: Iterable[tuple[int, str]]) -> int | None:

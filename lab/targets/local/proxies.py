@@ -94,6 +94,16 @@ def built(place: str, name: str, module: str, version: str) -> Program:
     return Program(name, version, file)
 
 
+def packed(short: str, version: str, module: str) -> Program | None:
+    """The program that an image of that short name is nothing but, brought as above; None where it is no program of the lab's own.
+
+    `module`: the Go module of which it is built, if it is.
+    """
+    if f"{short}-{version}" in _pinned():
+        return program(f"image {short}", short, version)
+    return built(f"image {short}", short, module, version) if module else None
+
+
 def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
     """The folder into which Debian packages were unpacked, `file` in it; unpacked unless it is there. UsageError where that cannot be done."""
     folder = CACHE / name

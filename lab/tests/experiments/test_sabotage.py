@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.base.errors import LabError, MeasuringError, NotMeasurableError, UsageError
+from lab.base.errors import LabError, MeasuringError, NotMeasurableError, StartError, UsageError
 from lab.experiments.sabotage import Saboteur, _bare, told_apart  # pyright: ignore[reportPrivateUsage]
 from lab.model.variants import diff
 from lab.model.variants.variants import load_variant, without
@@ -32,6 +32,7 @@ class Target:
         (UsageError("here", "there is no such key"), "caught"),
         (NotMeasurableError("cores", "here", "too many"), "not measurable"),
         (MeasuringError("here", "/1kB.bin is not served"), "FAILED"),
+        (StartError("here", "it ends whenever it is started"), "caught"),
     ],
 )
 def test_a_system_that_does_not_come_up_proves_nothing(error: LabError, outcome: str) -> None:

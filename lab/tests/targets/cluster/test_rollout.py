@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from lab.base.errors import MeasuringError
+from lab.base.errors import MeasuringError, StartError
 from lab.targets.cluster import rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.names import RUN_LABEL
@@ -186,3 +186,43 @@ def test_routes_are_waited_for_until_they_are_admitted() -> None:
     assert error.place.endswith("route n/a") and "not admitted yet: no router has said anything" in error.fault
     error = fails(route(status="False", reason="HostAlreadyClaimed", message="by n/b"))
     assert error.fault == "not admitted: HostAlreadyClaimed: by n/b"
+
+
+# What a controller makes
+
+_DEPLOYMENT = {"name": "proxy", "patch": {"value": {"spec": {"template": {"metadata": {}, "spec": {}}}}}}
+ENVOY: Object = {
+    "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+    "kind": "EnvoyProxy",
+    "metadata": {"name": "proxy", "namespace": "n"},
+    "spec": {"provider": {"kubernetes": {"envoyDeployment": _DEPLOYMENT}}},
+}
+
+
+def test_what_a_controller_makes_is_waited_for() -> None:
+    fake = FakeApi()
+    with pytest.raises(MeasuringError, match="deployment n/proxy: not in time: its controller has not made it"):
+        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 0.1)
+    fake.put(deployment(2, 2))
+    rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 1)
+
+
+def test_a_controller_that_is_up_and_makes_nothing_refuses_it_in_its_gateways_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rollout, "MAKING_S", 0.1)
+    fake = FakeApi()
+    refused = {"type": "Accepted", "status": "False", "reason": "InvalidParameters", "message": "no such field"}
+    gateway = {"apiVersion": "g/v1", "kind": "Gateway", "metadata": {"name": "proxy", "namespace": "n"}}
+    fake.put({**gateway, "status": {"conditions": [refused]}})
+    with pytest.raises(StartError, match="has not made it; InvalidParameters: no such field"):
+        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 5)
+
+
+def test_a_program_that_ends_whenever_it_is_started_is_told_with_its_last_words() -> None:
+    fake = FakeApi()
+    fake.logs["proxy"] = "starting\nfield not found, node: maxidleconnsperhot\n"
+    error = fails(deployment(0), pod(waiting("CrashLoopBackOff", restartCount=2)), fake=fake)
+    assert isinstance(error, StartError) and error.fault.endswith(
+        "log of proxy: field not found, node: maxidleconnsperhot"
+    )
