@@ -28,7 +28,7 @@ from lab.targets.cluster.api import Api, DeniedError, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import Inventory
 from lab.targets.cluster.names import RUN_LABEL
-from lab.targets.cluster.objects import Reference, role
+from lab.targets.cluster.objects import Reference, made, pod_spec, role
 from lab.targets.cluster.pods import conditions, container_status, ready, running
 
 RESIZED_S = 10.0
@@ -99,7 +99,7 @@ class Changes:
         A limit that was set can be changed and not taken away: as much as its node has is none [tried, 1.34]. None
         raises LostError and DeniedError only.
         """
-        asked = self._deployment(role)["spec"]["template"]["spec"]["containers"][0].get("resources") or {}
+        asked = pod_spec(self._deployment(role))["containers"][0].get("resources") or {}
         limit, request = (asked.get(key, {}).get("cpu") for key in ("limits", "requests"))
         pods = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
         if not pods and cpu is not None:
@@ -134,13 +134,13 @@ class Changes:
                     crash.crash(self._api, self._images.named("loadgen"), still, self._run)
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        made = {Reference.of(obj): obj for obj in map(self._labelled, objects)}
-        if new := made.keys() - self._listed:
+        wanted = {Reference.of(obj): obj for obj in map(self._labelled, objects)}
+        if new := wanted.keys() - self._listed:
             self._inventory.add(new)
             self._listed |= new
         with ThreadPoolExecutor(deletion.THREADS) as pool:
-            for rank in sorted({ref.rank for ref in made}):
-                ranked = [obj for ref, obj in made.items() if ref.rank == rank]
+            for rank in sorted({ref.rank for ref in wanted}):
+                ranked = [obj for ref, obj in wanted.items() if ref.rank == rank]
                 list(pool.map(lambda obj: self._wrote(self._api.apply(obj)), ranked))
 
     # -- inside -------------------------------------------------------------------------------------------
@@ -168,15 +168,18 @@ class Changes:
         return {**obj, "metadata": metadata}
 
     def _deployment(self, wanted: Role) -> Mapping[str, Any]:
+        """Or what a controller makes one of."""
         found = next((obj for obj in self._manifests if role(obj) == wanted), None)
-        if found is None or found["kind"] != "Deployment":
+        ref = None if found is None else made(found)
+        if found is None or ref is None or ref.kind != "Deployment":
             kind = "nothing" if found is None else found["kind"]
             raise UsageError(f"role {wanted}", f"{kind} makes its pods, no Deployment", "name another role")
         return found
 
     def _change(self, wanted: Role, spec: Object) -> None:
-        metadata = self._deployment(wanted)["metadata"]
-        self._api.change("apps/v1", "Deployment", metadata["name"], metadata["namespace"], {"spec": spec})
+        ref = made(self._deployment(wanted))
+        assert ref is not None
+        self._api.change(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": spec})
 
     def _capacity(self, pod: Mapping[str, Any]) -> str:
         node = self._api.get("v1", "Node", pod["spec"]["nodeName"])

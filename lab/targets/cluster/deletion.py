@@ -1,15 +1,19 @@
-"""Deletion of things on a cluster: asked for, then waited for with a deadline."""
+"""Deletion of things on a cluster: asked for, then waited for with a deadline.
+
+A controller that waits for a class of its own to be let go (HELD) was the lab's, and has ended before: its finalizer is taken off for it.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from lab.base.errors import MeasuringError
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.api import Api
+from lab.targets.cluster.api import Api, ConflictError
 from lab.targets.cluster.names import BROUGHT_UP, RUN_LABEL
 from lab.targets.cluster.objects import Reference
 
@@ -21,7 +25,10 @@ PODS_S, REVERTING_S = 30.0, 60.0
 """Until pods are gone; where node-tuning pods are among them, whose preStop puts the node's settings back."""
 GONE_S = 120.0
 ORPHANING = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet")
+HELD = ("GatewayClass",)
 NODE_SCOPE = ("lab/scope", "node")
+CONTROLLER_SCOPE = ("lab/scope", "controller")
+"""Of a Deployment and its pods which make other workloads."""
 
 
 def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
@@ -29,25 +36,38 @@ def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
 
     Pods are orphaned first: the garbage collector would grant each its own grace, and a kubelet that has begun to wait
     for 300 s is not hurried by a second delete with 1 s [tried, 1.34]. Node-tuning pods are waited for: what they put
-    back must not meet what the next ones set.
+    back must not meet what the next ones set. Controllers that make workloads go before all others, and are waited for: they would
+    make them again.
     """
-    for ref in sorted(workloads, key=str):
-        grace_s = GRACE_S if ref.kind == "Pod" else None
-        api.delete(ref.api_version, ref.kind, ref.name, ref.namespace, grace_s, orphan=ref.kind in ORPHANING)
     places = sorted({ref.namespace for ref in workloads})
-    for place in places:
-        api.delete_all("apps/v1", "ReplicaSet", place, RUN_LABEL, orphan=True)
-        api.delete_all("apps/v1", "ControllerRevision", place, RUN_LABEL)
+    making = f"{RUN_LABEL},{'='.join(CONTROLLER_SCOPE)}"
+    found = {Reference.of(obj) for place in places for obj in api.list("apps/v1", "Deployment", place, making)}
+    if makers := found & set(workloads):
+        _end(api, makers, places, making)
+        await_pods(api, places, only=making)
+    _end(api, set(workloads) - makers, places, RUN_LABEL)
     if any(map(_reverts, _end_pods(api, places))):
         await_pods(api, places)
     _await_end(api, workloads)
     return places
 
 
-def await_pods(api: Api, places: Collection[str], but: str = "") -> None:
-    """Until the lab's pods there are gone, the generator's excepted and those stamped `but`. MeasuringError at the deadline."""
+def _end(api: Api, workloads: Collection[Reference], places: Collection[str], labels: str) -> None:
+    """Delete them; what they have made, of these labels, is orphaned."""
+    for ref in sorted(workloads, key=str):
+        grace_s = GRACE_S if ref.kind == "Pod" else None
+        api.delete(ref.api_version, ref.kind, ref.name, ref.namespace, grace_s, orphan=ref.kind in ORPHANING)
+    for place in places:
+        api.delete_all("apps/v1", "ReplicaSet", place, labels, orphan=True)
+        api.delete_all("apps/v1", "ControllerRevision", place, labels)
+
+
+def await_pods(api: Api, places: Collection[str], but: str = "", only: str = RUN_LABEL) -> None:
+    """Until the lab's pods there are gone, those with the labels `only`, the generator's excepted and those stamped `but`.
+    MeasuringError at the deadline.
+    """
     started = time.monotonic()
-    while pods := _end_pods(api, places, but):
+    while pods := _end_pods(api, places, but, only):
         reverting = list(filter(_reverts, pods))
         limit_s = REVERTING_S if reverting else PODS_S
         if time.monotonic() - started > limit_s:
@@ -57,9 +77,9 @@ def await_pods(api: Api, places: Collection[str], but: str = "") -> None:
         time.sleep(POLL_S)
 
 
-def _end_pods(api: Api, places: Collection[str], but: str = "") -> list[Mapping[str, Any]]:
+def _end_pods(api: Api, places: Collection[str], but: str = "", only: str = RUN_LABEL) -> list[Mapping[str, Any]]:
     """The metadata of the pods that are still there; each has been asked to end."""
-    ours = f"{RUN_LABEL},{ROLE_LABEL}!=generator"
+    ours = f"{only},{ROLE_LABEL}!=generator"
     found = [pod["metadata"] for place in places for pod in api.list("v1", "Pod", place, ours)]
     pods = [pod for pod in found if not but or (pod.get("annotations") or {}).get(BROUGHT_UP) != but]
     for pod in pods:
@@ -81,7 +101,18 @@ def delete(api: Api, refs: Iterable[Reference]) -> None:
             gone = list(
                 pool.map(lambda ref: api.delete(ref.api_version, ref.kind, ref.name, ref.namespace or None), ranked)
             )
-            _await_end(api, [ref for ref, done in zip(ranked, gone, strict=True) if not done])
+            ending = [ref for ref, done in zip(ranked, gone, strict=True) if not done]
+            for ref in ending:
+                if ref.kind in HELD:
+                    _let_go(api, ref)
+            _await_end(api, ending)
+
+
+def _let_go(api: Api, ref: Reference) -> None:
+    found = api.get(ref.api_version, ref.kind, ref.name)
+    if found is not None and found["metadata"].pop("finalizers", None):
+        with suppress(ConflictError):  # somebody else writes to it: the wait for its end tells
+            api.replace(found)
 
 
 def _await_end(api: Api, refs: Iterable[Reference]) -> None:

@@ -12,12 +12,12 @@ written, but when it takes the place over (`take_over`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from lab.base.errors import LostError, UsageError
 from lab.model.pairs import Side
-from lab.targets.cluster import deletion, ownership
+from lab.targets.cluster import deletion, objects, ownership
 from lab.targets.cluster.api import Api, DeniedError, RefusedError
 from lab.targets.cluster.deletion import THREADS
 from lab.targets.cluster.names import CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
@@ -25,13 +25,13 @@ from lab.targets.cluster.objects import WORKLOADS, Object, Reference, headless
 
 CLUSTER_KINDS = (
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("gateway.networking.k8s.io/v1", "GatewayClass"),
     ("networking.k8s.io/v1", "IngressClass"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
     ("v1", "Namespace"),
 )
 """The kinds without a namespace that the lab may make, and so looks for when everything is removed."""
-ROUTE = ("route.openshift.io/v1", "Route")
 WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
@@ -47,14 +47,14 @@ class Inventory:
         self._ending: list[str] = []
         """Namespaces with pods that were asked to end."""
 
-    def apply(self, objects: Iterable[Object]) -> None:
+    def apply(self, asked: Iterable[Object]) -> None:
         """These and nothing else: what is listed and not among them goes, workloads of before in any case
         (`await_pods` says when their pods are gone).
 
         The old ones go first, so that no new pod sees them. UsageError before anything is written when a namespace or a
         cluster-scoped object is somebody else's; RefusedError with the server's words when it will not have one.
         """
-        wanted = {Reference.of(obj): obj for obj in objects}
+        wanted = {Reference.of(obj): obj for obj in asked}
         rendered = {ref.name: obj for ref, obj in wanted.items() if ref.kind == "Namespace"}
         places = {ref.namespace for ref in wanted if ref.namespace} | set(rendered)
         namespaces = {_namespace(place) for place in places}
@@ -63,7 +63,8 @@ class Inventory:
         ownership.claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
         self.end_workloads()
         listed = self._read()
-        planned = set(wanted) | namespaces - {_namespace(CLIENT_NAMESPACE)}
+        made = {made for obj in wanted.values() if (made := objects.made(obj)) is not None}
+        planned = set(wanted) | made | namespaces - {_namespace(CLIENT_NAMESPACE)}
         self._write(listed | planned)
         for place in sorted(places):
             ownership.claim_namespace(self._api, place, self._run, rendered.get(place))
@@ -197,12 +198,21 @@ def remove_all(api: Api) -> list[str]:
     if workloads:
         deletion.await_pods(api, deletion.end_workloads(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
-    strangers = [obj for obj in api.list(*ROUTE) if obj["metadata"]["namespace"] not in places]
-    kept = [ref for ref in found if strangers and ref.kind == "CustomResourceDefinition"]
-    said += [f"kept: {ref}: {len(strangers)} Routes of others would go with it" for ref in kept]
-    found = [ref for ref in found if ref not in kept]
+    strangers = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
+    said += [f"kept: {ref}: {count} objects of others would go with it" for ref, count in strangers.items() if count]
+    found = [ref for ref in found if not strangers.get(ref)]
     deletion.delete(api, found)
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
+
+
+def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> int:
+    """How many objects of a kind that the lab added are not its."""
+    spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
+    if spec is None:
+        return 0
+    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
+    return sum(not ownership.is_ours(obj) and obj["metadata"].get("namespace") not in places for obj in listed)
 
 
 def _namespace(name: str) -> Reference:

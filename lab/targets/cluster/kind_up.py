@@ -44,8 +44,8 @@ def up(workers: int, talk: Console) -> None:
             kind.delete()
         raise
     _images(chosen, talk)
-    with step(talk, "kind Route") as remarks:
-        remarks.append("added" if ownership.ensure_route_kind(api, kind.name()) else "there")
+    with step(talk, "kinds of OKD's router and of Envoy Gateway") as remarks:
+        remarks.append(", ".join(ownership.ensure_kinds(api, kind.name())) or "there")
     said = f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kind.kubeconfig()}"
     say(talk, said)
 

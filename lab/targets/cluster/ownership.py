@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +13,13 @@ from lab.model.variants.kustomize import read_yaml
 from lab.targets.cluster import deletion
 from lab.targets.cluster.api import Api, ConflictError, Object
 from lab.targets.cluster.names import RUN_LABEL
+from lab.targets.cluster.objects import flat
 
 TERMINATING_S = 90.0
 """For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
-ROUTE_KIND = Path(__file__).parents[3] / "manifests" / "clusters" / "route-crd.yaml"
+_CLUSTERS = Path(__file__).parents[3] / "manifests" / "clusters"
+KINDS = (_CLUSTERS / "route-crd.yaml", _CLUSTERS / "envoy-gateway" / "definitions.json")
+"""What variants on a cluster need that Kubernetes does not have."""
 
 
 def is_ours(found: Mapping[str, Any] | None) -> bool:
@@ -60,13 +64,19 @@ def refuse_foreign(api: Api, found: Object) -> None:
     raise UsageError(f"{api.place}: {found['kind']} {metadata['name']}", fault, remedy)
 
 
-def ensure_route_kind(api: Api, run: str) -> bool:
-    """OpenShift's kind Route, which the OKD router's variants need: added to a cluster that lacks it, left alone on one that has it.
+def ensure_kinds(api: Api, run: str) -> list[str]:
+    """OpenShift's Route, which the OKD router's variants need, Gateway API's kinds and Envoy Gateway's: added to a cluster that lacks
+    them, left alone on one that has them.
 
-    Whether it had to be added; then it is the lab's, and goes with everything of its. What the lab added before is brought
+    Which had to be added; then they are the lab's, and go with everything of its. What the lab added before is brought
     up to date: an older one may not know a field that a disturbance sets.
     """
-    wanted = read_yaml(ROUTE_KIND, str(ROUTE_KIND))
+    wanted = flat(read_yaml(file, str(file)) for file in KINDS)
+    return [each["spec"]["names"]["kind"] for each in wanted if _ensure(api, run, copy.deepcopy(dict(each)))]
+
+
+def _ensure(api: Api, run: str, wanted: Object) -> bool:
+    """Whether it had to be added."""
     metadata = wanted["metadata"]
     found = api.get(wanted["apiVersion"], wanted["kind"], metadata["name"])
     if found is not None:

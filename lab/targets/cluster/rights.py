@@ -26,8 +26,8 @@ EVERY_RUN: tuple[Right, ...] = (
     ("get", "", "pods/log", NAMESPACE),
 )
 """A websocket is opened by GET: a port-forward by one needs `get` [lab.targets.cluster.tunnel], from Kubernetes 1.35 `create`, too."""
-ROUTE: tuple[Right, ...] = (("create", "apiextensions.k8s.io", "customresourcedefinitions", None),)
-"""To add the kind Route."""
+KINDS: tuple[Right, ...] = (("create", "apiextensions.k8s.io", "customresourcedefinitions", None),)
+"""To add the kinds that Kubernetes does not have."""
 SOME_RUNS: dict[str, tuple[Right, ...]] = {
     "pairs": tuple(
         (verb, group, what, f"{NAMESPACE}-right") for verb, group, what, where in EVERY_RUN if where == NAMESPACE

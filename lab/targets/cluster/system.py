@@ -37,7 +37,7 @@ from lab.targets.cluster.recorder import ClusterRecorder
 from lab.targets.cluster.runners import Runners
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.tools import tools
-from lab.targets.common import fetching, haproxy, nginx, renewing, workers
+from lab.targets.common import envoy, fetching, haproxy, inside, nginx, renewing, workers
 
 T = TypeVar("T")
 
@@ -70,14 +70,12 @@ done 2>/dev/null
 """
 _COUNTS = f"""
 [ -S {haproxy.SOCKET} ] || {{
-  if command -v curl; then curl -sf -m {nginx.TIMEOUT_S:g} http://127.0.0.1:{nginx.PORT}{nginx.PATH}
-  elif command -v bash; then bash -c 'exec 3<>/dev/tcp/127.0.0.1/{nginx.PORT} && printf "GET {nginx.PATH} HTTP/1.0\\r\\n\\r\\n" >&3 && cat <&3'; fi 2>&1
+  {{ {inside.asked(nginx.PORT, nginx.PATH)}; }} 2>/dev/null || {{ {inside.asked(envoy.PORT, envoy.COUNTS)}; }}
   exit 0
 }}
 echo '{haproxy.COUNTS}' | socat - UNIX-CONNECT:{haproxy.SOCKET}
 """
-"""What HAProxy's socket says, else nginx's status page, else nothing that is read. No container of the lab's own asks: its processes would
-be among the proxy's.
+"""What HAProxy's socket says, else nginx's status page, else Envoy's admin interface, else nothing that is read.
 """
 _SIGNAL = r"""
 for p in /proc/[0-9]*; do
@@ -261,7 +259,7 @@ class ClusterSystem:
             if done.returncode and handshakes:
                 fault = f"HAProxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
                 raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
-            found.update(nginx.counted(done.stdout) or haproxy.counted(done.stdout))
+            found.update(nginx.counted(done.stdout) or haproxy.counted(done.stdout) or envoy.counted(done.stdout))
             found.update(haproxy.tls(done.stdout) if handshakes else {})
         return {f"proxy/{name}": count for name, count in found.items()}
 

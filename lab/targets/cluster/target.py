@@ -140,29 +140,29 @@ class ClusterTarget:
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
         """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
         variant.refuse_on(self.name)
-        taken = self._place
+        taken, there = self._place, objects.on_cluster(variant.manifests)
         for point in points:
             if point.link_mbit is not None:
                 fault = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, fault, "measure it with --target local")
-        if any(objects.role(obj) == "balancer" for obj in variant.manifests):
+        if any(objects.role(obj) == "balancer" for obj in there):
             fault = "its load balancer is a process of the lab's, which is no way into a cluster here"
             raise NotMeasurableError(
                 "load balancer", variant.name, fault, "measure it with --target local or apiserver"
             )
-        if any(point.disturbance is not None for point in points) and any(map(objects.headless, variant.manifests)):
+        if any(point.disturbance is not None for point in points) and any(map(objects.headless, there)):
             fault = "its Service is headless: it has no address that stays when its pods change"
             raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
         requirements.vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
-        objects.vet(taken.api, variant.manifests)
-        if any(point.generations > 1 for point in points) and not renews(variant.manifests):
+        objects.vet(taken.api, there)
+        if any(point.generations > 1 for point in points) and not renews(there):
             raise NotMeasurableError("generations of workers", variant.name, *renewing.NONE)
-        routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
-        proxied = any(objects.role(obj) == "proxy" for obj in variant.manifests)
+        routed, routers = hosts.routed(there), hosts.routers(there)
+        proxied = any(objects.role(obj) == "proxy" for obj in there)
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     def unpaired(self, variant: Variant) -> str:
-        return unpaired(variant.manifests)
+        return unpaired(objects.on_cluster(variant.manifests))
 
     @contextmanager
     def up(
@@ -188,7 +188,8 @@ class ClusterTarget:
         inventory = taken.inventories[side]
         taken.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
-        wanted = objects.prepare(placed(variant.manifests, side), taken.images, self._run, stamp)
+        there = objects.on_cluster(variant.manifests)
+        wanted = objects.prepare(placed(there, side), taken.images, self._run, stamp)
         if (other := next(iter(self._there.values()), None)) is not None:
             objects.beside(wanted, other.nodes())
         pending_s = reloads.pending_s(wanted)

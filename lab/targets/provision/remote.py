@@ -25,7 +25,7 @@ down_arguments = up_arguments
 
 
 def up(options: argparse.Namespace, talk: Console) -> None:
-    """The client's namespace with the generator's pod, and the kind Route; idempotent."""
+    """The client's namespace with the generator's pod, and the kinds that Kubernetes does not have; idempotent."""
     from lab.targets.cluster.steps import say, step
 
     with step(talk, "reachable") as remarks:
@@ -51,11 +51,12 @@ def up(options: argparse.Namespace, talk: Console) -> None:
             client = ClientPod.ensure(api, chosen, run, time.monotonic() + CLIENT_DEADLINE_S)
             remarks.append(f"on node {client.node}")
             client.close()
-        if api.denied(rights.ROUTE):
-            say(talk, "  [yellow]–[/] kind Route: you may not add it; only the variants of OKD's router need it")
+        if api.denied(rights.KINDS):
+            who = "the variants of OKD's router and of Envoy Gateway"
+            say(talk, f"  [yellow]–[/] kinds that Kubernetes does not have: you may not add them; only {who} need them")
         else:
-            with step(talk, "kind Route") as remarks:
-                remarks.append("added" if ownership.ensure_route_kind(api, run) else "there already")
+            with step(talk, "kinds of OKD's router and of Envoy Gateway") as remarks:
+                remarks.append(", ".join(ownership.ensure_kinds(api, run)) or "there already")
         for what, wanted in rights.SOME_RUNS.items():
             if denied := api.denied(wanted):
                 say(talk, f"  [yellow]–[/] only {what} need it: you may not {'; '.join(denied)}")

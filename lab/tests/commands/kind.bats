@@ -71,7 +71,7 @@ of_cluster() { # ARG…: kubectl on the test's own cluster
 }
 
 left_over() { # what the lab's variants left in the cluster: nothing but the generator's place may stay
-  of_cluster get namespaces,clusterroles,clusterrolebindings,ingressclasses -l lab/run --output name
+  of_cluster get namespaces,clusterroles,clusterrolebindings,ingressclasses,gatewayclasses -l lab/run --output name
 }
 
 recorded() { # FIELD…: the fields of every sample's record, a line each
@@ -177,6 +177,26 @@ PYTHON
   lab sabotage --intact --target kind pod-workers-1 digitalocean digitalocean-node proxy-cache qinng-tuned nginx
   assert_success
   [[ $output == *"6 holds"* ]] || fail "$output"
+}
+
+held() { # SHORT…: does Docker hold the images of these short names?
+  local image
+  for image in $(python -c 'import sys; from lab.targets.cluster import images; print(*map(images.load().named, sys.argv[1:]))' "$@"); do
+    docker image inspect "$image" >/dev/null 2>&1 || return
+  done
+}
+
+@test "Envoy Gateway makes an Envoy of the variant's Gateway, which is read back and counted and goes with it" {
+  held envoy envoy-gateway || skip "Docker holds no envoy and envoy-gateway: scripts/airgap-images builds them where no registry is reached"
+  lab bench envoy-gateway-log-off --target kind --blocks 1 --sweep "$sweep"
+  finished
+  run recorded arm counters
+  assert_line --regexp "^envoy-gateway-log-off .*'proxy/requests': [1-9]"
+  refute_line --regexp "^envoy-gateway.*'proxy/requests': 0"
+  run recorded reason
+  refute_line --regexp '^(bring|knob|limit|wrong|proxy|generator|too|non|errors|dropped|rate|listen|conntrack)'
+  run left_over
+  assert_output namespace/ingress-lab-client
 }
 
 outcomes() { # ARM POINT METRIC…: a line with these outcomes of every such sample (its last try)

@@ -8,7 +8,7 @@ import pytest
 
 from lab.base.errors import LostError, UsageError
 from lab.model.variants.variants import load_variant
-from lab.targets.cluster import deletion, objects
+from lab.targets.cluster import deletion, objects, ownership
 from lab.targets.cluster.api import Api, DeniedError, RefusedError
 from lab.targets.cluster.inventory import Inventory, remove_all
 from lab.targets.cluster.names import BROUGHT_UP, CLIENT_NAMESPACE, INVENTORY, RUN_LABEL
@@ -275,3 +275,64 @@ def test_who_may_list_in_the_labs_namespaces_only_can_remove_everything_there() 
     assert fake.objects == {}
     assert "not looked for: CronJob in namespace ingress-lab: user u cannot list CronJob" in said
     assert "delete Deployment ingress-lab/proxy" in fake.asked
+
+
+def with_a_controller() -> list[dict[str, Any]]:
+    manifests = objects.on_cluster(load_variant("envoy-gateway").manifests)
+    return objects.prepare(manifests, IMAGES, "run-1", "stamp-1")
+
+
+def test_what_a_controller_makes_is_listed_before_and_ends_with_it_but_after_it() -> None:
+    """Else the controller would make it again."""
+    fake, inventory = made()
+    inventory.apply(with_a_controller())
+    assert (
+        "apps/v1 Deployment ingress-lab proxy\n"
+        in fake.objects["ConfigMap", CLIENT_NAMESPACE, INVENTORY]["data"]["objects"]
+    )
+    fake.put(thing("Deployment", "proxy", "ingress-lab", labels=LABEL))
+    scoped = LABEL | dict([deletion.CONTROLLER_SCOPE])
+    fake.put(thing("Pod", "envoy-gateway-1", "ingress-lab", labels=scoped))
+    fake.put(thing("Pod", "proxy-1", "ingress-lab", labels=LABEL))
+    fake.asked.clear()
+    inventory.remove_workloads()
+    ended = [line.split("ingress-lab/")[1] for line in fake.asked if line.startswith("delete")]
+    assert ended[:2] == ["envoy-gateway", "envoy-gateway-1"] and {"proxy", "proxy-1", "backend"} <= set(ended[2:])
+    assert not any(key[0] in WORKLOADS for key in fake.objects)
+
+
+def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> None:
+    fake, inventory = made()
+    inventory.apply(with_a_controller())
+    gone = fake.delete
+
+    def end(verb: str, key: Key) -> None:
+        if verb == "replace":
+            gone("gateway.networking.k8s.io/v1", key[0], key[2])
+
+    def held(api_version: str, kind: str, name: str, *rest: Any, **more: Any) -> bool:
+        found = fake.objects.get((kind, "", name), {"metadata": {}})
+        if found["metadata"].get("finalizers"):
+            fake.before = end
+            return False
+        return gone(api_version, kind, name, *rest, **more)
+
+    fake.objects["GatewayClass", "", "ingress-lab"]["metadata"]["finalizers"] = ["gateway-exists"]
+    fake.delete = held  # pyright: ignore[reportAttributeAccessIssue]
+    inventory.remove()
+    assert "replace GatewayClass ingress-lab" in fake.asked
+    assert kinds(fake) == [f"Namespace {CLIENT_NAMESPACE}"]
+
+
+def test_a_kind_that_the_lab_added_stays_while_others_use_it() -> None:
+    fake, inventory = made()
+    inventory.apply(with_a_controller())
+    assert "Gateway" in ownership.ensure_kinds(cast("Api", fake), "run-1")
+    assert ownership.ensure_kinds(cast("Api", fake), "run-2") == []
+    fake.put(thing("Gateway", "theirs", "shop"))
+    said = remove_all(cast("Api", fake))
+    kept = "kept: CustomResourceDefinition gateways.gateway.networking.k8s.io: 1 objects of others would go with it"
+    assert kept in said and "CustomResourceDefinition gatewayclasses.gateway.networking.k8s.io" in said
+    assert [name for kind, _, name in fake.objects if kind.startswith("Custom")] == [
+        "gateways.gateway.networking.k8s.io"
+    ]

@@ -110,6 +110,15 @@ def test_a_secret_gets_the_certificate_that_it_asks_for() -> None:
     assert subject(base64.b64decode(data["tls.crt"]).decode()) == "*.apps.lab.test"
 
 
+def test_a_secret_whose_key_no_certificate_fills_is_refused() -> None:
+    secret = copy.deepcopy(one([dict(obj) for obj in load_variant("tls").manifests], "Secret", "ingress-certificate"))
+    secret["data"]["tls.cr"] = secret["data"].pop("tls.crt")
+    with pytest.raises(
+        UsageError, match="Secret ingress-lab/ingress-certificate: data: 'tls.cr' is empty.*\n.*'tls.crt'"
+    ):
+        objects.certify(secret)
+
+
 def test_no_cloud_buys_a_load_balancer_and_other_services_stay_as_they_are() -> None:
     assert one(prepared("okd"), "Service", "proxy")["spec"]["loadBalancerClass"] == NO_BALANCER
     assert "loadBalancerClass" not in one(prepared("baseline"), "Service", "proxy")["spec"]
@@ -126,7 +135,7 @@ def test_proxy_and_backend_prefer_another_node_than_the_generators() -> None:
 
 
 def test_a_kind_that_the_cluster_does_not_know_is_refused_before_anything_starts() -> None:
-    with pytest.raises(UsageError, match="knows no Route of route.openshift.io/v1\n.*route-crd.yaml"):
+    with pytest.raises(UsageError, match="knows no Route of route.openshift.io/v1\n.*`just up` brings"):
         objects.vet(KINDS, load_variant("okd").manifests)
 
 
@@ -186,3 +195,47 @@ def test_a_sides_pods_go_where_the_others_are() -> None:
     selectors = {objects.role(obj): objects.pod_spec(obj).get("nodeSelector") for obj in manifests if objects.role(obj)}
     assert selectors["proxy"] == {"kubernetes.io/os": "linux", "kubernetes.io/hostname": "worker"}
     assert "kubernetes.io/hostname" not in (selectors["backend"] or {})
+
+
+# What a controller makes of them
+
+
+def on_clusters(name: str) -> list[dict[str, Any]]:
+    return objects.prepare(objects.on_cluster(load_variant(name).manifests), IMAGES, "run-1", "stamp-1")
+
+
+def test_a_variant_that_says_nothing_of_clusters_is_there_what_it_is_anywhere() -> None:
+    manifests = load_variant("traefik-ingress").manifests
+    assert objects.on_cluster(manifests) is manifests
+
+
+def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None:
+    """Knobs of the pods and of its own objects, the lab's labels and images; the controller is no part of the proxy."""
+    found = on_clusters("envoy-gateway-1-cpu")
+    proxy, controller = one(found, "EnvoyProxy", "proxy"), one(found, "Deployment", "envoy-gateway")
+    assert [objects.role(obj) for obj in (proxy, controller)] == ["proxy", None]
+    assert objects.made(proxy) == Reference("apps/v1", "Deployment", "ingress-lab", "proxy")
+    assert objects.made(controller) == Reference.of(controller)
+    assert not [obj for obj in found if Reference.of(obj) == objects.made(proxy)]
+    template = objects.pod_template(proxy)
+    assert template is not None and template["metadata"]["labels"] == {"lab/role": "proxy", RUN_LABEL: "run-1"}
+    assert template["metadata"]["annotations"] == {BROUGHT_UP: "stamp-1"}
+    envoy, manager = template["spec"]["containers"]
+    assert envoy["resources"] == {"limits": {"cpu": "1"}} and envoy["image"].startswith("mirror.test/docker.io/envoyp")
+    assert manager["image"] == controller["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert proxy["spec"]["provider"]["type"] == "Kubernetes" and "host" not in proxy["spec"]["provider"]
+
+
+def test_two_envoy_gateways_on_one_cluster_have_a_class_and_a_namespace_each() -> None:
+    right = placed(objects.on_cluster(load_variant("envoy-gateway").manifests), "right")
+    own = one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["spec"]["controllerName"]
+    settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
+    assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
+    assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
+
+
+def test_what_is_laid_over_but_fits_nothing_is_refused() -> None:
+    manifests = [copy.deepcopy(obj) for obj in load_variant("direct").manifests]
+    manifests[-1]["metadata"]["annotations"] = {objects.ON_CLUSTERS: "envoy-gateway"}
+    with pytest.raises(UsageError, match="lab/on-clusters: envoy-gateway: kustomize: "):
+        objects.on_cluster(manifests)
