@@ -10,7 +10,6 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from lab.base.errors import LabError
-from lab.model.endpoint import Role
 from lab.targets.cluster.shell import Shell
 from lab.targets.cluster.snapshot import MANY, NETWORK, Container, Snapshot, When, question, snapshot
 from lab.targets.common import cgroup
@@ -21,14 +20,17 @@ POD_STRIDE = 10_000_000
 """Added to process numbers per further pod of a role: each pod counts from 1, and no kernel beyond 4,194,304."""
 FEW_THREADS = 8
 """So many are looked at every second, more only at both ends: each costs a shell 60 µs [measured: dash]."""
-_TELLING: Sequence[Role] = ("generator", "proxy", "backend")
+CONTROL = "control"
+"""Of a controller in a pod of its own: its CPU and memory are told, nothing else of it."""
+_TELLING = ("generator", "proxy", "backend", CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A container to look into."""
 
-    role: Role
+    role: str
+    """A `Role`, or CONTROL."""
     namespace: str
     pod: str
     node: str
@@ -146,7 +148,7 @@ def sampler(
 ) -> ContainerSampler:
     """Of a container beside those that are known.
 
-    One container tells the CPUs of each machine, and of every role but the generator one the counters of each network.
+    One container tells the CPUs of each machine, and of proxy and backend one the counters of each network.
     """
     same = [one.container for one in known if one.place.role == place.role]
     shared = container.network and (container.boot_id, container.network) in {
@@ -157,7 +159,7 @@ def sampler(
         POD_STRIDE * len(same),
         container,
         tells_cpus=all(one.container.boot_id != container.boot_id for one in known),
-        tells_network=place.role != "generator" and not shared,
+        tells_network=place.role not in ("generator", CONTROL) and not shared,
         since_s=since_s,
     )
 

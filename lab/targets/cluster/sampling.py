@@ -20,7 +20,6 @@ from types import TracebackType
 import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
-from lab.model.endpoint import Role
 from lab.model.usage import UNCLAIMED, USAGE_SCHEMA, Observation, Usage
 from lab.targets.cluster import container_sampler, node_usage
 from lab.targets.cluster.container_sampler import ContainerSampler, Place, samplers
@@ -48,7 +47,7 @@ class ClusterWatch:
         others: Others,
         interval_s: float = 1.0,
         places_now: Callable[[], Sequence[Place]] | None = None,
-        spared: Callable[[Role], bool] = lambda role: False,
+        spared: Callable[[str], bool] = lambda role: False,
         generator_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._places, self._places_now, self._spared = places, places_now, spared

@@ -21,11 +21,11 @@ from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import Watch
-from lab.targets.cluster import failure_report, reloads, sampling, tunnel
+from lab.targets.cluster import deletion, failure_report, reloads, sampling, tunnel
 from lab.targets.cluster.api import Api, right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, clock_offset
-from lab.targets.cluster.container_sampler import Place
+from lab.targets.cluster.container_sampler import CONTROL, Place
 from lab.targets.cluster.entrypoint import Entrypoint, entrypoint
 from lab.targets.cluster.facts import pods_record
 from lab.targets.cluster.images import Images
@@ -133,6 +133,7 @@ class ClusterSystem:
         if inventory is not None:
             self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
         self._came_up = {role: self.pods(role) for role in ROLES}
+        self._controllers = api.list("v1", "Pod", namespace, "=".join(deletion.CONTROLLER_SCOPE))
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
     # -- where load goes --------------------------------------------------------------------------------
@@ -228,7 +229,8 @@ class ClusterSystem:
         return self._client.used_s(files)
 
     def _running(self) -> list[Place]:
-        """First containers that run now; where nothing changes, those of the pods that came up."""
+        """First containers that run now, a controller's with them; where nothing changes, those of the pods that came up."""
+        pods = {role: self._came_up[role] if self._changing is None else self._all(role) for role in ROLES}
         return [
             Place(
                 role,
@@ -238,8 +240,8 @@ class ClusterSystem:
                 self._shell(pod),
                 container_id(pod),
             )
-            for role in ROLES
-            for pod in (self._came_up[role] if self._changing is None else self._all(role))
+            for role, found in {**pods, CONTROL: self._controllers}.items()
+            for pod in found
             if running(pod)
         ]
 

@@ -17,12 +17,11 @@ import polars as pl
 import pytest
 
 from lab.base.errors import LostError, MeasuringError
-from lab.model.endpoint import Role
 from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.container_sampler import POD_STRIDE, ContainerSampler, Place, samplers
+from lab.targets.cluster.container_sampler import CONTROL, POD_STRIDE, ContainerSampler, Place, samplers
 from lab.targets.cluster.node_usage import MACHINE_STRIDE, busiest_thread
 from lab.targets.cluster.others import Elsewhere, Others, together
 from lab.targets.cluster.sampling import ClusterWatch
@@ -139,27 +138,27 @@ def others(cores: float | None, **counters: int) -> Others:
     return lambda nodes: lambda: Elsewhere(cores, counters)
 
 
-def places(asked: Sequence[tuple[Role, FakeShell]]) -> list[Place]:
+def places(asked: Sequence[tuple[str, FakeShell]]) -> list[Place]:
     return [place(role, shell, n) for n, (role, shell) in enumerate(asked)]
 
 
-def place(role: Role, shell: Any, number: int = 0) -> Place:
+def place(role: str, shell: Any, number: int = 0) -> Place:
     return Place(role, "ns", f"pod{number}", f"node{number}", shell)
 
 
-def sampled(*asked: tuple[Role, FakeShell]) -> list[ContainerSampler]:
+def sampled(*asked: tuple[str, FakeShell]) -> list[ContainerSampler]:
     found = places(asked)
     return samplers(found, [about(place.shell) for place in found])
 
 
-def watched(*asked: tuple[Role, FakeShell], others: Others = nobody) -> Observation:
+def watched(*asked: tuple[str, FakeShell], others: Others = nobody) -> Observation:
     """What a watch sees of these at both ends."""
     with ClusterWatch(places(asked), dict[str, int], others, interval_s=60.0) as watch:
         pass
     return watch.observation()
 
 
-def looked(*asked: tuple[Role, FakeShell], meanwhile: int) -> list[ContainerSampler]:
+def looked(*asked: tuple[str, FakeShell], meanwhile: int) -> list[ContainerSampler]:
     """What is seen at both ends and at so many seconds between."""
     found = sampled(*asked)
     moments: list[When] = ["opening"]
@@ -207,6 +206,15 @@ def test_replicas_are_added_up_and_told_apart() -> None:
     assert seen.usage["proxy"].rss_bytes == 3 * 100 * 4096
     assert seen.counters["proxy/ListenOverflows"] == 8
     assert sorted(seen.rows["pid"].unique()) == [1, POD_STRIDE + 1, 2 * POD_STRIDE + 1]
+
+
+def test_a_controller_in_a_pod_of_its_own_is_told_apart_from_its_proxy() -> None:
+    """What it used and holds; its network is not the load's way."""
+    proxy = FakeShell([Said({**v1(0), **network(1)}), Said({**v1(10**9), **network(4)})], network="net:[7]")
+    controller = FakeShell([Said({**v1(0), **network(0)}), Said({**v1(10**8), **network(9)})], network="net:[8]")
+    seen = watched(("proxy", proxy), (CONTROL, controller))
+    assert {role: usage.cpu_s for role, usage in seen.usage.items()} == {"proxy": 1.0, CONTROL: pytest.approx(0.1)}
+    assert not [name for name in seen.counters if name.startswith(CONTROL)]
 
 
 def test_the_shell_that_looks_is_not_seen() -> None:
