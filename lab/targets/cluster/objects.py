@@ -185,6 +185,8 @@ def _prepared(obj: Object, images: Images, run: str, stamp: str) -> Object:
     if template is not None:
         if obj["kind"] != "Pod":
             _label(template, run)
+        if obj["kind"] not in WORKLOADS:
+            _label(at(obj, f"{_MADE}.patch.value"), run)  # the workload that is made of it
         metadata = template["metadata"]
         metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
         spec = template["spec"]

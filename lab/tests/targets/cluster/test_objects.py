@@ -220,6 +220,8 @@ def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None
     template = objects.pod_template(proxy)
     assert template is not None and template["metadata"]["labels"] == {"lab/role": "proxy", RUN_LABEL: "run-1"}
     assert template["metadata"]["annotations"] == {BROUGHT_UP: "stamp-1"}
+    laid_over = proxy["spec"]["provider"]["kubernetes"]["envoyDeployment"]["patch"]["value"]
+    assert laid_over["metadata"]["labels"] == {RUN_LABEL: "run-1"}
     envoy, manager = template["spec"]["containers"]
     assert envoy["resources"] == {"limits": {"cpu": "1"}} and envoy["image"].startswith("mirror.test/docker.io/envoyp")
     assert manager["image"] == controller["spec"]["template"]["spec"]["containers"][0]["image"]
