@@ -124,12 +124,17 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def machine() -> tuple[str, str, str]:
-    """What the lab must not change: mounts, interfaces, sysctls."""
+def machine() -> tuple[list[str], list[str], str]:
+    """What the lab must not change: mounts, interfaces, sysctls; without those of a Docker engine, whose containers come and go beside it."""
     links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
     names = ["net/core/somaxconn", "net/ipv4/ip_local_port_range", "net/ipv4/ip_unprivileged_port_start", "fs/file-max"]
     sysctls = "".join(Path("/proc/sys", name).read_text() for name in names)
-    return Path("/proc/self/mountinfo").read_text(), links, sysctls
+    mounts = Path("/proc/self/mountinfo").read_text()
+    return (
+        [line for line in mounts.splitlines() if "docker" not in line],
+        [line for line in links.splitlines() if not line.startswith(("docker", "br-", "veth"))],
+        sysctls,
+    )
 
 
 def descendants(outer: subprocess.Popen[bytes]) -> list[psutil.Process]:

@@ -114,7 +114,7 @@ def test_a_variant_of_the_router_comes_up_and_reads_back(target: LocalTarget, na
             assert observed(system, kind="routes", value="100") == (True, "100")
         answer = system.fetch(entry, "/8kB.txt", 2.0)
         assert answer.body == system.fetch(system.backend_endpoint(), "/8kB.txt", 2.0).body
-        assert set(answer.tls) == (set() if tls == "none" else {"version", "cipher", "key", "subject"})
+        assert set(answer.tls) == (set() if tls == "none" else {"version", "cipher", "group", "key", "subject"})
         assert answer.tls.get("key", "RSA 2048") == "RSA 2048"
         assert system.restarts()["proxy-0/proxy"] == 0
         for pid in system.processes("proxy"):
