@@ -45,7 +45,8 @@ class Slices:
     def choose_length(self, warmed: Sequence[Ended], longer: bool) -> None:
         """The shortest in which few enough answers are in flight at its end, as fast as both together were; `longer`: the next one.
 
-        Of those that give both sides as many slices, LEAST or more; the last of them, where even that is too short: it tells no rate then.
+        Of those that give both sides as many slices, LEAST or more. Where even the last of them is too short no rate is told, and the
+        shortest one it is, which has most of the machine's noise on both sides.
         """
         rate_rps = 0.0
         for job, ended in zip(self.jobs, warmed, strict=False):
@@ -53,10 +54,10 @@ class Slices:
             rate_rps += result.achieved_rps if result is not None else 0.0
         load = self.jobs[0].load
         even = [length_s for length_s in LENGTHS_S if round(load.duration_s / length_s, 6) % 2 == 0] or [LENGTHS_S[0]]
-        short = [length_s for length_s in even if length_s * 2 * LEAST <= load.duration_s] or even[:1]
+        short = [length_s for length_s in even if length_s * 2 * LEAST <= load.duration_s]
         enough = [length_s for length_s in short if load.connections <= MAX_IN_FLIGHT * rate_rps * length_s]
-        at = even.index((enough or short[-1:])[0])
-        self.length_s = even[min(at + longer, len(even) - 1)]
+        at = even.index(enough[0]) + longer if enough else 0
+        self.length_s = even[min(at, len(even) - 1)]
 
     def run(self, lasting: ExitStack) -> list[Ended]:
         """Until both have ended. Who cannot be switched hangs, and is killed as any generator that does."""

@@ -173,11 +173,12 @@ def test_a_switching_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         (4_000, False, 0.05),  # 2 of 200 answers
         (4_000, True, 0.1),
         (1_500, False, 0.1),
-        (300, False, 0.25),  # of half a second each would have five
-        (300, True, 0.5),
-        (10, False, 0.25),
-        (0, False, 0.25),
-        (0, True, 0.5),
+        (500, False, 0.25),
+        (500, True, 0.5),
+        (300, False, 0.05),  # of half a second each would have five: no rate is told, and the shortest are best
+        (300, True, 0.05),
+        (0, False, 0.05),
+        (0, True, 0.05),
     ],
 )
 def test_slices_are_as_long_as_few_answers_in_flight_ask(
