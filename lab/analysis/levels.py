@@ -17,7 +17,7 @@ from lab.stats import power
 from lab.stats.paired import MIN_BLOCKS
 
 WORTHWHILE = 1.5
-"""Workers that differ by no more than this many times what a repeat does are no reason to make others."""
+"""Workers that differ by no more than this many times what a repeat under the same load does are no reason to make others."""
 LEAST_S = 280.0
 """What one variant's pairs and those that guard it may take together where workers scatter, however short the sweep: with `quick`'s arms
 alone that is six minutes.
@@ -29,6 +29,8 @@ mean: an interval is then at most a twentieth too narrow.
 """
 LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 """Of one generation: the load that one would have had is shared out among several."""
+LONG_S = 4.0
+"""A measurement of one start, about, where it is told what that start is off by however long it is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,13 @@ def _parts(one: Known, generations: int, load_s: float) -> list[tuple[float, int
     return [
         ((starts.bring_up or 0.0) ** 2, starts.bring_ups - 1),
         ((one.generation or 0.0) ** 2 / generations, one.bring_ups * (one.generations - 1)),
-        ((one.repeat or 0.0) ** 2 * one.load_s / load_s / generations, one.bring_ups * one.generations),
+        (_repeat(one, load_s) ** 2 / generations, one.bring_ups * one.generations),
     ]
+
+
+def _repeat(one: Known, load_s: float) -> float:
+    """A repeat's standard deviation under a load of so long: its variance is as one over the time."""
+    return (one.repeat or 0.0) * sqrt(one.load_s / load_s)
 
 
 def scatter(one: Known, generations: int, singly: bool, load_s: float) -> tuple[float, int]:
@@ -149,7 +156,7 @@ def plan_of(one: Known, costs: Costs) -> tuple[int, int]:
     fewer bring-ups than MIN_BLOCKS, and more than were planned where what is measured once in them is not measured more often. As planned
     where workers scatter no more than repeats do.
     """
-    if (one.generation or 0.0) <= WORTHWHILE * (one.repeat or 0.0):
+    if (one.generation or 0.0) <= WORTHWHILE * _repeat(one, costs.load_s(1)):
         return costs.blocks, 1
     allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * costs.block_s)
     choices = [
@@ -203,7 +210,7 @@ def notes(target: str, variants: Collection[str]) -> list[str]:
     found: list[str] = []
     for one in _of(target, variants):
         start = start_sd(one)
-        if one.repeat is not None and start > WORTHWHILE * one.repeat:
+        if one.repeat is not None and start > WORTHWHILE * _repeat(one, LONG_S):
             said = f"{one.variant}: one start of it is off by {100 * start:.1f} % in CPU per request (standard deviation, {one.scheme}; {one.run})"
             found.append(f"{said}, however long it is measured: starts and reloads must be repeated")
     return found

@@ -50,6 +50,14 @@ def test_how_well_that_is_known_is_between_its_levels() -> None:
     assert levels.degrees(known(repeat=0.0, generation=0.0), 1, 4.0) == 7
 
 
+@pytest.mark.parametrize(("load_s", "several"), [(1.0, True), (4.0, False)])
+def test_workers_are_held_against_a_repeat_under_the_load_that_the_point_has(load_s: float, several: bool) -> None:
+    """Of 4 s. What scatters by 2.5 % in a second does by half of that in four."""
+    costs = Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
+    one = known(generation=0.03, repeat=0.025, load_s=load_s)
+    assert (plan_of(one, costs)[1] > 1) is several
+
+
 def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() -> None:
     (point,) = LOADS
     assert [(one.duration_s, one.warmup_s) for one in (levels.shared(point, count) for count in (1, 2, 3, 9))] == [
