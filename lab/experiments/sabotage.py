@@ -217,7 +217,8 @@ def told_apart(
             _, labelled, label = place.partition("metadata.labels.")
             if (known is None and (obj["kind"], place) in tried) or (labelled and label not in selecting):
                 continue
-            tried.add((obj["kind"], place))
+            if known is None:
+                tried.add((obj["kind"], place))
             yield number, place, wrong
 
 

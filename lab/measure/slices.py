@@ -43,7 +43,8 @@ class Slices:
     _fault: str = ""
 
     def choose_length(self, warmed: Sequence[Ended], longer: bool) -> None:
-        """The shortest in which few enough answers are in flight at its end, as fast as both together were; `longer`: the next one.
+        """The shortest in which few enough answers are in flight at its end, as fast as both together were; `longer`: the next one, of
+        which there may be fewer.
 
         Of those that give both sides as many slices, LEAST or more. Where even the last of them is too short no rate is told, and the
         shortest one it is, which has most of the machine's noise on both sides.

@@ -99,7 +99,7 @@ class Changes:
         A limit that was set can be changed and not taken away: as much as its node has is none [tried, 1.34]. None
         raises LostError and DeniedError only.
         """
-        asked = pod_spec(self._deployment(role))["containers"][0].get("resources") or {}
+        asked = self._as_made(role)["containers"][0].get("resources") or {}
         limit, request = (asked.get(key, {}).get("cpu") for key in ("limits", "requests"))
         pods = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
         if not pods and cpu is not None:
@@ -175,6 +175,14 @@ class Changes:
             kind = "nothing" if found is None else found["kind"]
             raise UsageError(f"role {wanted}", f"{kind} makes its pods, no Deployment", "name another role")
         return found
+
+    def _as_made(self, wanted: Role) -> Mapping[str, Any]:
+        """The spec of its pods; where a controller makes their Deployment, with what that adds."""
+        found = self._deployment(wanted)
+        ref = made(found)
+        if ref is None or ref == Reference.of(found):
+            return pod_spec(found)
+        return pod_spec(self._api.get(ref.api_version, ref.kind, ref.name, ref.namespace) or found)
 
     def _change(self, wanted: Role, spec: Object) -> None:
         ref = made(self._deployment(wanted))

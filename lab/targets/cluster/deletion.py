@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.base.errors import MeasuringError
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.api import Api, ConflictError
+from lab.targets.cluster.api import Api, ConflictError, RefusedError
 from lab.targets.cluster.names import BROUGHT_UP, RUN_LABEL
 from lab.targets.cluster.objects import Reference
 
@@ -111,7 +111,9 @@ def delete(api: Api, refs: Iterable[Reference]) -> None:
 def _let_go(api: Api, ref: Reference) -> None:
     found = api.get(ref.api_version, ref.kind, ref.name)
     if found is not None and found["metadata"].pop("finalizers", None):
-        with suppress(ConflictError):  # somebody else writes to it: the wait for its end tells
+        with suppress(
+            ConflictError, RefusedError
+        ):  # somebody else writes to it, or it has just gone: the wait for its end tells
             api.replace(found)
 
 

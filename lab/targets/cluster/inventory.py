@@ -198,20 +198,39 @@ def remove_all(api: Api) -> list[str]:
     if workloads:
         deletion.await_pods(api, deletion.end_workloads(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
-    strangers = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
-    said += [f"kept: {ref}: {count} objects of others would go with it" for ref, count in strangers.items() if count]
-    found = [ref for ref in found if not strangers.get(ref)]
+    definitions = [ref for ref in found if ref.kind == "CustomResourceDefinition"]
+    counts = {ref: _of_others(api, ref, places) for ref in definitions}
+    # Who uses one kind of a group watches the others, too.
+    used = {_group(ref) for ref, count in counts.items() if count != 0}
+    kept = [ref for ref in definitions if _group(ref) in used]
+    for ref in kept:
+        count = counts[ref]
+        why = (
+            "whether objects of others would go with it cannot be seen"
+            if count is None
+            else f"{count} objects of others would go with it"
+        )
+        said.append(f"kept: {ref}: {why if count != 0 else 'others use kinds of its group'}")
+    found = [ref for ref in found if ref not in kept]
     deletion.delete(api, found)
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
 
 
-def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> int:
-    """How many objects of a kind that the lab added are not its."""
+def _group(definition: Reference) -> str:
+    """Of `gateways.gateway.networking.k8s.io`: all but the first word."""
+    return definition.name.partition(".")[2]
+
+
+def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> int | None:
+    """How many objects of a kind that the lab added are not its; None where they may not be listed."""
     spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
     if spec is None:
         return 0
     version = next(each["name"] for each in spec["versions"] if each["storage"])
-    listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
+    try:
+        listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
+    except DeniedError:
+        return None
     return sum(not ownership.is_ours(obj) and obj["metadata"].get("namespace") not in places for obj in listed)
 
 

@@ -115,7 +115,7 @@ def _unmade(api: Api, ref: Reference, up: bool) -> Fault:
     said = "".join(f"; {_told(one.get('reason', ''), one.get('message'))}" for one in failing)
     place = f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
     remedy = "its controller's log says why (`kubectl logs` of the Deployment labelled lab/scope=controller)"
-    words = f"its controller has not made it{said}"
+    words = f"its controller {'has not made it' if up else 'is not up'}{said}"  # other words: its patience begins then
     return Fault(place, words, remedy, final=up, patience_s=MAKING_S, refused=True)
 
 

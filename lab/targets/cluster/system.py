@@ -133,7 +133,8 @@ class ClusterSystem:
         if inventory is not None:
             self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
         self._came_up = {role: self.pods(role) for role in ROLES}
-        self._controllers = api.list("v1", "Pod", namespace, "=".join(deletion.CONTROLLER_SCOPE))
+        controllers = api.list("v1", "Pod", namespace, "=".join(deletion.CONTROLLER_SCOPE))
+        self._controllers = [pod for pod in controllers if self._has_shell(pod)]
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
     # -- where load goes --------------------------------------------------------------------------------
@@ -533,6 +534,15 @@ class ClusterSystem:
         """Into the first container: the lab's own. A disturbance, a watch and the engine ask at once for the same one."""
         place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
         return self._shells.setdefault(place, Shell(self._api, *place))
+
+    def _has_shell(self, pod: Mapping[str, Any]) -> bool:
+        """A controller's official image may have none: then nothing is told of it."""
+        try:
+            return self._shell(pod).pid > 0
+        except LostError:
+            raise
+        except MeasuringError:
+            return False
 
     def _tools(self, pod: Mapping[str, Any]) -> Shell:
         place = (pod["metadata"]["name"], "tools")

@@ -192,6 +192,26 @@ def test_a_squeeze_keeps_requests_below_limits_and_is_undone_by_the_nodes_cpus(m
     assert [asked for asked in made.api.asked if "resize" in asked] == ["change(resize) Pod ingress-lab/a"] * 2
 
 
+def test_what_a_controller_adds_to_its_deployment_is_what_a_squeeze_goes_back_to(made: Made) -> None:
+    """Here a request, of which the EnvoyProxy says nothing."""
+    patch = {"template": {"metadata": {"labels": {"lab/role": "proxy"}}, "spec": {"containers": [{"name": "proxy"}]}}}
+    deployed = {"name": DEPLOYMENT["metadata"]["name"], "patch": {"value": {"spec": patch}}}
+    envoy = {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "EnvoyProxy",
+        "metadata": {"name": "proxy", "namespace": NS},
+        "spec": {"provider": {"kubernetes": {"envoyDeployment": deployed}}},
+    }
+    server: Any = made.api
+    images: Any = Named()
+    held: Any = made.inventory
+    changes = Changes(server, images, held, [envoy], NS, "run-1", lambda kind, name, detail: None)
+    made.api.put(pod("a"))
+    changes.squeeze("proxy", "20m")
+    changes.squeeze("proxy", None)
+    assert resources(made, "a") == {"limits": {"cpu": "2"}, "requests": {"cpu": "100m"}}
+
+
 def resources(made: Made, name: str) -> dict[str, Any]:
     return made.api.objects["Pod", NS, name]["spec"]["containers"][0]["resources"]
 

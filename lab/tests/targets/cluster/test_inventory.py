@@ -324,15 +324,32 @@ def test_a_class_is_let_go_in_the_place_of_its_controller_that_has_ended() -> No
     assert kinds(fake) == [f"Namespace {CLIENT_NAMESPACE}"]
 
 
-def test_a_kind_that_the_lab_added_stays_while_others_use_it() -> None:
+def test_kinds_that_the_lab_added_stay_while_others_use_one_of_their_group() -> None:
+    """Whose controller watches the others, too; Envoy Gateway's own are of another group."""
     fake, inventory = made()
     inventory.apply(with_a_controller())
     assert "Gateway" in ownership.ensure_kinds(cast("Api", fake), "run-1")
     assert ownership.ensure_kinds(cast("Api", fake), "run-2") == []
     fake.put(thing("Gateway", "theirs", "shop"))
     said = remove_all(cast("Api", fake))
-    kept = "kept: CustomResourceDefinition gateways.gateway.networking.k8s.io: 1 objects of others would go with it"
-    assert kept in said and "CustomResourceDefinition gatewayclasses.gateway.networking.k8s.io" in said
-    assert [name for kind, _, name in fake.objects if kind.startswith("Custom")] == [
-        "gateways.gateway.networking.k8s.io"
-    ]
+    place = "kept: CustomResourceDefinition {}.gateway.networking.k8s.io: {}"
+    assert place.format("gateways", "1 objects of others would go with it") in said
+    assert place.format("gatewayclasses", "others use kinds of its group") in said
+    left = [name for kind, _, name in fake.objects if kind.startswith("Custom")]
+    assert left and all(name.endswith(".gateway.networking.k8s.io") for name in left)
+
+
+def test_a_kind_whose_objects_may_not_be_listed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, _ = made()
+    ownership.ensure_kinds(cast("Api", fake), "run-1")
+    listed = fake.list
+
+    def denied(api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Any]:
+        if kind == "EnvoyProxy":
+            raise DeniedError("context test", "may not list envoyproxies", "")
+        return listed(api_version, kind, namespace, labels)
+
+    monkeypatch.setattr(fake, "list", denied)
+    said = remove_all(cast("Api", fake))
+    assert any("envoyproxies.gateway.envoyproxy.io: whether objects of others" in line for line in said)
+    assert ("CustomResourceDefinition", "", "envoyproxies.gateway.envoyproxy.io") in fake.objects

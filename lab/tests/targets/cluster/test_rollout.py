@@ -207,6 +207,27 @@ def test_what_a_controller_makes_is_waited_for() -> None:
     rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 1)
 
 
+def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it took to come up."""
+    monkeypatch.setattr(rollout, "MAKING_S", 0.3)
+    controller = {**deployment(0), "metadata": {"name": "controller", "namespace": "n", "generation": 1}}
+    began = time.monotonic()
+
+    class Slow(FakeApi):
+        def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+            passed_s = time.monotonic() - began
+            if passed_s > 0.5:
+                self.put({**controller, "status": deployment(1)["status"]})
+            if passed_s > 0.6:
+                self.put(deployment(1))
+            return super().get(api_version, kind, name, namespace)
+
+    fake = Slow()
+    fake.put(controller)
+    rollout.wait(cast("Api", fake), [ENVOY, controller], began + 60)
+    assert time.monotonic() - began > 0.6
+
+
 def test_a_controller_that_is_up_and_makes_nothing_refuses_it_in_its_gateways_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
