@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -133,8 +134,6 @@ class ClusterSystem:
         if inventory is not None:
             self._changing = Changes(api, images, inventory, manifests, namespace, run, self._say, self._wrote)
         self._came_up = {role: self.pods(role) for role in ROLES}
-        controllers = api.list("v1", "Pod", namespace, "=".join(deletion.CONTROLLER_SCOPE))
-        self._controllers = [pod for pod in controllers if self._has_shell(pod)]
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
     # -- where load goes --------------------------------------------------------------------------------
@@ -534,6 +533,12 @@ class ClusterSystem:
         """Into the first container: the lab's own. A disturbance, a watch and the engine ask at once for the same one."""
         place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
         return self._shells.setdefault(place, Shell(self._api, *place))
+
+    @cached_property
+    def _controllers(self) -> list[Mapping[str, Any]]:
+        """Pods of controllers that can be looked into."""
+        listed = self._api.list("v1", "Pod", self._namespace, "=".join(deletion.CONTROLLER_SCOPE))
+        return [pod for pod in listed if self._has_shell(pod)]
 
     def _has_shell(self, pod: Mapping[str, Any]) -> bool:
         """A controller's official image may have none: then nothing is told of it."""

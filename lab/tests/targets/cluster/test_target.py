@@ -358,6 +358,27 @@ def system(held: Held, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> Clust
     return made
 
 
+class Distroless(Inside):
+    """Of an image without a shell."""
+
+    @property
+    def pid(self) -> int:
+        raise MeasuringError("pod ingress-lab/envoy-gateway-1", "container envoy-gateway does not answer", "no sh")
+
+
+def test_of_a_controller_whose_image_has_no_shell_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a sample lost for it; one that is gone is."""
+    made = system(Held(), Distroless(), monkeypatch)
+    assert made._controllers == []  # pyright: ignore[reportPrivateUsage]
+
+    def gone(_self: object) -> int:
+        raise LostError("pod ingress-lab/envoy-gateway-1", "is gone", "")
+
+    monkeypatch.setattr(Distroless, "pid", property(gone))
+    with pytest.raises(LostError):
+        system(Held(), Distroless(), monkeypatch)._controllers  # noqa: B018  # pyright: ignore[reportPrivateUsage]
+
+
 @dataclass
 class Reloading(Inside):
     """The shell into a proxy whose workers are others after each reload that was asked for."""
