@@ -71,7 +71,9 @@ of_cluster() { # ARG…: kubectl on the test's own cluster
 }
 
 left_over() { # what the lab's variants left in the cluster: nothing but the generator's place may stay
-  of_cluster get namespaces,clusterroles,clusterrolebindings,ingressclasses,gatewayclasses -l lab/run --output name
+  local kinds=namespaces,clusterroles,clusterrolebindings,ingressclasses
+  ! of_cluster get crd gatewayclasses.gateway.networking.k8s.io >/dev/null 2>&1 || kinds+=,gatewayclasses
+  of_cluster get "$kinds" -l lab/run --output name
 }
 
 recorded() { # FIELD…: the fields of every sample's record, a line each
