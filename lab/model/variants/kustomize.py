@@ -46,15 +46,8 @@ def objects(rendered: bytes) -> Objects:
 
 def laid_over(rendered: Iterable[Mapping[str, Any]], component: Path) -> Objects:
     """These objects with a component applied. BuildError in kustomize's own words."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="lab-overlay-") as name:
-            scratch = Path(name).resolve()
-            (scratch / "objects.yaml").write_text(yaml.dump_all(rendered, Dumper=yaml.CSafeDumper), encoding="utf-8")
-            listed = {"resources": ["objects.yaml"], "components": [os.path.relpath(component.resolve(), scratch)]}
-            (scratch / "kustomization.yaml").write_text(yaml.safe_dump(listed), encoding="utf-8")
-            return objects(_kustomize(scratch))
-    except OSError as error:
-        raise _unwritable(error) from None
+    text = yaml.dump_all(rendered, Dumper=yaml.CSafeDumper)
+    return objects(_laid_over(text, component, _stamp([component])))
 
 
 def read_yaml(path: Path, place: str) -> Any:
@@ -111,27 +104,40 @@ def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Sta
     return kept
 
 
+@lru_cache(maxsize=64)
+def _laid_over(text: str, component: Path, stamp: Stamp) -> bytes:
+    """`stamp`: of what the component reads, so that it is built anew when that changes."""
+    return _together((), (component,), text)
+
+
 def _built(resources: tuple[Path, ...], components: tuple[Path, ...]) -> bytes:
     if len(resources) == 1 and not components:
         return _kustomize(resources[0])
+    return _together(resources, components)
+
+
+def _together(resources: Iterable[Path], components: Iterable[Path], text: str = "") -> bytes:
+    """The build of what no folder lists together. `text`: objects beside the folders' own."""
     try:
         with tempfile.TemporaryDirectory(prefix="lab-overlay-") as name:
             scratch = Path(name).resolve()
+            # kustomize takes folders by relative path only, and follows them outside its own root.
+            listed = [os.path.relpath(folder.resolve(), scratch) for folder in resources]
+            if text:
+                (scratch / "objects.yaml").write_text(text, encoding="utf-8")
+                listed.append("objects.yaml")
             content = {
                 "apiVersion": "kustomize.config.k8s.io/v1beta1",
                 "kind": "Kustomization",
-                # kustomize takes folders by relative path only, and follows them outside its own root.
-                "resources": [os.path.relpath(folder.resolve(), scratch) for folder in resources],
+                "resources": listed,
                 "components": [os.path.relpath(folder.resolve(), scratch) for folder in components],
             }
             (scratch / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
             return _kustomize(scratch)
     except OSError as error:
-        raise _unwritable(error) from None
-
-
-def _unwritable(error: OSError) -> UsageError:
-    return UsageError("temporary folder", str(error), "free some space there, or set TMPDIR to a writable folder")
+        raise UsageError(
+            "temporary folder", str(error), "free some space there, or set TMPDIR to a writable folder"
+        ) from None
 
 
 def _kustomize(folder: Path) -> bytes:

@@ -99,7 +99,7 @@ class Changes:
         A limit that was set can be changed and not taken away: as much as its node has is none [tried, 1.34]. None
         raises LostError and DeniedError only.
         """
-        asked = self._as_made(role)["containers"][0].get("resources") or {}
+        asked = self._pod_spec(role)["containers"][0].get("resources") or {}
         limit, request = (asked.get(key, {}).get("cpu") for key in ("limits", "requests"))
         pods = [pod for pod in self._pods(role) if "deletionTimestamp" not in pod["metadata"]]
         if not pods and cpu is not None:
@@ -167,26 +167,24 @@ class Changes:
         metadata = {"namespace": self._namespace, **obj["metadata"], "labels": {**shared, RUN_LABEL: self._run, **own}}
         return {**obj, "metadata": metadata}
 
-    def _deployment(self, wanted: Role) -> Mapping[str, Any]:
-        """Or what a controller makes one of."""
+    def _deployment(self, wanted: Role) -> tuple[Mapping[str, Any], Reference]:
+        """(the object that makes its pods, the Deployment that does): one and the same, or what a controller makes the Deployment of."""
         found = next((obj for obj in self._manifests if role(obj) == wanted), None)
         ref = None if found is None else made(found)
         if found is None or ref is None or ref.kind != "Deployment":
             kind = "nothing" if found is None else found["kind"]
             raise UsageError(f"role {wanted}", f"{kind} makes its pods, no Deployment", "name another role")
-        return found
+        return found, ref
 
-    def _as_made(self, wanted: Role) -> Mapping[str, Any]:
-        """The spec of its pods; where a controller makes their Deployment, with what that adds."""
-        found = self._deployment(wanted)
-        ref = made(found)
-        if ref is None or ref == Reference.of(found):
+    def _pod_spec(self, wanted: Role) -> Object:
+        """Of its pods; where a controller makes their Deployment, with what that adds."""
+        found, ref = self._deployment(wanted)
+        if ref == Reference.of(found):
             return pod_spec(found)
         return pod_spec(self._api.get(ref.api_version, ref.kind, ref.name, ref.namespace) or found)
 
     def _change(self, wanted: Role, spec: Object) -> None:
-        ref = made(self._deployment(wanted))
-        assert ref is not None
+        _, ref = self._deployment(wanted)
         self._api.change(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": spec})
 
     def _capacity(self, pod: Mapping[str, Any]) -> str:

@@ -111,9 +111,8 @@ def delete(api: Api, refs: Iterable[Reference]) -> None:
 def _let_go(api: Api, ref: Reference) -> None:
     found = api.get(ref.api_version, ref.kind, ref.name)
     if found is not None and found["metadata"].pop("finalizers", None):
-        with suppress(
-            ConflictError, RefusedError
-        ):  # somebody else writes to it, or it has just gone: the wait for its end tells
+        # Somebody else writes to it, or it has just gone: the wait for its end tells.
+        with suppress(ConflictError, RefusedError):
             api.replace(found)
 
 

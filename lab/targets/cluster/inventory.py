@@ -198,19 +198,11 @@ def remove_all(api: Api) -> list[str]:
     if workloads:
         deletion.await_pods(api, deletion.end_workloads(api, workloads))
     found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
-    definitions = [ref for ref in found if ref.kind == "CustomResourceDefinition"]
-    counts = {ref: _of_others(api, ref, places) for ref in definitions}
+    why = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
     # Who uses one kind of a group watches the others, too.
-    used = {_group(ref) for ref, count in counts.items() if count != 0}
-    kept = [ref for ref in definitions if _group(ref) in used]
-    for ref in kept:
-        count = counts[ref]
-        why = (
-            "whether objects of others would go with it cannot be seen"
-            if count is None
-            else f"{count} objects of others would go with it"
-        )
-        said.append(f"kept: {ref}: {why if count != 0 else 'others use kinds of its group'}")
+    used = {_group(ref) for ref in why if why[ref]}
+    kept = [ref for ref in why if _group(ref) in used]
+    said += [f"kept: {ref}: {why[ref] or 'others use kinds of its group'}" for ref in kept]
     found = [ref for ref in found if ref not in kept]
     deletion.delete(api, found)
     return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
@@ -221,17 +213,18 @@ def _group(definition: Reference) -> str:
     return definition.name.partition(".")[2]
 
 
-def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> int | None:
-    """How many objects of a kind that the lab added are not its; None where they may not be listed."""
+def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
+    """Why a kind that the lab added must stay for its objects' sake; empty if it need not."""
     spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
     if spec is None:
-        return 0
+        return ""
     version = next(each["name"] for each in spec["versions"] if each["storage"])
     try:
         listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
     except DeniedError:
-        return None
-    return sum(not ownership.is_ours(obj) and obj["metadata"].get("namespace") not in places for obj in listed)
+        return "whether objects of others would go with it cannot be seen"
+    count = sum(not ownership.is_ours(obj) and obj["metadata"].get("namespace") not in places for obj in listed)
+    return f"{count} objects of others would go with it" if count else ""
 
 
 def _namespace(name: str) -> Reference:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from lab.base.errors import MeasuringError, UsageError
@@ -13,12 +12,11 @@ from lab.model.variants.kustomize import read_yaml
 from lab.targets.cluster import deletion
 from lab.targets.cluster.api import Api, ConflictError, Object
 from lab.targets.cluster.names import RUN_LABEL
-from lab.targets.cluster.objects import flat
+from lab.targets.cluster.objects import CLUSTERS, flat
 
 TERMINATING_S = 90.0
 """For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
-_CLUSTERS = Path(__file__).parents[3] / "manifests" / "clusters"
-KINDS = (_CLUSTERS / "route-crd.yaml", _CLUSTERS / "envoy-gateway" / "definitions.json")
+KINDS = (CLUSTERS / "route-crd.yaml", CLUSTERS / "envoy-gateway" / "definitions.json")
 """What variants on a cluster need that Kubernetes does not have."""
 
 

@@ -339,7 +339,7 @@ class ClusterSystem:
         return done
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        argv = ["curl", "-sf", "-m", f"{nginx.TIMEOUT_S:g}", f"http://127.0.0.1:{port}{path}"]
+        argv = ["curl", "-sf", "-m", str(inside.TIMEOUT_S), f"http://{inside.HOST}:{port}{path}"]
         done = self.exec(role, argv)
         if done.returncode:
             raise OSError(f"127.0.0.1:{port}{path}: {done.stderr.strip() or f'curl ended with {done.returncode}'}")

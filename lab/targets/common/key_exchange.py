@@ -77,9 +77,8 @@ def _messages(heard: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
 
 def _extension(hello: bytes, wanted: int) -> bytes:
     """What a ServerHello says under that number; empty if nothing."""
-    rest = hello[
-        34 + 1 + hello[34] + 5 :
-    ]  # after version and random the session's id, then cipher, compression, length
+    # After version and random the session's id, then cipher, compression, length.
+    rest = hello[34 + 1 + hello[34] + 5 :]
     while rest:
         end = 4 + int.from_bytes(rest[2:4])
         if int.from_bytes(rest[:2]) == wanted:

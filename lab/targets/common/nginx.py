@@ -15,7 +15,6 @@ PORT, PATH = 10246, "/nginx_status"
 """StatusPort, and where the controller's template has it (rootfs/etc/nginx/template/nginx.tmpl)."""
 MODULE = "http_stub_status_module"
 """As `nginx -V` has it."""
-TIMEOUT_S = 2.0
 LOADER = "nginx: cache loader process"
 """It reads what a cache has on disk and ends by itself, a minute after each start or reload: no process that a proxy must have."""
 

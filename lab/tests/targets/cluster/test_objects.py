@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.base.errors import UsageError
-from lab.model.variants import hosts
+from lab.model.variants import hosts, kustomize
 from lab.model.variants.variants import load_variant
 from lab.targets.cluster import objects
 from lab.targets.cluster.names import BROUGHT_UP, NO_BALANCER, RUN_LABEL
@@ -234,6 +236,25 @@ def test_two_envoy_gateways_on_one_cluster_have_a_class_and_a_namespace_each() -
     settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
     assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
     assert "namespace" not in one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["metadata"]
+
+
+def test_the_same_is_laid_over_the_same_once_until_the_component_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was changed of one answer is in no other."""
+    built: list[Path] = []
+    real = kustomize._kustomize  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(kustomize, "_kustomize", lambda folder: (built.append(folder), real(folder))[1])
+    component = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "namePrefix": "a-"}
+    file = tmp_path / "kustomization.yaml"
+    file.write_text(yaml.safe_dump(component))
+    objects_of = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}]
+    (first,), (second,) = (kustomize.laid_over(objects_of, tmp_path) for _ in range(2))
+    first["metadata"]["name"] = "changed"
+    assert second["metadata"]["name"] == "a-one" and len(built) == 1
+    file.write_text(yaml.safe_dump(component | {"namePrefix": "another-"}))
+    (third,) = kustomize.laid_over(objects_of, tmp_path)
+    assert third["metadata"]["name"] == "another-one" and len(built) == 2
 
 
 def test_what_is_laid_over_but_fits_nothing_is_refused() -> None:
