@@ -123,7 +123,7 @@ environmental_or_ok() {
   assert_success
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "proxies of the user's environment change nothing in a run" {
   {
     sed 's/^name.*/name = "open"/; s/^generator.*/generator = "k6"\nrate_rps = 50/' "$sweep"
@@ -221,7 +221,7 @@ environmental_or_ok() {
   assert_line --regexp '^baseline'
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a generator that prints garbage makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo lorem ipsum'
   lab bench baseline --sweep "$sweep"
@@ -230,7 +230,7 @@ environmental_or_ok() {
   assert_line generator-output
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a generator that tells another time than the load took makes invalid samples" {
   stub hey "$(command -v hey)"' "$@" | sed -E "s/^LAB summary ([0-9]+)[0-9] /LAB summary \1 /"'
   sed -i 's/"wrk"/"hey"/' "$sweep"
@@ -242,7 +242,7 @@ environmental_or_ok() {
   assert_line --partial "s of a load of 1 s"
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a generator that crashes makes invalid samples and exit 1" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; kill -SEGV $$'
   lab bench baseline --sweep "$sweep"
@@ -251,7 +251,7 @@ environmental_or_ok() {
   assert_line generator-failed
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a generator that hangs is killed, and the run goes on" { # takes the 15 s that any generator has
   wrk=$(command -v wrk)
   # the first call is the first sample's warm-up, the second is its measurement
@@ -266,7 +266,7 @@ environmental_or_ok() {
   assert_failure
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a generator that prints markup makes invalid samples and no traceback" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
   lab bench baseline --sweep "$sweep"
@@ -276,7 +276,7 @@ environmental_or_ok() {
   assert_line generator-output
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a generator that never stops printing makes invalid samples and fills nothing" {
   stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
   lab bench baseline --sweep "$sweep"
@@ -305,12 +305,12 @@ killed_under_load() {
   run cat "$BATS_TEST_TMPDIR/err"
   refute_output --partial Traceback
 }
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a proxy killed during a sample makes it invalid, and the run goes on" { killed_under_load master; }
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a proxy's worker killed during a sample makes it invalid, and the run goes on" { killed_under_load worker; }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a damaged sample is named at --resume, and nothing is measured" {
   python -m lab bench baseline --sweep "$sweep" >/dev/null 2>&1 || (($? == 1))
   record=$(find "$LAB_RUNS" -name sample.json | sort | head -n 1)
@@ -324,7 +324,7 @@ killed_under_load() {
   assert_success
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a run that another lab is measuring is not resumed, and the other lab unharmed" {
   python -m lab bench baseline --sweep "$sweep" --blocks 50 >/dev/null 2>"$BATS_TEST_TMPDIR/err" &
   lab_pid=$!
@@ -345,7 +345,7 @@ killed_under_load() {
   assert_output --partial "just bench --resume"
 }
 
-# bats test_tags=measures
+# bats test_tags=slow
 @test "a disk that fills up stops the run with a remedy and keeps what was recorded" {
   ((EUID == 0)) || skip "needs root to mount a small file system"
   mkdir -p "$LAB_RUNS"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Every overlay for real on the local target, one test each: it comes up and every knob reads back from what runs;
 # and a sample of the sabotages (`just sabotage` tries them all): a knob that did not take is noticed.
-# bats file_tags=measures
+# bats file_tags=slow
 
 bats_require_minimum_version 1.11.0
 
@@ -38,7 +38,7 @@ PYTHON
 for folder in "$root"/manifests/overlays/*/; do
   folder=${folder%/} && name=${folder##*/}
   [[ ${BATS_TEST_NAME-} == "reads_back "* && $BATS_TEST_NAME != "reads_back $name" ]] ||
-    bats_test_function --tags measures --description "overlay $name comes up and every knob reads back" -- reads_back "$name"
+    bats_test_function --tags slow --description "overlay $name comes up and every knob reads back" -- reads_back "$name"
 done
 
 @test "a knob left out, misspelt or meant for another container is caught" {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Adding a knob takes one folder: the README's worked example, in a checkout of its own, is listed, measured and read back.
-# bats file_tags=measures
+# bats file_tags=slow
 
 bats_require_minimum_version 1.11.0
 
