@@ -161,7 +161,7 @@ class Folders:
         with whole_folder(self.of(sample.id), "sample") as partial:
             write_synced(partial / tables.RAW, tables.pack_raw(raw))
             write_frame(partial / HISTOGRAMS, tables.histogram_frame(histograms))
-            write_frame(partial / USAGE, usage)
+            write_frame(partial / USAGE, tables.to_the_microsecond(usage))
             if events is not None:
                 write_frame(partial / EVENTS, events)
             for name, content in left.items():

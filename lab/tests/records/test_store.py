@@ -22,7 +22,15 @@ from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import store
 from lab.records.store import RunStore
-from lab.records.tables import HISTOGRAM_SCHEMA, RAW, FrameError, events_frame, histogram_frame, read_histograms
+from lab.records.tables import (
+    HISTOGRAM_SCHEMA,
+    RAW,
+    FrameError,
+    events_frame,
+    histogram_frame,
+    read_histograms,
+    to_the_microsecond,
+)
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_point, make_sample
 from lab.tests.support.fakes import bench
@@ -257,3 +265,15 @@ def test_missing_or_damaged_events_are_told(run: RunStore) -> None:
 def test_a_log_of_requests_that_is_none_is_told(run: RunStore) -> None:
     with pytest.raises(UsageError, match="raw.zst: holds no log of requests"):
         run.requests(disturbed(run))
+
+
+def test_usage_is_kept_to_the_microsecond() -> None:
+    """And what was kept so is not changed again."""
+    seen = pl.DataFrame(
+        {name: [0.123456789] if name in ("t_s", "cpu_s") else [None] for name in USAGE_SCHEMA}, USAGE_SCHEMA
+    )
+    run, sample = bench().store, make_sample()
+    run.write_sample(sample, "", {}, seen)
+    kept = run.usage(sample)
+    assert all(0 < abs(kept[name][0] - seen[name][0]) < 1e-6 for name in ("t_s", "cpu_s"))
+    assert kept.equals(to_the_microsecond(kept))
