@@ -111,7 +111,7 @@ print(round(statistics.median(gaps), 1), *gaps, sep="\n")'
 
 until_samples() { # COUNT: wait until that many are recorded, two minutes at most
   local deadline=$((SECONDS + 120))
-  until (($(find "$LAB_RUNS" -name sample.json 2>/dev/null | wc -l) >= $1)); do
+  until (($(find "$LAB_RUNS" -path '*/samples/[!.]*/sample.json' 2>/dev/null | wc -l) >= $1)); do
     ((SECONDS < deadline)) || fail "no $1 samples after two minutes: $(cat "$BATS_TEST_TMPDIR/err")"
     kill -0 "$background" || fail "the lab has ended: $(cat "$BATS_TEST_TMPDIR/err")"
     sleep 0.1
