@@ -18,7 +18,6 @@ from typing import IO, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import polars.selectors as cs
 import zstandard
 
 from lab.generators.pieces import Stream
@@ -111,8 +110,7 @@ def read_usage(path: Path) -> pl.DataFrame:
 
 def to_the_microsecond(usage: pl.DataFrame) -> pl.DataFrame:
     """A usage table with its moments and CPU seconds in whole 2⁻²⁰ s: a look takes longer, and the kernel's nanoseconds do not pack."""
-    times = cs.by_name("t_s", "cpu_s", require_all=False)
-    return usage.with_columns((times * MICROSECONDS).round() / MICROSECONDS)
+    return usage.with_columns((pl.col("t_s", "cpu_s") * MICROSECONDS).round() / MICROSECONDS)
 
 
 def joined(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:

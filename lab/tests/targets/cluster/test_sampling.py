@@ -418,7 +418,7 @@ class Cluster(FakeSystem):
     def watch(self) -> Watch:  # type: ignore[override]
         calm: dict[str, Any] = {
             "usage": {},
-            "rows": pl.DataFrame(),
+            "rows": pl.DataFrame(schema=USAGE_SCHEMA),
             "busy": {},
             "steal": 0.0,
             "others": 0.0,
