@@ -115,7 +115,7 @@ def asked(system: LocalSystem) -> Iterator[Client]:
 def flooded(system: LocalSystem, folder: Path) -> Iterator[None]:
     """More requests than a hundredth of a core answers in a second wait all the time: a probe waits behind them."""
     entry = system.entry()
-    argv = ["wrk", "-t1", "-c256", "-d600s", "-H", f"Host: {entry.host}", f"{entry.base_url}/1kB.bin"]
+    argv = ["wrk", "-t1", "-c900", "-d600s", "-H", f"Host: {entry.host}", f"{entry.base_url}/1kB.bin"]
     with (folder / "wrk").open("wb") as output:
         wrk = system.popen(argv, folder, output, output)
         try:
