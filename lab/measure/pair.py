@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from lab.measure import cpu
@@ -23,7 +24,7 @@ from lab.measure.validity import Fault
 from lab.model.pairs import SIDES, Layout
 from lab.model.usage import Observation
 from lab.records.reparse import UNTIMED
-from lab.targets.common.process import Ended, run_generators, taken
+from lab.targets.common.process import Ended, held, run_generators, taken
 
 THERE = ("proxy", cpu.CONTROL)
 """Roles on the proxy's CPUs."""
@@ -52,6 +53,7 @@ class PairRun:
             jobs = [each.job for each in begun]
             by_turns = self.sides[0].slot.point.scheme == "slices"
             slices = Slices(jobs, SIDES.index(self.layout.first_slice)) if by_turns else None
+            run = held(jobs, lasting) if slices is None else partial(slices.run, lasting)
             ended: list[Ended] = []
             right_seen: list[Observation] = []
 
@@ -62,7 +64,7 @@ class PairRun:
                     slices.choose_length(warmed, self.layout.longer)
 
             def load() -> Ended:
-                ended.extend(run_generators(jobs) if slices is None else slices.run(lasting))
+                ended.extend(run())
                 return ended[1]
 
             def watched() -> Ended:

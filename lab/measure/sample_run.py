@@ -24,7 +24,7 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import Observation
 from lab.model.variants.workers import GAUGE
 from lab.targets.base import System, Target
-from lab.targets.common.process import GRACE_S, Ended, Job, run_generators, scratch, taken
+from lab.targets.common.process import GRACE_S, Ended, Job, held, run_generators, scratch, taken
 from lab.targets.readback import Reading
 
 NOBODY: Mapping[str, float] = {}
@@ -76,10 +76,9 @@ class SampleRun:
             begun = self.begin(regime, attempt, lasting)
             if isinstance(begun, Measurement):
                 return begun
+            load = held([begun.job], lasting)
             ended, seen = regime.run(
-                lambda: run_generators(begun.warm_up(lasting)),
-                lambda: run_generators([begun.job])[0],
-                begun.job.scratch,
+                lambda: run_generators(begun.warm_up(lasting)), lambda: load()[0], begun.job.scratch
             )
             left = taken(begun.job.scratch, self.chosen.keep)
             run = self.load_run(begun, ended, seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,10 +52,12 @@ class Steady:
         return endpoint
 
     def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
-        """On the client's link as the point wants it."""
-        before = self._running()
+        """On the client's link as the point wants it. What runs there is looked at while it warms up: on a cluster that takes a while."""
         with self._shaped():
-            warm_up()
+            with ThreadPoolExecutor(1, "before") as pool:
+                running = pool.submit(self._running)
+                warm_up()
+                before = running.result()
             with self.system.watch() as watch:
                 ended = load()
         self._changes = _changes(before, self._running())
@@ -109,11 +112,9 @@ class Steady:
 
     def _running(self) -> Running:
         """What must be the same before and after: restarts, and every process of proxy and backend (a master respawns its workers)."""
-        return (
-            dict(self.system.restarts()),
-            set(self.system.processes("proxy")),
-            set(self.system.processes("backend")),
-        )
+        with ThreadPoolExecutor(3, "running") as pool:
+            proxy, backend = (pool.submit(self.system.processes, role) for role in ("proxy", "backend"))
+            return dict(self.system.restarts()), set(proxy.result()), set(backend.result())
 
 
 def _changes(before: Running, after: Running) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import IO, Any, Protocol
 
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Ran, Role
@@ -34,6 +35,17 @@ class System(Disturbable, Protocol):
 
     def endpoint(self, point: Point) -> Endpoint:
         """Where this point's load goes. UsageError if the system cannot serve the point (TLS mode, routes)."""
+        ...
+
+    def held(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
+        """As `popen`, which is what calling it does: whatever has to be made for it before is made now, or begun. Not called, nothing is left."""
         ...
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -99,15 +98,15 @@ class ClientPod:
             self._installed[generator.name] = self._find(generator)
         return self._installed[generator.name]
 
-    def popen(
+    def held(
         self, argv: Sequence[str], files: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes], used: str
-    ) -> subprocess.Popen[bytes]:
-        """Start a generator in the pod, in a fresh folder with these files; see `lab.targets.cluster.remote_process`."""
+    ) -> remote_process.Held:
+        """A generator in the pod, in a fresh folder with these files, that waits to be let go; see `lab.targets.cluster.remote_process`."""
         self.check()
-        return self.shell.popen(argv, files, stdout, stderr, used)
+        return self.shell.held(argv, files, stdout, stderr, used)
 
     def used_s(self, files: Sequence[str]) -> float | None:
-        """CPU seconds of generators that have ended, by what `popen` was to leave, which goes; None where one left nothing, as it never
+        """CPU seconds of generators that have ended, by what `held` was to leave, which goes; None where one left nothing, as it never
         began or was killed.
         """
         if not files:

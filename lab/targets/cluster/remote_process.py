@@ -5,6 +5,8 @@ and all that it started are killed. Files go there as a tar archive at the begin
 bounded by an argument list. Standard output and error come back apart and verbatim, and the exit status is the remote
 one; to the error output of one that failed kubectl adds `command terminated with exit code N`.
 
+It begins when it is let go (`Held`), by a line on that stdin: to connect takes a tenth of a second, which can be had before.
+
 Refuses to outlive anything: what a remote process leaves running when it ends is killed too, as is what LEFTOVERS finds
 (an API server before 1.30 has no websockets for this, and does not tell the pod that a kubectl was killed).
 Needs sh, setsid, and for files mktemp, head, tar and rm in the container.
@@ -18,6 +20,8 @@ import tarfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
 from typing import IO
 
 from lab.targets.cluster.api import Api
@@ -27,6 +31,7 @@ MARK = "LAB_TETHERED"
 _REMOTE = f"""\
 size=$1 used=$2 folder=
 shift 2
+read -r _ || exit 126
 if [ "$size" -gt 0 ]; then
   folder=$(mktemp -d) && cd "$folder" && head -c "$size" | tar -xf - || exit 126
 fi
@@ -59,15 +64,41 @@ def kubectl_exec(api: Api, namespace: str, pod: str, container: str) -> list[str
     return [*command, pod, "--"]
 
 
-def popen(
+@dataclass(slots=True)
+class Held:
+    """A process whose connection is made, or is being made. One that was not let go ends with this."""
+
+    process: subprocess.Popen[bytes]
+    said: bytes
+    """What it waits for."""
+    gone: bool = False
+
+    def go(self) -> subprocess.Popen[bytes]:
+        """Its stdin stays open as long as the process object lives: its end is the remote one's."""
+        self.gone = True
+        threading.Thread(target=_send, args=(self.process, self.said), name="stdin", daemon=True).start()
+        return self.process
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self.gone:
+            self.process.kill()
+            self.process.wait()
+
+
+def held(
     kubectl: Sequence[str],
     argv: Sequence[str],
     files: Mapping[str, str] | None,
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
     used: str = "",
-) -> subprocess.Popen[bytes]:
-    """Start `argv` behind `kubectl` (`kubectl_exec`), in a fresh folder with these files (None: where the container's sh is).
+) -> Held:
+    """`argv` behind `kubectl` (`kubectl_exec`), in a fresh folder with these files (None: where the container's sh is).
 
     `used`: a file in its TMPDIR that gets what sh's `times` says when it has ended (`seconds`); empty = none.
     """
@@ -79,9 +110,7 @@ def popen(
         stderr=stderr,
         start_new_session=True,
     )
-    # Its stdin stays open as long as the process object lives: its end is the remote one's.
-    threading.Thread(target=_send, args=(process, archive), name="stdin", daemon=True).start()
-    return process
+    return Held(process, b"\n" + archive)
 
 
 def seconds(told: str) -> float:
@@ -92,10 +121,10 @@ def seconds(told: str) -> float:
     return 60 * int(minutes) + float(rest[:-1].replace(",", "."))
 
 
-def _send(process: subprocess.Popen[bytes], archive: bytes) -> None:
+def _send(process: subprocess.Popen[bytes], said: bytes) -> None:
     assert process.stdin is not None
     with suppress(OSError, ValueError):  # kubectl has ended, or its stdin is closed, already: its status tells
-        process.stdin.write(archive)
+        process.stdin.write(said)
         process.stdin.flush()
 
 

@@ -91,7 +91,18 @@ class Shell:
         used: str = "",
     ) -> subprocess.Popen[bytes]:
         """A process beside this shell, over a connection of its own; see `lab.targets.cluster.remote_process`."""
-        return remote_process.popen(self._kubectl_exec, argv, files, stdout, stderr, used)
+        return self.held(argv, files, stdout, stderr, used).go()
+
+    def held(
+        self,
+        argv: Sequence[str],
+        files: Mapping[str, str] | None,
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes] | int,
+        used: str = "",
+    ) -> remote_process.Held:
+        """As `popen`, and it waits to be let go."""
+        return remote_process.held(self._kubectl_exec, argv, files, stdout, stderr, used)
 
     def close(self) -> None:
         """End the remote `sh`; idempotent, and the next question opens another."""

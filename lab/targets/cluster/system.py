@@ -7,7 +7,8 @@ import secrets
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -48,8 +49,8 @@ NETWORK_TOOLS = frozenset({"curl", "ss", "sockperf"})
 NOT_FOUND = 127
 SETTLED_S = 0.5
 """No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
-CONNECT_S = 1
-"""For one try: a first packet that was lost is sent again after a second."""
+CONNECT_S = 0.25
+"""For one try: a first packet that was lost is sent again after a second, by another try sooner."""
 NGINX = "nginx"
 RENEWAL_LOOK_S = 0.1
 """Between two looks at a proxy's processes, each of which costs it a millisecond."""
@@ -187,9 +188,28 @@ class ClusterSystem:
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
+        with self.held(argv, cwd, stdout, stderr, files) as begin:
+            return begin()
+
+    @contextmanager
+    def held(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
         self._check()
-        self._used.append(f"tmp.used-{secrets.token_hex(8)}")  # a name that the pod's next lab clears away
-        return self._client.popen(argv, files or {}, stdout, stderr, self._used[-1])
+        used = f"tmp.used-{secrets.token_hex(8)}"  # a name that the pod's next lab clears away
+        with self._client.held(argv, files or {}, stdout, stderr, used) as waiting:
+
+            def begin() -> subprocess.Popen[bytes]:
+                self._check()
+                self._used.append(used)
+                return waiting.go()
+
+            yield begin
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         self._check()
@@ -500,7 +520,7 @@ class ClusterSystem:
         """
         host, port = fetching.place(endpoint)
         done = self._client.shell.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
-        return f"{host}:{port} takes no connection within {CONNECT_S} s" if done.returncode else ""
+        return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint) -> str:
         try:

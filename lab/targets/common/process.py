@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
@@ -83,16 +84,26 @@ def run_generator(system: System, generator: Generator, path: str, load: Load, s
 def run_generators(jobs: Sequence[Job], started: Callable[[], object] = lambda: None) -> list[Ended]:
     """All at once, as `run_generator`; `started` is called when each has been started."""
     with ExitStack() as lasting:
-        running = [_started(job, lasting) for job in jobs]
+        return held(jobs, lasting)(started)
+
+
+def held(jobs: Sequence[Job], lasting: ExitStack) -> Callable[..., list[Ended]]:
+    """`run_generators`, once it is called: what starting them takes that can be done before is done now. They end at the latest with `lasting`."""
+    waiting = [_held(job, lasting) for job in jobs]
+
+    def run(started: Callable[[], object] = lambda: None) -> list[Ended]:
+        running = [begin() for begin in waiting]
         started()
         while [each for each in running if not each.ended]:  # each is asked
             time.sleep(POLL_S)
         return [each.outcome() for each in running]
 
+    return run
+
 
 @dataclass(slots=True)
 class _Running:
-    """One generator; `process` None: there is nothing to wait for."""
+    """One generator; `process` None: there is nothing to wait for, and what came of it is known."""
 
     process: subprocess.Popen[bytes] | None
     streams: tuple[IO[bytes], IO[bytes]]
@@ -128,30 +139,47 @@ class _Running:
         return self._outcome
 
 
-def _started(job: Job, lasting: ExitStack) -> _Running:
-    """It ends at the latest with `lasting`."""
+def _held(job: Job, lasting: ExitStack) -> Callable[[], _Running]:
     load = job.load
     # Where the system is disturbed, the last answers may be as late as they may be at all.
-    late_s = load.timeout_s if load.logged else 0.0
+    takes_s = load.duration_s + (load.timeout_s if load.logged else 0.0) + GRACE_S
     with writing(job.scratch, "TMPDIR"):
         stdout = lasting.enter_context(open(job.scratch / "stdout", "w+b"))  # noqa: SIM115 - it closes it
         stderr = lasting.enter_context(open(job.scratch / "stderr", "w+b"))  # noqa: SIM115
-    running = _Running(None, (stdout, stderr), time.monotonic() + load.duration_s + late_s + GRACE_S)
-    if load.generators > 1:
+    streams = stdout, stderr
+
+    def ended(said: str, complained: str, status: int, hung: bool = False) -> _Running:
+        return _Running(None, streams, 0.0, Ended(said, complained, status, 0.0, 0, hung))
+
+    def many() -> _Running:
         ran = job.system.generate(load, job.generator.files(load))
-        return replace(running, _outcome=Ended(ran.stdout, ran.stderr, ran.exit_status, 0.0, 0, ran.hung))
+        return ended(ran.stdout, ran.stderr, ran.exit_status, ran.hung)
+
+    def refused(error: OSError) -> _Running:
+        return ended("", f"{job.path} cannot be started: {error}", NOT_STARTED)
+
+    if load.generators > 1:
+        return many
     argv = [*job.before, *command(job.generator, job.path, load)]
     try:
         with own_faults(job.path):
             scripts = {**job.generator.files(load), **job.files}
-            process = job.system.popen(argv, job.scratch, stdout, stderr, scripts)
+            start = lasting.enter_context(job.system.held(argv, job.scratch, stdout, stderr, scripts))
     except OSError as error:
-        failed = Ended("", f"{job.path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
-        return replace(running, _outcome=failed)
-    running.process = process
-    lasting.callback(running.end)
-    _limit_output(process)
-    return running
+        return partial(refused, error)
+
+    def begin() -> _Running:
+        try:
+            with own_faults(job.path):
+                process = start()
+        except OSError as error:
+            return refused(error)
+        running = _Running(process, streams, time.monotonic() + takes_s)
+        lasting.callback(running.end)
+        _limit_output(process)
+        return running
+
+    return begin
 
 
 def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:

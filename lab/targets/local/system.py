@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -184,6 +184,18 @@ class LocalSystem:
         )
         self._generators.append(process)
         return process
+
+    @contextlib.contextmanager
+    def held(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+        """There is nothing to be made before."""
+        yield lambda: self.popen(argv, cwd, stdout, stderr, files)
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         labels = [pod.labels for pod in self._objects.role(role)]

@@ -4,24 +4,13 @@
 bats_require_minimum_version 1.11.0
 
 setup() {
-  bats_load_library bats-support
-  bats_load_library bats-assert
-  cd "$BATS_TEST_DIRNAME/../../.." || return
+  # shellcheck source=lab/tests/commands/common.bash
+  source "$BATS_TEST_DIRNAME/common.bash"
+  cd "$root" || return
   export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
   python=$(command -v python)
   sweep="$BATS_TEST_TMPDIR/tiny.toml"
-  cat >"$sweep" <<'TOML'
-title = "Tiny"
-question = "Does it work?"
-blocks = 1
-
-[[points]]
-name = "ceiling"
-generator = "wrk"
-connections = 4
-duration_s = 1
-attempts = 1
-TOML
+  tiny_sweep "$sweep"
 }
 
 # lab ARG...: the command line, with stdout in $output and stderr in $stderr.
@@ -41,8 +30,8 @@ refused() {
   assert_output ""
 }
 
-# stub NAME SCRIPT: a program of that name, first on PATH.
-stub() {
+# instead_of NAME SCRIPT: a program of that name, first on PATH.
+instead_of() {
   mkdir -p "$BATS_TEST_TMPDIR/bin"
   printf '#!/bin/bash\n%s\n' "$2" >"$BATS_TEST_TMPDIR/bin/$1"
   chmod +x "$BATS_TEST_TMPDIR/bin/$1"
@@ -57,15 +46,6 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*/samples/*/sample.json")):
     record = json.loads(path.read_text())
     print(*(record[name] for name in sys.argv[2:]))
 PYTHON
-}
-
-# until_samples COUNT: wait until that many samples are recorded, whole, a minute at most.
-until_samples() {
-  local deadline=$((SECONDS + 60))
-  until (($(find "$LAB_RUNS" -path '*/samples/[!.]*/sample.json' 2>/dev/null | wc -l) >= $1)); do
-    ((SECONDS < deadline)) || fail "no $1 samples after a minute"
-    sleep 0.05
-  done
 }
 
 # family PID: its descendants, a pid a line.
@@ -223,7 +203,7 @@ environmental_or_ok() {
 
 # bats test_tags=slow
 @test "a generator that prints garbage makes invalid samples and exit 1" {
-  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo lorem ipsum'
+  instead_of wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo lorem ipsum'
   lab bench baseline --sweep "$sweep"
   assert_failure 1
   run recorded reason
@@ -232,7 +212,7 @@ environmental_or_ok() {
 
 # bats test_tags=slow
 @test "a generator that tells another time than the load took makes invalid samples" {
-  stub hey "$(command -v hey)"' "$@" | sed -E "s/^LAB summary ([0-9]+)[0-9] /LAB summary \1 /"'
+  instead_of hey "$(command -v hey)"' "$@" | sed -E "s/^LAB summary ([0-9]+)[0-9] /LAB summary \1 /"'
   sed -i 's/"wrk"/"hey"/' "$sweep"
   lab bench baseline --sweep "$sweep"
   assert_failure 1
@@ -244,7 +224,7 @@ environmental_or_ok() {
 
 # bats test_tags=slow
 @test "a generator that crashes makes invalid samples and exit 1" {
-  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; kill -SEGV $$'
+  instead_of wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; kill -SEGV $$'
   lab bench baseline --sweep "$sweep"
   assert_failure 1
   run recorded reason
@@ -255,7 +235,7 @@ environmental_or_ok() {
 @test "a generator that hangs is killed, and the run goes on" { # takes the 15 s that any generator has
   wrk=$(command -v wrk)
   # the first call is the first sample's warm-up, the second is its measurement
-  stub wrk "[[ \$1 == -v ]] && exec '$wrk' -v
+  instead_of wrk "[[ \$1 == -v ]] && exec '$wrk' -v
     echo called >>'$BATS_TEST_TMPDIR/calls'
     ((\$(wc -l <'$BATS_TEST_TMPDIR/calls') != 2)) || exec sleep 631.7
     exec '$wrk' \"\$@\""
@@ -268,7 +248,7 @@ environmental_or_ok() {
 
 # bats test_tags=slow
 @test "a generator that prints markup makes invalid samples and no traceback" {
-  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
+  instead_of wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; echo "[/b] [bold [red] \\[x]"'
   lab bench baseline --sweep "$sweep"
   assert_failure 1
   [[ $output$stderr != *Traceback* ]] || fail "$stderr"
@@ -278,7 +258,7 @@ environmental_or_ok() {
 
 # bats test_tags=slow
 @test "a generator that never stops printing makes invalid samples and fills nothing" {
-  stub wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
+  instead_of wrk '[[ $1 == -v ]] && { echo "wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer"; exit 1; }; exec yes'
   lab bench baseline --sweep "$sweep"
   assert_failure 1
   run recorded verdict

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What bats files of clusters share; each sources this in its setup.
+# What bats files share that measure or have a checkout of their own; each sources this in its setup.
 
 bats_load_library bats-support
 bats_load_library bats-assert
@@ -47,4 +47,14 @@ connections = 4
 duration_s = 1
 attempts = 1
 TOML
+}
+
+# until_samples COUNT: wait until that many samples are recorded, whole, two minutes at most, and no longer than a lab in $background lives.
+until_samples() {
+  local deadline=$((SECONDS + 120))
+  until (($(find "$LAB_RUNS" -path '*/samples/[!.]*/sample.json' 2>/dev/null | wc -l) >= $1)); do
+    ((SECONDS < deadline)) || fail "no $1 samples after two minutes: $(cat "$BATS_TEST_TMPDIR/err" 2>/dev/null)"
+    [[ -z ${background-} ]] || kill -0 "$background" || fail "the lab has ended: $(cat "$BATS_TEST_TMPDIR/err")"
+    sleep 0.05
+  done
 }

@@ -109,15 +109,6 @@ gaps = [(datetime.fromisoformat(b[0]) - datetime.fromisoformat(a[0])).total_seco
 print(round(statistics.median(gaps), 1), *gaps, sep="\n")'
 }
 
-until_samples() { # COUNT: wait until that many are recorded, two minutes at most
-  local deadline=$((SECONDS + 120))
-  until (($(find "$LAB_RUNS" -path '*/samples/[!.]*/sample.json' 2>/dev/null | wc -l) >= $1)); do
-    ((SECONDS < deadline)) || fail "no $1 samples after two minutes: $(cat "$BATS_TEST_TMPDIR/err")"
-    kill -0 "$background" || fail "the lab has ended: $(cat "$BATS_TEST_TMPDIR/err")"
-    sleep 0.1
-  done
-}
-
 @test "up again keeps the cluster, and makes nothing twice" {
   local before began=$SECONDS
   before=$(docker inspect --format '{{.Created}}' "$LAB_KIND_NAME-control-plane")

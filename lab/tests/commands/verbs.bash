@@ -41,12 +41,3 @@ nothing_recorded() {
 recordings() {
   [[ ! -e $LAB_RUNS ]] || find "$LAB_RUNS" -type f
 }
-
-# until_samples COUNT: wait until that many samples are recorded, a minute at most.
-until_samples() {
-  local deadline=$((SECONDS + 60))
-  until (($(find "$LAB_RUNS" -path '*/samples/[!.]*/sample.json' 2>/dev/null | wc -l) >= $1)); do
-    ((SECONDS < deadline)) || fail "no $1 samples after a minute"
-    sleep 0.05
-  done
-}

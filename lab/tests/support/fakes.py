@@ -167,6 +167,17 @@ class FakeSystem:
         write_texts(cwd, files or {})
         return subprocess.Popen(argv, cwd=cwd, stdout=stdout, stderr=stderr, start_new_session=True)
 
+    @contextmanager
+    def held(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        files: Mapping[str, str] | None = None,
+    ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+        yield lambda: self.popen(argv, cwd, stdout, stderr, files)
+
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         return Ran("", "one place only", 1, False)
 

@@ -111,7 +111,7 @@ def test_what_a_generator_used_is_its_own_and_its_childrens(
     script = "t0=$(date +%s%N); while [ $(($(date +%s%N) - t0)) -lt 400000000 ]; do :; done"
     with (tmp_path / "out").open("wb") as out:
         running = [
-            pod.popen(["sh", "-c", each], {}, out, out, name)
+            pod.held(["sh", "-c", each], {}, out, out, name).go()
             for each, name in ((script, "busy"), ("sleep 0.4", "idle"))
         ]
         assert [one.wait(20) for one in running] == [0, 0]

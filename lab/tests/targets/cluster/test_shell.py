@@ -161,6 +161,18 @@ def test_a_process_ends_with_its_connection() -> None:
     assert _sleeping(0)
 
 
+def test_what_is_held_begins_when_it_is_let_go(tmp_path: Path) -> None:
+    """And never where it is not let go: its connection ends with it."""
+    shell = opened(ApiHere("dash" if shutil.which("dash") else "sh"))
+    argv, nowhere = ["touch", str(tmp_path / "began")], subprocess.DEVNULL
+    with shell.held(argv, {"a": ""}, nowhere, nowhere) as dropped:
+        time.sleep(0.3)  # it would have begun by then
+    assert dropped.process.returncode is not None and not list(tmp_path.iterdir())
+    with shell.held(argv, {"a": ""}, nowhere, nowhere) as waiting:
+        process = waiting.go()
+    assert process.wait(20) == 0 and list(tmp_path.iterdir())
+
+
 def _sleeping(count: int) -> bool:
     """So many of this test's sleeps run, within five seconds."""
     deadline = time.monotonic() + 5

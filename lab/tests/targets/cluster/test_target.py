@@ -334,7 +334,7 @@ class Inside:
     place: str = "pod ingress-lab/proxy-1"
     started: int = 0
 
-    def popen(self, *_: object) -> None:
+    def held(self, *_: object) -> None:
         self.started += 1
 
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
@@ -441,12 +441,12 @@ def test_nothing_is_fetched_before_a_connection_is_taken(monkeypatch: pytest.Mon
     inside, fetched = Dialling(refused=2), list[int]()
     coming_up(inside, fetched, monkeypatch).wait(time.monotonic() + 60, 0)
     assert set(fetched) == {3}
-    assert inside.tried[0] == "timeout 1 bash -c '</dev/tcp/10.96.0.7/80'"
+    assert inside.tried[0] == "timeout 0.25 bash -c '</dev/tcp/10.96.0.7/80'"
 
 
 def test_a_way_that_takes_no_connection_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     inside, fetched = Dialling(refused=1000), list[int]()
-    with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 1 s"):
+    with pytest.raises(MeasuringError, match="10.96.0.7:80 takes no connection within 0.25 s"):
         coming_up(inside, fetched, monkeypatch).wait(time.monotonic(), 0)
     assert fetched == []
 

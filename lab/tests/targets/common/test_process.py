@@ -6,7 +6,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from lab.model.load import Load
 from lab.model.samples import Reason
 from lab.model.variants.variants import Check
 from lab.targets.common import process
-from lab.targets.common.process import Ended, run_generator, scratch
+from lab.targets.common.process import Ended, Job, held, run_generator, scratch
 from lab.targets.readback import read_back
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, bench
 
@@ -132,6 +132,16 @@ def test_no_room_for_scratch_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(StoreError, match="(?s)load.py: cannot be written: No space left.*--resume"):
         ended(tmp_path, "")
+
+
+def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    generator = FakeGenerator(f"open({str(began)!r}, 'w')")
+    with ExitStack() as lasting:
+        run = held([Job(FakeSystem(), generator, FakeGenerator.binary, LOAD, tmp_path)], lasting)
+        assert not began.exists()
+        (done,) = run()
+    assert began.exists() and done.exit_status == 0
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC])
