@@ -112,7 +112,7 @@ class Steady:
 
     def _running(self) -> Running:
         """What must be the same before and after: restarts, and every process of proxy and backend (a master respawns its workers)."""
-        with ThreadPoolExecutor(3, "running") as pool:
+        with ThreadPoolExecutor(2, "running") as pool:
             proxy, backend = (pool.submit(self.system.processes, role) for role in ("proxy", "backend"))
             return dict(self.system.restarts()), set(proxy.result()), set(backend.result())
 

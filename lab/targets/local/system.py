@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -185,17 +186,11 @@ class LocalSystem:
         self._generators.append(process)
         return process
 
-    @contextlib.contextmanager
     def held(
-        self,
-        argv: Sequence[str],
-        cwd: Path,
-        stdout: IO[bytes],
-        stderr: IO[bytes],
-        files: Mapping[str, str] | None = None,
-    ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+        self, *what: Any, **named: Any
+    ) -> contextlib.AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
         """There is nothing to be made before."""
-        yield lambda: self.popen(argv, cwd, stdout, stderr, files)
+        return contextlib.nullcontext(partial(self.popen, *what, **named))
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         labels = [pod.labels for pod in self._objects.role(role)]

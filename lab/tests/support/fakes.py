@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -167,16 +168,8 @@ class FakeSystem:
         write_texts(cwd, files or {})
         return subprocess.Popen(argv, cwd=cwd, stdout=stdout, stderr=stderr, start_new_session=True)
 
-    @contextmanager
-    def held(
-        self,
-        argv: Sequence[str],
-        cwd: Path,
-        stdout: IO[bytes],
-        stderr: IO[bytes],
-        files: Mapping[str, str] | None = None,
-    ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-        yield lambda: self.popen(argv, cwd, stdout, stderr, files)
+    def held(self, *what: Any, **named: Any) -> AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
+        return nullcontext(partial(self.popen, *what, **named))
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
         return Ran("", "one place only", 1, False)
